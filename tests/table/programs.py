@@ -41,6 +41,7 @@ from penstock.table.functions.row_text import row_text
 from penstock.table.plan import logical
 from penstock.table.plan.changes import ALL, INSERTS, SHORT, Changes
 from penstock.table.sql import SqlParserError, parse_script, statements
+from penstock.table.streaming.planning.options import plan_options
 from penstock.table.streaming.planning.planner import StreamPlanner
 from penstock.table.streaming.rows.sessions import StreamSession
 from penstock.table.typed.nodes import Constant
@@ -177,7 +178,9 @@ class Program:
             wrong = self._compare(before, ("expected_before_strings",))
             if wrong or not self.case["restore"]:
                 return wrong
-            after = self._run(with_after=True, waits=False, savepoint=savepoint)
+            # Windows of processing time fire by the clock, and not at the end of the source.
+            run = self._run_for_a_while if self.case["after_restore_source"] == "INFINITE" else self._run_to_the_end
+            after = run(savepoint)
             return self._compare(after, ("expected_after_strings",))
 
     def _check_failing(self, step: dict[str, Any]) -> str:
@@ -195,14 +198,28 @@ class Program:
         job.wait()
         return rows
 
-    def _run_until_stopped(self, folder: str) -> tuple[dict[str, list[str]], str]:
+    def _run_to_the_end(self, savepoint: str) -> dict[str, list[str]]:
+        return self._run(with_after=True, waits=False, savepoint=savepoint)
+
+    def _run_for_a_while(self, savepoint: str) -> dict[str, list[str]]:
         manager = self.manager()
-        job, rows = self._start(self.inserts(manager), manager, False, True, None)
+        job, rows = self._start(self.inserts(manager), manager, True, True, savepoint)
+        self._await(job, rows, ("expected_after_strings",))
+        job.cancel().result(PATIENCE_S)
+        return rows
+
+    def _await(self, job: Any, rows: dict[str, list[str]], parts: Sequence[str]) -> None:
+        """Wait for rows to arrive; not for ever."""
         deadline = time.monotonic() + PATIENCE_S
-        while self._compare(rows, ("expected_before_strings",)) and time.monotonic() < deadline:
+        while self._compare(rows, parts) and time.monotonic() < deadline:
             if job.get_job_execution_result().done():
                 job.wait()
             time.sleep(0.01)
+
+    def _run_until_stopped(self, folder: str) -> tuple[dict[str, list[str]], str]:
+        manager = self.manager()
+        job, rows = self._start(self.inserts(manager), manager, False, True, None)
+        self._await(job, rows, ("expected_before_strings",))
         time.sleep(0.05)
         path = job.stop_with_savepoint(False, folder).result(PATIENCE_S)
         return rows, str(path)
@@ -226,7 +243,7 @@ class Program:
             lambda scan: self._reader(scan, with_after, waits),
             StreamSession(),
             manager.calls(),
-            self.case["config"] or {},
+            options=plan_options(self.case["config"] or {}),
         )
         rows: dict[str, list[str]] = {}
         for insert in inserts:

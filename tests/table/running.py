@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -30,10 +31,11 @@ Change = tuple[str, tuple[Any, ...]]
 
 @dataclass(frozen=True)
 class Rows:
-    """A table: its columns, and its rows as changes or as values alone."""
+    """A table: its columns, and its rows as changes or as values alone; `at_once`: how many a batch has at most."""
 
     columns: Mapping[str, DataType]
     rows: Sequence[Change | tuple[Any, ...]] = ()
+    at_once: int | None = None
 
     def changes(self) -> list[Change]:
         """The rows with their kinds."""
@@ -52,8 +54,8 @@ class Rows:
         ]
         batch = pa.RecordBatch.from_arrays(arrays, [f"c{place}" for place in range(len(arrays))])
         if not any(kinds):
-            return TableReader(ColumnsSource(batch), INSERTS)
-        return TableReader(ColumnsSource(batch, kinds), ALL, has_before=True)
+            return TableReader(ColumnsSource(batch, None, self.at_once), INSERTS)
+        return TableReader(ColumnsSource(batch, kinds, self.at_once), ALL, has_before=True)
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,13 @@ class Answer:
         """The table that the changes stand for, in the order in which its rows came."""
         return folded(self.changes)
 
+    def net(self) -> Counter[tuple[Any, ...]]:
+        """How often each row is there in the end, whatever the order of the changes."""
+        found: Counter[tuple[Any, ...]] = Counter()
+        for kind, values in self.changes:
+            found[values] += 1 if kind in ("+I", "+U") else -1
+        return Counter({values: times for values, times in found.items() if times})
+
 
 def folded(changes: Sequence[Change]) -> list[tuple[Any, ...]]:
     """The rows that are there after changes. Raises `AssertionError` where a row goes that is not there."""
@@ -87,6 +96,11 @@ def folded(changes: Sequence[Change]) -> list[tuple[Any, ...]]:
 
 def run(sql: str, *, wants_before: bool = True, parallelism: int = 1, **tables: Rows) -> Answer:
     """Plan a query and run it to its end. Raises what planning raises, and what makes the job fail."""
+    return run_over(tables, sql, wants_before, parallelism)
+
+
+def run_over(tables: Mapping[str, Rows], sql: str, wants_before: bool = True, parallelism: int = 1) -> Answer:
+    """The same with tables by their names."""
     configuration = Configuration()
     configuration.set_string("execution.target", "local")
     environment = StreamExecutionEnvironment.get_execution_environment(configuration)

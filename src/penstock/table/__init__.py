@@ -15,20 +15,24 @@ from penstock.table.table_descriptor import FormatDescriptor, TableDescriptor
 from penstock.table.table_environment import StreamTableEnvironment, TableEnvironment
 from penstock.table.table_pipeline import TablePipeline
 from penstock.table.types import DataTypes
+from penstock.table.udf import AsyncScalarFunction, FunctionContext, ScalarFunction, TableFunction
 
 __all__ = [
+    "AsyncScalarFunction",
     "ChangelogMode",
     "DataTypes",
     "EnvironmentSettings",
     "ExplainDetail",
     "Expression",
     "FormatDescriptor",
+    "FunctionContext",
     "GroupWindowedTable",
     "GroupedTable",
     "OverWindowedTable",
     "ResultKind",
     "Row",
     "RowKind",
+    "ScalarFunction",
     "Schema",
     "StatementSet",
     "StreamTableEnvironment",
@@ -36,6 +40,7 @@ __all__ = [
     "TableConfig",
     "TableDescriptor",
     "TableEnvironment",
+    "TableFunction",
     "TablePipeline",
     "TableResult",
     "WindowGroupedTable",

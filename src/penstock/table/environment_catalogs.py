@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from penstock.base.errors import UnsupportedError
 from penstock.table.catalog.catalog import Catalog
 from penstock.table.catalog.descriptor import CatalogDescriptor
 from penstock.table.session.session import TableSession
@@ -12,6 +13,7 @@ from penstock.table.statements.catalogs import create_catalog
 from penstock.table.statements.functions import built_in_functions, drop_from_catalog, user_functions
 from penstock.table.statements.show import table_names
 from penstock.table.table_descriptor import TableDescriptor
+from penstock.table.user_functions.defining import define
 
 
 class CatalogMethods:
@@ -134,12 +136,37 @@ class CatalogMethods:
         return user_functions(self._session, self.get_current_catalog(), self.get_current_database())
 
     def create_temporary_system_function(self, name: str, function: Any) -> None:
-        """Register a function under a name that all databases know, and that hides others."""
+        """Register a function under a name that all databases know, and that hides others.
+
+        Raises:
+            TypeError: if it is not what `udf`, `udtf` and their like make.
+            ValidationError: if there is one of this name.
+        """
+        define(function, name)
         self._session.functions.add_system(name, function)
 
     def create_temporary_function(self, path: str, function: Any) -> None:
-        """Register a function of a database."""
-        self._session.functions.add(self._session.manager.qualified(path_of_text(path)), function)
+        """Register a function of a database. A function of Flink of the same name hides it, unless its path is given.
+
+        Raises:
+            TypeError: if it is not what `udf`, `udtf` and their like make.
+            ValidationError: if there is one of this path.
+        """
+        whole = self._session.manager.qualified(path_of_text(path))
+        define(function, whole[2])
+        self._session.functions.add(whole, function)
+
+    def create_java_temporary_system_function(self, name: str, function_class_name: str) -> None:
+        """Functions in Java do not run here: raises NotImplementedError."""
+        raise _no_java(name, function_class_name)
+
+    def create_java_temporary_function(self, path: str, function_class_name: str) -> None:
+        """Functions in Java do not run here: raises NotImplementedError."""
+        raise _no_java(path, function_class_name)
+
+    def create_java_function(self, path: str, function_class_name: str, ignore_if_exists: bool | None = None) -> None:
+        """Functions in Java do not run here: raises NotImplementedError."""
+        raise _no_java(path, function_class_name)
 
     def drop_temporary_system_function(self, name: str) -> bool:
         """Drop a temporary system function. Returns whether there was one."""
@@ -152,3 +179,9 @@ class CatalogMethods:
     def drop_function(self, path: str) -> bool:
         """Drop a function of a catalog. Returns whether there was one."""
         return drop_from_catalog(self._session, self._session.manager.qualified(path_of_text(path)), True)
+
+
+def _no_java(name: str, class_name: str) -> UnsupportedError:
+    return UnsupportedError(
+        f"function {name}: Penstock runs no functions in Java, such as {class_name}; write it in Python with udf"
+    )

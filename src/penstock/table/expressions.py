@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import reduce
 from typing import Final
 
-from penstock.base.errors import UnsupportedError, WrongTypeError
+from penstock.base.errors import WrongTypeError
 from penstock.table.catalog.schema import expression_of
 from penstock.table.data.logical_types import DataType
 from penstock.table.expression import Expression, JsonOnNull
@@ -32,6 +32,7 @@ from penstock.table.time_functions import (
     to_timestamp_ltz,
     unix_timestamp,
 )
+from penstock.table.udf import UserDefinedFunctionWrapper, wrapper_of
 
 __all__ = [
     "CURRENT_RANGE",
@@ -115,10 +116,10 @@ def null_of(data_type: DataType) -> Expression:
     return Expression(literal_of(None, data_type))
 
 
-def call(f: str, *args: object) -> Expression:
-    """A call of a function of SQL by its name."""
+def call(f: str | UserDefinedFunctionWrapper, *args: object) -> Expression:
+    """A call of a function: of SQL or registered, by its name, or one that `udf` or `udtf` made."""
     if not isinstance(f, str):
-        raise UnsupportedError("functions of the program cannot be called yet: give the name of a function of SQL")
+        return wrapper_of(f)(*args)
     path = tuple(f.split("."))
     name = PYTHON_NAMES.get(f.lower(), path[-1].upper())
     return Expression(syntax.Call(name, tuple(map(node_of, args)), (name,) if len(path) == 1 else path))

@@ -6,16 +6,16 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from penstock.base.errors import UnsupportedError, WrongTypeError
+from penstock.base.errors import WrongTypeError
 from penstock.table.analyser.planned import PlannedQuery
 from penstock.table.catalog.columns import Column, ResolvedSchema
 from penstock.table.catalog.manager import CatalogManager
 from penstock.table.data.errors import ValidationError
 from penstock.table.expression import Expression
 from penstock.table.expressions import col
-from penstock.table.frames import frame_of
+from penstock.table.frames import arrow_of, frame_of, polars_of
+from penstock.table.function_plans import flat_mapped, lateral, mapped
 from penstock.table.grouped_tables import (
-    NO_FUNCTIONS,
     AggregatedTable,
     FlatAggregateTable,
     GroupedTable,
@@ -31,6 +31,7 @@ from penstock.table.window import GroupWindow, OverWindow
 
 if TYPE_CHECKING:
     import pandas
+    import pyarrow as pa
 
 __all__ = [
     "AggregatedTable",
@@ -121,12 +122,16 @@ class Table:
         return self._with(self._plans.dropped(self._plan, fields))
 
     def map(self, func: Any) -> Table:
-        """A row for each row, of a function of the program."""
-        raise UnsupportedError(NO_FUNCTIONS)
+        """What a scalar function gives for each row; a ROW is taken apart into columns.
+
+        `func`: a call such as `f(col("a"))`, or a function alone, which gets the whole row: a `Row`, or with
+        `func_type="pandas"` a data frame.
+        """
+        return self._with(mapped(self._plans, self._plan, func))
 
     def flat_map(self, func: Any) -> Table:
-        """Any number of rows for each row, of a table function of the program."""
-        raise UnsupportedError(NO_FUNCTIONS)
+        """The rows that a table function gives for each row, and none of its columns. `func`: as in `map`."""
+        return self._with(flat_mapped(self._plans, self._plan, func))
 
     # --- rows --------------------------------------------------------------------------------------------------------
 
@@ -223,12 +228,20 @@ class Table:
         return right._plan
 
     def join_lateral(self, table_function_call: Any, join_predicate: object | None = None) -> Table:
-        """Each row with each row that a table function makes of it."""
-        raise UnsupportedError(NO_FUNCTIONS)
+        """Each row with each row that a table function makes of it.
+
+        Args:
+            table_function_call: such as `split(col("words")).alias("word", "length")`.
+            join_predicate: a condition over the columns of both; None for all rows.
+
+        Raises:
+            ValidationError: if it is no call of a table function, or a column has the name of one that is there.
+        """
+        return self._with(lateral(self._plans, self._plan, table_function_call, "INNER", join_predicate))
 
     def left_outer_join_lateral(self, table_function_call: Any, join_predicate: object | None = None) -> Table:
-        """As `join_lateral`, and rows of which the function makes none."""
-        raise UnsupportedError(NO_FUNCTIONS)
+        """As `join_lateral`, and rows of which the function makes none, with NULL for its columns."""
+        return self._with(lateral(self._plans, self._plan, table_function_call, "LEFT", join_predicate))
 
     def union(self, right: Table) -> Table:
         """The rows of both tables, each once."""
@@ -278,6 +291,19 @@ class Table:
         with self.execute().collect() as rows:
             return frame_of(rows, self._plan.schema)
 
+    def to_arrow(self) -> pa.Table:
+        """Run the query and wait for all its rows, as an Arrow table. Those that it takes back are not in it."""
+        with self.execute().collect() as rows:
+            return arrow_of(rows, self._plan.schema)
+
+    def to_polars(self) -> Any:
+        """Run the query and wait for all its rows, as a Polars data frame. Those that it takes back are not in it.
+
+        Raises:
+            NotImplementedError: where Polars is not installed.
+        """
+        return polars_of(self.to_arrow())
+
     # --- what it is --------------------------------------------------------------------------------------------------
 
     def explain(self, *extra_details: Any) -> str:
@@ -300,15 +326,23 @@ class Table:
         """Print the columns and their types."""
         sys.stdout.write(f"{self.get_resolved_schema()}\n")
 
-    def from_changelog(self, *arguments: Any) -> Table:
-        """A table of the rows of a changelog, whose kinds are in a column."""
-        raise UnsupportedError(
-            "FROM_CHANGELOG is not supported: make a table of a changelog with from_changelog_stream"
-        )
+    def from_changelog(self, *arguments: object) -> Table:
+        """The table that changes make, whose kinds are codes in a column (Flink: FROM_CHANGELOG).
 
-    def to_changelog(self, *arguments: Any) -> Table:
-        """A table of all changes, with their kinds in a column."""
-        raise UnsupportedError("TO_CHANGELOG is not supported: take the changelog of a table with to_changelog_stream")
+        Args:
+            arguments: in order, or by name with `as_argument`: `descriptor("op")` for the column, and as `op_mapping` a
+                map of codes to INSERT, UPDATE_BEFORE, UPDATE_AFTER and DELETE. By default the codes are these names.
+        """
+        return self._with(self._plans.changelog("FROM_CHANGELOG", self._plan, arguments))
+
+    def to_changelog(self, *arguments: object) -> Table:
+        """A row for each change, with a code for its kind (Flink: TO_CHANGELOG).
+
+        Args:
+            arguments: in order, or by name with `as_argument`: `descriptor("op")` for the column, and as `op_mapping` a
+                map of INSERT, UPDATE_BEFORE, UPDATE_AFTER and DELETE to codes; changes without one are left out.
+        """
+        return self._with(self._plans.changelog("TO_CHANGELOG", self._plan, arguments))
 
 
 def _path_of(text: str) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from penstock.base.errors import UnsupportedError
+from penstock.table.analyser.changelog_functions import changelog_table
 from penstock.table.analyser.literals import constant
 from penstock.table.analyser.planned import MethodCalls, PlannedQuery
 from penstock.table.analyser.queries import QueryAnalyser
@@ -17,7 +18,7 @@ from penstock.table.catalog.manager import CatalogManager
 from penstock.table.data.errors import ValidationError
 from penstock.table.data.logical_types import DataType
 from penstock.table.methods.aggregates import WINDOW_PARTS
-from penstock.table.methods.operand import Operand
+from penstock.table.methods.operand import Operand, node_of
 from penstock.table.plan.logical import Distinct, Node, Sort
 from penstock.table.plan.row_schema import TimeAttribute
 from penstock.table.selection import expanded, operand_of, selected
@@ -34,6 +35,11 @@ class Plans:
 
     def _analyser(self) -> QueryAnalyser:
         return QueryAnalyser(self.manager, MethodCalls(self.manager.calls()))
+
+    def changelog(self, function: str, plan: Node, arguments: Sequence[object]) -> Node:
+        """The plan of FROM_CHANGELOG or TO_CHANGELOG (`function`) of a plan."""
+        call = syntax.Call(function, (syntax.TableArgument(PlannedQuery(plan)), *map(node_of, arguments)), (function,))
+        return changelog_table(call, self._analyser())
 
     # --- columns -----------------------------------------------------------------------------------------------------
 
@@ -150,8 +156,12 @@ class Plans:
             raise ValidationError(
                 f"join relations with ambiguous names: [{', '.join(both)}]; rename columns of one table with alias"
             )
+        return self.related(relations.Join(_rows(left), _rows(right), join_type), condition)
+
+    def related(self, join: relations.Join, condition: object | None) -> Node:
+        """A join, for which a condition is true if there is one."""
         node = None if condition is None else operand_of(condition)._node
-        return self._analyser().relations.scope(relations.Join(_rows(left), _rows(right), join_type, node), None).plan
+        return self._analyser().relations.scope(replace(join, condition=node), None).plan
 
     def combined(self, left: Node, right: Node, operator: str, is_all: bool) -> Node:
         """UNION, INTERSECT or EXCEPT (`operator`)."""

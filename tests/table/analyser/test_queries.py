@@ -42,8 +42,8 @@ PLANS = {
     ),
     "SELECT COUNT(DISTINCT customer) FILTER (WHERE amount > 1) AS n FROM orders": below(
         "Project(select=[$agg0 AS n])",
-        "Aggregate(select=[COUNT(DISTINCT $f1) FILTER $f0 AS $agg0])",
-        "Project(select=[(amount > 1) IS TRUE AS $f0, customer AS $f1])",
+        "Aggregate(select=[COUNT(DISTINCT $f0) FILTER $f1 AS $agg0])",
+        "Project(select=[customer AS $f0, (amount > 1) IS TRUE AS $f1])",
         ORDERS,
     ),
     "SELECT customer, amount FROM orders GROUP BY ROLLUP (customer, amount)": below(
@@ -89,7 +89,7 @@ PLANS = {
         ORDERS,
     ),
     "SELECT id, tag FROM orders CROSS JOIN UNNEST(tags) AS t (tag)": below(
-        "Project(select=[id, tag])", "Correlate(UNNEST(tags))", ORDERS
+        "Project(select=[id, tag])", "Correlate(UNNEST(tags), joinType=INNER)", ORDERS
     ),
     "SELECT id, city FROM orders JOIN customers FOR SYSTEM_TIME AS OF orders.ts AS c ON customer = c.name": below(
         "Project(select=[id, city])",

@@ -231,19 +231,21 @@ def test_what_is_not_there_is_named(env: TableEnvironment, sql: str, message: st
 # --- functions, modules, options -------------------------------------------------------------------------------------
 
 
-def test_functions_are_registered_and_calls_of_them_refused(env: TableEnvironment) -> None:
+def test_functions_are_registered_and_imported_when_they_are_called(env: TableEnvironment) -> None:
     env.execute_sql("CREATE FUNCTION Twice AS 'm.twice' LANGUAGE PYTHON")
     env.execute_sql("CREATE TEMPORARY SYSTEM FUNCTION thrice AS 'm.thrice' LANGUAGE PYTHON")
     assert names_of(env, "SHOW USER FUNCTIONS") == ["thrice", "twice"]
     assert "coalesce" in names_of(env, "SHOW FUNCTIONS")
     assert ("class name", "m.twice") in rows_of(env, "DESCRIBE FUNCTION twice")
-    with pytest.raises(UnsupportedError, match="functions of the program are not supported yet, and TWICE is one"):
+    with pytest.raises(ValidationError, match=r"function twice: cannot import 'm\.twice': No module named 'm'"):
         env.sql_query("SELECT twice(1)")
     env.execute_sql("DROP FUNCTION twice")
     env.execute_sql("DROP TEMPORARY SYSTEM FUNCTION thrice")
     assert env.list_user_defined_functions() == []
     env.execute_sql("CREATE FUNCTION f AS 'com.F'")
     assert ("function language", "JAVA") in rows_of(env, "DESCRIBE FUNCTION f")
+    with pytest.raises(UnsupportedError, match="function f is written in JAVA, which Penstock does not run"):
+        env.sql_query("SELECT f(1)")
 
 
 def test_there_is_one_module(env: TableEnvironment) -> None:

@@ -7,8 +7,8 @@ import pandas
 import pytest
 from tests.table.api.recording import Recorder, environment
 
-from penstock.base.errors import UnsupportedError
 from penstock.common import ConfigOptions, Configuration, Row, RowKind
+from penstock.datastream import StreamExecutionEnvironment
 from penstock.table import (
     ChangelogMode,
     DataTypes,
@@ -25,6 +25,7 @@ from penstock.table import (
 from penstock.table.catalog.descriptor import CatalogDescriptor
 from penstock.table.data.errors import ValidationError
 from penstock.table.plan.logical import ArrowRows, Scan
+from penstock.table.udf import udf
 
 
 def data_of(table: Table) -> ArrowRows:
@@ -184,8 +185,8 @@ def test_catalogs_databases_and_functions() -> None:
     assert (env.list_catalogs(), env.list_databases()) == (["c", "default_catalog"], ["default"])
     env.execute_sql("CREATE DATABASE d")
     env.use_database("d")
-    env.create_temporary_system_function("f", len)
-    env.create_temporary_function("g", len)
+    env.create_temporary_system_function("f", udf(len, result_type="INT"))
+    env.create_temporary_function("g", udf(len, result_type="INT"))
     assert env.list_user_defined_functions() == ["f", "g"]
     assert {"f", "g", "coalesce"} <= set(env.list_functions())
     assert env.drop_temporary_system_function("f")
@@ -239,14 +240,10 @@ def test_options_have_methods() -> None:
 
 
 def test_beside_streams_their_options_hold_too() -> None:
-    class Streams:
-        def get_configuration(self) -> Configuration:
-            return Configuration.from_dict({"parallelism.default": 4})
-
-    env = StreamTableEnvironment.create(Streams())  # type: ignore[arg-type]
+    streams = StreamExecutionEnvironment.get_execution_environment()
+    streams.set_parallelism(4)
+    env = StreamTableEnvironment.create(streams)
     assert env.get_config().get("parallelism.default", None) == "4"
-    with pytest.raises(UnsupportedError, match="from_data_stream"):
-        env.from_data_stream(object())
     alone = StreamTableEnvironment.create(environment_settings=EnvironmentSettings.in_batch_mode())
     assert not alone.get_config().is_streaming()
 

@@ -10,7 +10,7 @@ from decimal import Decimal
 
 import pytest
 
-from penstock.base.errors import UnsupportedError, WrongTypeError
+from penstock.base.errors import WrongTypeError
 from penstock.base.types import Row
 from penstock.table.analyser.calls import Calls
 from penstock.table.analyser.literals import constant
@@ -305,7 +305,7 @@ def test_names_and_orders_show() -> None:
 def test_a_name_of_the_table_api_is_known_to_call() -> None:
     """As well as the name in SQL."""
     assert str(call("isNull", A)) == str(A.is_null)
-    with pytest.raises(UnsupportedError, match="functions of the program"):
+    with pytest.raises(TypeError, match="one that udf or udtf made, not <built-in function max>"):
         call(max, A)  # type: ignore[arg-type]
 
 

@@ -280,7 +280,7 @@ def test_which_changes_joins_send(sql: str, changes: Changes) -> None:
 
 def test_an_outer_join_whose_padded_rows_nobody_sees_is_none() -> None:
     sql = "SELECT name FROM employee LEFT JOIN department ON deptno = num WHERE b2 > 3"
-    assert Query(sql).kinds() == ["Source", "Source", "Calc", "Join INNER", "Calc"]
+    assert Query(sql).kinds() == ["Source", "Calc", "Source", "Calc", "Join INNER", "Calc"]
 
 
 def test_conditions_on_one_side_are_asked_ahead_of_the_join() -> None:
@@ -291,7 +291,7 @@ def test_conditions_on_one_side_are_asked_ahead_of_the_join() -> None:
 def test_a_condition_on_the_outer_side_is_part_of_the_join() -> None:
     sql = "SELECT name, title FROM employee LEFT JOIN department ON deptno = num AND salary > 1"
     query = Query(sql)
-    assert query.kinds() == ["Source", "Source", "Join LEFT", "Calc"]
+    assert query.kinds() == ["Source", "Source", "Calc", "Join LEFT", "Calc"]
     assert ("Baker", None) in folded(Query(sql).rows())
 
 

@@ -18,6 +18,7 @@ from penstock.table.plan.row_schema import TimeAttribute
 from penstock.table.streaming.planning.plan_over import over_changes, over_operator
 from penstock.table.streaming.planning.planner import StreamPlanner
 from penstock.table.streaming.planning.streams import names_of
+from penstock.table.streaming.rewrites.over_windows import check_windows
 from penstock.table.streaming.rows.rows_operator import ToRowsOperator
 from penstock.table.streaming.rows.sessions import StreamSession
 
@@ -25,6 +26,7 @@ from penstock.table.streaming.rows.sessions import StreamSession
 def plan(selected: str) -> None:
     """Plan a window as far as what runs it."""
     node = over_node(f"SELECT {selected} FROM t")
+    check_windows(node)
     over_operator(node, names_of(node.schema))
 
 

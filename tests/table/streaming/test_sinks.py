@@ -84,7 +84,7 @@ def test_deduplicate_of_inserts_needs_no_state() -> None:
 
 
 def timed(rows: list[Any]) -> Source:
-    return Source({**COLUMNS, "ts": TimestampType(3)}, rows, ", WATERMARK FOR ts AS ts")
+    return Source({**COLUMNS, "ts": TimestampType(3)}, rows, more=", WATERMARK FOR ts AS ts")
 
 
 def test_nothing_keeps_the_first_row() -> None:
@@ -133,7 +133,7 @@ def test_rows_go_to_subtasks_by_the_primary_key_where_that_is_forced(shuffle: st
 # --- deletions by key -----------------------------------------------------------------------------------------------
 
 CHANGES: list[Any] = [("+I", (1, "x")), ("+I", (2, "y")), ("+U", (2, "z")), ("-D", (1, None))]
-BY_KEY = Source(COLUMNS, CHANGES, ", PRIMARY KEY (a) NOT ENFORCED", by_key())
+BY_KEY = Source(COLUMNS, CHANGES, more=", PRIMARY KEY (a) NOT ENFORCED", by=by_key())
 TAKES_KEYS = TableWriter(CollectSink(True), ALL, wants_before=False, deletes_by_key=True)
 
 
@@ -166,20 +166,20 @@ def test_without_its_key_a_row_cannot_be_deleted_by_key() -> None:
 def test_whole_deletions_pass_to_a_table_that_is_written_by_key() -> None:
     """Nothing holds the rows: the second insert of a key stays one."""
     changes: list[Any] = [("+I", (1, "x")), ("+I", (1, "y")), ("-D", (1, "y"))]
-    table = Source(COLUMNS, changes, ", PRIMARY KEY (a) NOT ENFORCED", by_key(has_full_deletes=True))
+    table = Source(COLUMNS, changes, more=", PRIMARY KEY (a) NOT ENFORCED", by=by_key(has_full_deletes=True))
     assert written("SELECT * FROM t", SINK, t=table) == changes
 
 
 def test_a_row_as_it_was_is_not_handed_to_a_table_that_is_written_by_key() -> None:
     changes: list[Any] = [("+I", (1, "x")), ("-U", (1, "x")), ("+U", (1, "y"))]
-    table = Source(COLUMNS, changes, ", PRIMARY KEY (a) NOT ENFORCED", retracting())
+    table = Source(COLUMNS, changes, more=", PRIMARY KEY (a) NOT ENFORCED", by=retracting())
     assert written("SELECT * FROM t", SINK, t=table) == [("+I", (1, "x")), ("+U", (1, "y"))]
     assert written("SELECT * FROM t", SINK, writer=RETRACTS, t=table) == changes
 
 
 def test_changes_that_may_come_again_count_once() -> None:
     changes: list[Any] = [("+I", (1, "x")), ("+I", (1, "x")), ("-U", (1, "x")), ("+U", (1, "y")), ("-D", (1, "y"))]
-    table = Source(COLUMNS, [*changes, changes[-1]], ", PRIMARY KEY (a) NOT ENFORCED", retracting())
+    table = Source(COLUMNS, [*changes, changes[-1]], more=", PRIMARY KEY (a) NOT ENFORCED", by=retracting())
     sql, options = "SELECT COUNT(*), SUM(a) FROM t", {"table.exec.source.cdc-events-duplicate": "true"}
     found = written(sql, "n BIGINT, s BIGINT", writer=UPSERTS, options=options, t=table)
     assert found == [("+I", (1, 1)), ("-D", (1, 1)), ("+I", (1, 1)), ("-D", (1, 1))]

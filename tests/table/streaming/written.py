@@ -18,6 +18,7 @@ from penstock.table.catalog.resolution import row_schema
 from penstock.table.connectors.tables import TableReader, TableWriter
 from penstock.table.plan.changes import ALL, SHORT, Changes
 from penstock.table.plan.logical import Scan, Write
+from penstock.table.streaming.planning.options import plan_options
 from penstock.table.streaming.planning.planner import StreamPlanner
 from penstock.table.streaming.rows.sessions import StreamSession
 
@@ -88,6 +89,6 @@ def planned_sink(
     def reader(node: Scan) -> TableReader:
         return tables[node.path[-1]].reader()
 
-    planner = StreamPlanner(environment.add, reader, StreamSession(), manager.calls(), options)
+    planner = StreamPlanner(environment.add, reader, StreamSession(), manager.calls(), options=plan_options(options))
     write = Write(schema=schema, input=plan_of(sql, manager), path=found[0], key=key, conflict=conflict)
     return environment, planner.written(write, writer)

@@ -6,34 +6,90 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from penstock.base.errors import UnsupportedError
+from penstock.table.analyser.inline_calls import InlineCall
 from penstock.table.data.errors import TableRuntimeError, ValidationError
 from penstock.table.data.logical_types import DataType, NullType
 from penstock.table.data.values import values_of
 from penstock.table.evaluation.columns import Columns
-from penstock.table.evaluation.evaluator import Evaluator, operands_of
+from penstock.table.evaluation.evaluator import CASTS, Evaluator, operands_of
+from penstock.table.evaluation.lazy import LAZY
 from penstock.table.functions.cast_rules import refusal
 from penstock.table.functions.casts import supports_cast
 from penstock.table.functions.definition import ScalarFunction, Session
 from penstock.table.functions.json_construction import embedded_operands
 from penstock.table.functions.registry import find_scalar
-from penstock.table.functions.type_rules import TIMES, is_text
+from penstock.table.functions.type_rules import TIMES, can_cast_implicitly, is_text
+from penstock.table.sql import syntax
 from penstock.table.typed.nodes import Constant, Field, FunctionCall, Lambda, Typed
+from penstock.table.typed.user_call import UserCall
+from penstock.table.user_functions.definition import FunctionKind, UserFunction
+
+#: finds a function of the program by its path; the second operand says whether also one that Flink's own hides
+FindFunction = Callable[[tuple[str, ...], bool], UserFunction | None]
+
+
+def _none(path: tuple[str, ...], hidden: bool) -> UserFunction | None:
+    return None
 
 
 class Calls:
-    """Makes typed calls. What is constant is worked out at once.
+    """Makes typed calls. What is constant is worked out at once, but for functions of the program.
 
-    `is_user_function` says whether a name is that of a function of the program, which hides Flink's own.
+    `functions` knows these by their paths, where they are not hidden by Flink's own.
     """
 
-    def __init__(self, session: Session, is_user_function: Callable[[str], bool] = lambda name: False) -> None:
+    def __init__(self, session: Session, functions: FindFunction = _none) -> None:
         self.session = session
-        self._is_user_function = is_user_function
+        self._functions = functions
+
+    def user_function(self, call: syntax.Call, gives_rows: bool = False) -> UserFunction | None:
+        """The function of the program that is called, or None.
+
+        `gives_rows`: whether it stands where rows are wanted. No function of Flink is meant there, even where one of
+        the name, such as SPLIT, would hide that of the program.
+        """
+        if isinstance(call, InlineCall):
+            return call.user
+        return self._functions(call.path, gives_rows) if call.path else None
+
+    def user_call(self, user: UserFunction, operands: Sequence[Typed], at: int = -1) -> Typed:
+        """A call of a scalar function of the program. Raises `ValidationError` where it cannot stand here."""
+        if user.kind is FunctionKind.TABLE:
+            raise ValidationError(
+                f"{user} gives rows: call it as LATERAL TABLE({user.name}(…)) in FROM, or by join_lateral"
+            )
+        if user.kind not in (FunctionKind.SCALAR, FunctionKind.ASYNC_SCALAR):
+            raise UnsupportedError(f"{user} cannot be called yet: only scalar and table functions can")
+        casts = self.user_operands(user, operands)
+        is_taken = find_scalar(user.name) is not None or user.name in (*CASTS, *LAZY)
+        name = f"`{user.name}`" if is_taken else user.name
+        return UserCall(user.result_type, name, tuple(casts), user=user, at=at)
+
+    def user_operands(self, user: UserFunction, operands: Sequence[Typed]) -> list[Typed]:
+        """The operands of a function of the program, cast to the types that it wants."""
+        user.check_count(len(operands))
+        found = []
+        for place, operand in enumerate(operands):
+            if isinstance(operand, Lambda):
+                raise ValidationError(f"{user} takes values, and no function as its operand {place + 1}")
+            if user.input_types is None:
+                found.append(operand)
+                continue
+            wanted = user.input_types[place]
+            if not isinstance(operand.type, NullType) and not can_cast_implicitly(operand.type, wanted):
+                raise ValidationError(
+                    f"Invalid input arguments: operand {place + 1} of {user} is {operand.type}, and it takes {wanted}"
+                )
+            is_nullable = operand.type.is_nullable
+            if is_nullable and not wanted.is_nullable:
+                raise ValidationError(
+                    f"Invalid input arguments: operand {place + 1} of {user} may be NULL, and it takes {wanted}"
+                )
+            found.append(self.implicit(operand, wanted.nullable() if is_nullable else wanted.not_null()))
+        return found
 
     def call(self, name: str, operands: Sequence[Typed], options: tuple[str, ...] = ()) -> Typed:
         """A call of a function of the registry. Raises `ValidationError` where it does not take these operands."""
-        if self._is_user_function(name):
-            raise UnsupportedError(f"functions of the program are not supported yet, and {name} is one")
         function = find_scalar(name)
         if function is None:
             raise ValidationError(f"No match found for function signature {name}: there is no function of this name")

@@ -10,9 +10,10 @@ from penstock.table.analyser.calls import Calls
 from penstock.table.data.logical_types import LENGTH_MAX, VarCharType
 from penstock.table.functions.type_rules import is_text
 from penstock.table.plan.logical import Node
-from penstock.table.sql import sql_of
+from penstock.table.sql import sql_of, syntax
 from penstock.table.sql.syntax import Query
 from penstock.table.typed.nodes import Typed
+from penstock.table.user_functions.definition import UserFunction
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,10 @@ class MethodCalls(Calls):
     def __init__(self, calls: Calls) -> None:
         super().__init__(calls.session)
         self._calls = calls
+
+    def user_function(self, call: syntax.Call, gives_rows: bool = False) -> UserFunction | None:
+        """See `Calls`."""
+        return self._calls.user_function(call, gives_rows)
 
     def call(self, name: str, operands: Sequence[Typed], options: tuple[str, ...] = ()) -> Typed:
         """See `Calls`."""

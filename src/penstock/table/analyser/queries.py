@@ -14,6 +14,7 @@ from penstock.table.analyser.scalars import ScalarAnalyser
 from penstock.table.analyser.scopes import RelationScope, scope_of
 from penstock.table.analyser.seams import CommonTable, Tables
 from penstock.table.analyser.select import SelectPlan, nulls_first, project
+from penstock.table.analyser.state_hints import lifetimes_of, name_of
 from penstock.table.analyser.subqueries import Uncorrelated, matching, scalar_query
 from penstock.table.data.errors import ValidationError
 from penstock.table.data.logical_types import BooleanType, IntegralType
@@ -22,6 +23,7 @@ from penstock.table.plan.logical import Distinct, Filter, Node, Project, SetOper
 from penstock.table.plan.row_schema import PlanColumn, RowSchema
 from penstock.table.sql import relations, syntax
 from penstock.table.typed.nodes import Constant, Field, Typed
+from penstock.table.typed.user_call import calls_in
 
 
 class QueryAnalyser:
@@ -57,16 +59,17 @@ class QueryAnalyser:
     # --- SELECT ------------------------------------------------------------------------------------------------------
 
     def _select(self, node: relations.Select, outer: RelationScope | None) -> SelectPlan:
-        for hint in node.hints:
-            if hint.name.upper() == "STATE_TTL":
-                raise UnsupportedError("the hint STATE_TTL is not supported yet: the state of queries is kept for ever")
-        scope = self.relations.scope(node.source, outer)
+        lifetimes = lifetimes_of(node)
+        with self.relations.lasting(lifetimes):
+            scope = self.relations.scope(node.source, outer)
         scope.outer = outer
         scope.scalars = self._scalar
         if node.where is not None:
             self._where(node.where, scope)
         node = with_windows(node, scope, ScalarAnalyser(scope, self.calls))
-        return SelectPlan(node, scope, self.calls, lambda one, around: self._scalar(one, around or scope))
+        found = SelectPlan(node, scope, self.calls, lambda one, around: self._scalar(one, around or scope))
+        found.state_ttl_ms = lifetimes.get(name_of(node.source) or "")
+        return found
 
     def filtered(self, plan: Node, condition: syntax.Expression) -> Node:
         """The rows of a plan for which a condition holds."""
@@ -139,7 +142,13 @@ class QueryAnalyser:
             tuple(self.calls.implicit(one, column.type) for one, column in zip(row, columns, strict=True))
             for row in typed
         )
-        return Values(schema=RowSchema(tuple(columns)), rows=settled)
+        schema = RowSchema(tuple(columns))
+        if not any(calls_in(one) for row in settled for one in row):
+            return Values(schema=schema, rows=settled)
+        # Functions of the program run in the job, and not while it is planned.
+        nothing = self.relations.nothing(outer).plan
+        parts = tuple(Project(schema=schema, input=nothing, expressions=row) for row in settled)
+        return parts[0] if len(parts) == 1 else SetOperation(schema=schema, operator="UNION", parts=parts, is_all=True)
 
     def _set_operation(self, node: relations.SetOperation, outer: RelationScope | None) -> Node:
         left, right = self.query(node.left, outer), self.query(node.right, outer)

@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 from penstock.base.errors import UnsupportedError
-from penstock.table.analyser.laterals import lateral
+from penstock.table.analyser.changelog_functions import CHANGELOG_FUNCTIONS, changelog_table
+from penstock.table.analyser.correlates import correlated
+from penstock.table.analyser.lateral import lateral_query
 from penstock.table.analyser.scalars import ScalarAnalyser
-from penstock.table.analyser.scopes import Part, RelationScope, scope_of
+from penstock.table.analyser.scopes import RelationScope, scope_of
 from penstock.table.analyser.seams import Queries
 from penstock.table.analyser.select import project
+from penstock.table.analyser.state_hints import name_of
 from penstock.table.analyser.subqueries import TRUE, all_of
 from penstock.table.analyser.window_tables import WINDOW_FUNCTIONS, window_table
 from penstock.table.data.errors import ValidationError
-from penstock.table.data.logical_types import (
-    ArrayType,
-    BooleanType,
-    DataType,
-    IntType,
-    MapType,
-    MultisetType,
-    RowType,
-)
-from penstock.table.plan.logical import Correlate, Filter, Join, JoinType, Node, TemporalJoin, Values
-from penstock.table.plan.row_schema import PlanColumn, RowSchema
+from penstock.table.data.logical_types import BooleanType
+from penstock.table.plan.logical import Join, JoinType, Node, TemporalJoin, Values
+from penstock.table.plan.row_schema import RowSchema
 from penstock.table.sql import relations, syntax
 from penstock.table.typed.nodes import Field, Typed
 
@@ -37,6 +33,16 @@ class RelationAnalyser:
     def __init__(self, queries: Queries) -> None:
         self.queries = queries
         self.calls = queries.calls
+        self._lifetimes: Mapping[str, int] = {}
+
+    @contextmanager
+    def lasting(self, lifetimes: Mapping[str, int]) -> Iterator[None]:
+        """Let the state of joins of relations of these names live so long (ms)."""
+        before, self._lifetimes = self._lifetimes, lifetimes
+        try:
+            yield
+        finally:
+            self._lifetimes = before
 
     def scope(self, relation: relations.Relation | None, outer: RelationScope | None) -> RelationScope:
         """What names mean after FROM. Without FROM there is one row without columns."""
@@ -54,8 +60,10 @@ class RelationAnalyser:
                 return self._called(self.queries.query(query, outer if relation.is_lateral else None), relation)
             case relations.FunctionTable(call) if isinstance(call, syntax.Call) and call.name in WINDOW_FUNCTIONS:
                 return self._called(window_table(call, self.queries), relation)
+            case relations.FunctionTable(call) if isinstance(call, syntax.Call) and call.name in CHANGELOG_FUNCTIONS:
+                return self._called(changelog_table(call, self.queries), relation)
             case relations.UnnestedTable() | relations.FunctionTable():
-                return self._correlated(self.nothing(outer), relation, False, None)
+                return correlated(self.nothing(outer), relation, None, self.calls)
             case _:
                 raise UnsupportedError(f"{type(relation).__name__} is not supported in FROM")
 
@@ -96,9 +104,9 @@ class RelationAnalyser:
         if isinstance(node.right, relations.NamedTable) and node.right.as_of is not None:
             return self._temporal(left, node, node.right, join_type)
         if isinstance(node.right, relations.UnnestedTable) or _is_lateral_function(node.right):
-            return self._correlated(left, node.right, join_type is JoinType.LEFT, node.condition)
+            return correlated(left, node.right, node, self.calls)
         if isinstance(node.right, relations.DerivedTable) and node.right.is_lateral:
-            return self._lateral(left, node.right, join_type, node.condition)
+            return lateral_query(left, node.right, node, self.queries)
         right = self.scope(node.right, outer)
         joined = self._joined(left, right, join_type)
         names = list(node.using)
@@ -109,39 +117,18 @@ class RelationAnalyser:
             conditions.append(ScalarAnalyser(joined, self.calls).typed(node.condition))
         condition = self.calls.implicit(all_of(conditions, self.calls), BooleanType())
         schema = left.schema if join_type in (JoinType.SEMI, JoinType.ANTI) else joined.schema
-        joined.plan = Join(schema=schema, left=left.plan, right=right.plan, join_type=join_type, condition=condition)
+        ttl = self._lifetimes.get(name_of(node.left) or ""), self._lifetimes.get(name_of(node.right) or "")
+        joined.plan = Join(
+            schema=schema,
+            left=left.plan,
+            right=right.plan,
+            join_type=join_type,
+            condition=condition,
+            state_ttl_ms=ttl,
+        )
         if join_type in (JoinType.SEMI, JoinType.ANTI):
             joined.parts = left.parts
         return joined
-
-    def _lateral(
-        self,
-        left: RelationScope,
-        relation: relations.DerivedTable,
-        join_type: JoinType,
-        condition: syntax.Expression | None,
-    ) -> RelationScope:
-        if join_type not in (JoinType.INNER, JoinType.LEFT):
-            raise ValidationError(
-                f"LATERAL can follow CROSS JOIN, INNER JOIN and LEFT JOIN, not {join_type.value} JOIN"
-            )
-        query = self.queries.query(relation.query, left)
-        if relation.columns:
-            # Not by a projection: its own one, which may use the columns before it, has to be the last.
-            query = replace(query, schema=self.renamed(query, relation.columns).schema)
-        keeps = join_type is JoinType.LEFT
-        plan = lateral(left.plan, query, keeps, self.calls)
-        width = len(left.schema)
-        part = Part(relation.alias, (), width, RowSchema(plan.schema.columns[width:]))
-        found = RelationScope([*left.parts, part], plan, dict(left.merged), set(left.hidden), left.outer)
-        if condition is not None:
-            typed = ScalarAnalyser(found, self.calls).typed(condition)
-            if typed != TRUE and keeps:
-                raise UnsupportedError("LEFT JOIN LATERAL of a query takes ON TRUE: put the condition into the query")
-            if typed != TRUE:
-                typed = self.calls.implicit(typed, BooleanType())
-                found.plan = Filter(schema=plan.schema, input=plan, condition=typed)
-        return found
 
     def _joined(self, left: RelationScope, right: RelationScope, join_type: JoinType) -> RelationScope:
         """The columns of both sides; the plan comes later, when the condition is known."""
@@ -193,52 +180,9 @@ class RelationAnalyser:
         )
         return joined
 
-    # --- table functions and UNNEST ----------------------------------------------------------------------------------
-
-    def _correlated(
-        self, left: RelationScope, relation: relations.Relation, keeps: bool, condition: syntax.Expression | None
-    ) -> RelationScope:
-        if not isinstance(relation, relations.UnnestedTable):
-            raise UnsupportedError("table functions of the program are not supported yet")
-        analyser = ScalarAnalyser(left, self.calls)
-        operands = tuple(analyser.typed(one) for one in relation.expressions)
-        if len(operands) != 1:
-            raise ValidationError("UNNEST takes one array, map or multiset")
-        columns = _unnested(operands[0].type)
-        if relation.with_ordinality:
-            columns.append(PlanColumn("ORDINALITY", IntType(False)))
-        names = relation.columns or [column.name for column in columns]
-        if len(names) != len(columns):
-            raise ValidationError(f"UNNEST gives {len(columns)} columns, and the list of names has {len(names)}")
-        schema = RowSchema(tuple(columns)).renamed(names)
-        joined = left.schema.joined(schema, right_nullable=keeps)
-        options = ("WITH ORDINALITY",) if relation.with_ordinality else ()
-        plan = Correlate(
-            schema=joined, input=left.plan, function="UNNEST", operands=operands, keeps=keeps, options=options
-        )
-        part = Part(relation.alias, (), len(left.schema), schema)
-        found = RelationScope([*left.parts, part], plan, left.merged, left.hidden, left.outer)
-        if condition is not None:
-            typed = ScalarAnalyser(found, self.calls).typed(condition)
-            if typed != TRUE:
-                found.plan = replace(plan, condition=typed)
-        return found
-
 
 def _is_lateral_function(relation: relations.Relation) -> bool:
     if not isinstance(relation, relations.FunctionTable):
         return False
     call = relation.call
-    return not (isinstance(call, syntax.Call) and call.name in WINDOW_FUNCTIONS)
-
-
-def _unnested(collection: DataType) -> list[PlanColumn]:
-    """The columns of the elements of an array or multiset, or of the entries of a map."""
-    if isinstance(collection, MapType):
-        return [PlanColumn("KEY", collection.key_type), PlanColumn("VALUE", collection.value_type)]
-    if not isinstance(collection, ArrayType | MultisetType):
-        raise ValidationError(f"UNNEST takes an array, a map or a multiset, not {collection}")
-    element = collection.element_type
-    if isinstance(element, RowType):
-        return [PlanColumn(field.name, field.data_type) for field in element.fields]
-    return [PlanColumn("EXPR$0", element)]
+    return not (isinstance(call, syntax.Call) and call.name in {**WINDOW_FUNCTIONS, **CHANGELOG_FUNCTIONS})

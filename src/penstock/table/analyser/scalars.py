@@ -107,6 +107,9 @@ class ScalarAnalyser:
     # --- calls -------------------------------------------------------------------------------------------------------
 
     def _call(self, node: syntax.Call) -> Typed:
+        user = self.calls.user_function(node)
+        if user is not None:
+            return self.calls.user_call(user, [self.typed(one) for one in node.operands], node.at)
         if not node.operands and node.path and node.name in BARE_FUNCTIONS and find_scalar(node.name) is None:
             # A word such as USER, which is the name of a column where there is no such function.
             return self._reference(node.path, node.at)

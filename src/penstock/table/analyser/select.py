@@ -70,6 +70,8 @@ class SelectPlan:
         self.having = None if node.having is None else before_over.typed(node.having)
         self.qualify = None if node.qualify is None else self.analyser.typed(node.qualify)
         self.selected = list(self._select_items())
+        #: how long (ms) the state of its aggregates lives, by a hint
+        self.state_ttl_ms: int | None = None
 
     # --- what is selected --------------------------------------------------------------------------------------------
 
@@ -183,7 +185,7 @@ class SelectPlan:
         if self.node.is_distinct:
             if more:
                 raise ValidationError("with SELECT DISTINCT, ORDER BY can only have what is selected")
-            plan = Distinct(schema=plan.schema, input=plan)
+            plan = Distinct(schema=plan.schema, input=plan, state_ttl_ms=self.state_ttl_ms)
         return plan
 
     def _true(self, condition: Typed) -> Typed:
@@ -215,6 +217,7 @@ class SelectPlan:
             calls=tuple(calls),
             sets=self.sets,
             groupings=tuple(grouped.groupings),
+            state_ttl_ms=self.state_ttl_ms,
         )
         for number, query in enumerate(grouped.queries):
             found, columns["query", number] = with_scalar(found, query, self.calls)
@@ -306,15 +309,15 @@ def _place(expression: Typed, expressions: list[Typed]) -> int:
 
 
 def _moved(call: AggregateCall, expressions: list[Typed]) -> AggregateCall:
-    """A call whose operands are columns of a projection; constants stay where they are."""
+    """A call whose operands are columns of a projection. Constant operands stay; a condition is a column or none."""
 
-    def column(operand: Typed) -> Typed:
-        if isinstance(operand, Constant):
-            return operand
+    def column(operand: Typed) -> Field:
         return Field(operand.type, _place(operand, expressions), getattr(operand, "name", ""))
 
-    condition = None if call.condition is None else column(call.condition)
-    return replace(call, operands=tuple(map(column, call.operands)), condition=condition)
+    operands = tuple(one if isinstance(one, Constant) else column(one) for one in call.operands)
+    is_true = isinstance(call.condition, Constant) and call.condition.value is True
+    condition = None if call.condition is None or is_true else column(call.condition)
+    return replace(call, operands=operands, condition=condition)
 
 
 def _column_name(expression: Typed, index: int) -> str:

@@ -84,8 +84,8 @@ def uncorrelated(plan: Node, calls: Calls) -> Uncorrelated:
             return _aggregate(plan, calls)
         case Join(join_type=JoinType.INNER):
             return _join(plan, calls)
-        case Sort(fetch=int()):
-            return _first_rows(plan, calls)
+        case Sort():
+            return _sort(plan, calls)
         case Distinct():
             inner = uncorrelated(plan.input, calls)
             if inner.conditions:
@@ -154,28 +154,6 @@ def _aggregate(plan: Aggregate, calls: Calls) -> Uncorrelated:
     return Uncorrelated(top, tuple(transformed(one, moved) for one in inner.conditions))
 
 
-def _first_rows(plan: Sort, calls: Calls) -> Uncorrelated:
-    """ORDER BY with LIMIT: the first rows of what equals the columns from outside, whatever these are."""
-    inner = uncorrelated(plan.input, calls)
-    if not inner.conditions:
-        return Uncorrelated(replace(plan, input=inner.plan), ())
-    if not all(map(_is_equality, inner.conditions)) or plan.fetch is None:
-        raise UnsupportedError(
-            "a query with LIMIT that compares its columns with those of the query around it other than by = "
-            "is not supported"
-        )
-    used = sorted({one.index for part in inner.conditions for one in part.walk() if isinstance(one, Field)})
-    ranked = Rank(
-        schema=inner.plan.schema,
-        input=inner.plan,
-        partition=tuple(used),
-        order=plan.keys,
-        start=plan.offset + 1,
-        end=plan.offset + plan.fetch,
-    )
-    return Uncorrelated(ranked, inner.conditions)
-
-
 def _join(plan: Join, calls: Calls) -> Uncorrelated:
     left, right = uncorrelated(plan.left, calls), uncorrelated(plan.right, calls)
     mine = [part for part in conjuncts(plan.condition) if not uses_outer(part)]
@@ -193,17 +171,64 @@ def _join(plan: Join, calls: Calls) -> Uncorrelated:
     return Uncorrelated(joined, conditions)
 
 
+def _sort(plan: Sort, calls: Calls) -> Uncorrelated:
+    """The first rows for each row outside are the first ones of those that have its values."""
+    inner = uncorrelated(plan.input, calls)
+    if not inner.conditions:
+        return Uncorrelated(replace(plan, input=inner.plan), ())
+    if plan.fetch is None and not plan.offset:
+        return inner
+    # What only looks at columns from outside says whether there are rows, and not which ones.
+    telling = [one for one in inner.conditions if any(isinstance(part, Field) for part in one.walk())]
+    partition = [_compared_column(one) for one in telling]
+    if None in partition or plan.fetch is None or not plan.keys:
+        raise UnsupportedError(
+            "ORDER BY with LIMIT in a query that uses columns of the query around it needs both, and conditions that "
+            "compare columns with those by ="
+        )
+    ranked = Rank(
+        schema=inner.plan.schema,
+        input=inner.plan,
+        partition=tuple(dict.fromkeys(place for place in partition if place is not None)),
+        order=plan.keys,
+        start=plan.offset + 1,
+        end=plan.offset + plan.fetch,
+    )
+    return Uncorrelated(ranked, inner.conditions)
+
+
+def _compared_column(condition: Typed) -> int | None:
+    """The column that an equality compares with what comes from outside alone."""
+    if not isinstance(condition, FunctionCall) or condition.function != "=":
+        return None
+    for one, other in (condition.operands, condition.operands[::-1]):
+        from_outside = all(not isinstance(part, Field) for part in other.walk())
+        if isinstance(one, Field) and from_outside and uses_outer(other):
+            return one.index
+    return None
+
+
 def _is_equality(condition: Typed) -> bool:
     if not isinstance(condition, FunctionCall) or condition.function != "=":
         return False
     return sum(map(uses_outer, condition.operands)) == 1
 
 
+def uses_outer_columns(plan: Node) -> bool:
+    """Whether a plan uses columns from outside anywhere."""
+    return _asks_outside(plan) or any(map(uses_outer_columns, plan.inputs()))
+
+
+def _asks_outside(node: Node) -> bool:
+    parts: list[Any] = [getattr(node, "condition", None), *getattr(node, "expressions", ())]
+    parts += getattr(node, "operands", ())
+    return any(isinstance(part, Typed) and uses_outer(part) for part in parts)
+
+
 def _refuse(plan: Node) -> None:
     for node in plan.inputs():
         _refuse(node)
-    parts: list[Any] = [getattr(plan, "condition", None), *getattr(plan, "expressions", ())]
-    if any(isinstance(part, Typed) and uses_outer(part) for part in parts):
+    if _asks_outside(plan):
         name = type(plan).__name__
         raise UnsupportedError(f"a query with {name} that uses columns of the query around it is not supported")
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from penstock.table.analyser.calls import Calls
+from penstock.table.analyser.calls import Calls, FindFunction
 from penstock.table.analyser.queries import QueryAnalyser
 from penstock.table.analyser.select import project
 from penstock.table.catalog.catalog import Catalog
 from penstock.table.catalog.columns import ColumnKind, ResolvedSchema
 from penstock.table.catalog.inline_view import InlineView
 from penstock.table.catalog.objects import CatalogBaseTable, ObjectPath
-from penstock.table.catalog.resolution import resolve, row_schema
+from penstock.table.catalog.resolution import metadata_of, resolve, row_schema
 from penstock.table.catalog.schema import Schema, UnresolvedColumn
 from penstock.table.data.errors import ValidationError
 from penstock.table.functions.definition import Session
@@ -26,19 +26,19 @@ Path = tuple[str, str, str]
 class CatalogManager:
     """Finds tables by their names. `session` is asked anew for each query, because options change.
 
-    `is_user_function` says whether a name is that of a function of the program.
+    `functions` finds functions of the program by their paths.
     """
 
     def __init__(
         self,
         catalog: Catalog,
         session: Callable[[], Session] = Session,
-        is_user_function: Callable[[str], bool] = lambda name: False,
+        functions: FindFunction = lambda path, hidden: None,
     ) -> None:
         self._catalogs = {catalog.name: catalog}
         self._temporary: dict[Path, CatalogBaseTable] = {}
         self._session = session
-        self._is_user_function = is_user_function
+        self._functions = functions
         self.current_catalog = catalog.name
         self.current_database = catalog.get_default_database()
 
@@ -159,7 +159,7 @@ class CatalogManager:
 
     def calls(self) -> Calls:
         """Calls of functions as the session has them now."""
-        return Calls(self._session(), self._is_user_function)
+        return Calls(self._session(), self._functions)
 
     def analyser(self) -> QueryAnalyser:
         """An analyser of queries over these tables."""
@@ -179,7 +179,7 @@ class CatalogManager:
             return self._view(whole, table), whole
         options = dict(table.options)
         options.update(pair for hint in hints if hint.name.upper() == "OPTIONS" for pair in hint.options)
-        return _read(whole, self.resolved(table), tuple(options.items())), whole
+        return _read(whole, self.resolved(table), tuple(options.items()), table.partition_keys), whole
 
     def view_schema(self, plan: Node, names: tuple[str, ...]) -> Schema:
         """The schema of a view of this plan. `names`: those of its columns, if the statement has any."""
@@ -211,11 +211,26 @@ class CatalogManager:
         return project(plan, plan.schema.fields(), names) if names and names != plan.schema.names else plan
 
 
-def _read(path: Path, schema: ResolvedSchema, options: tuple[tuple[str, str], ...]) -> Node:
+def _read(
+    path: Path, schema: ResolvedSchema, options: tuple[tuple[str, str], ...], partition_keys: tuple[str, ...]
+) -> Node:
     stored = [column for column in schema.columns if column.kind is not ColumnKind.COMPUTED]
     key = schema.primary_key.columns if schema.primary_key is not None else ()
     places = tuple(index for index, column in enumerate(stored) if column.name in key)
-    plan: Node = Scan(schema=row_schema(stored).without_time(), path=path, options=options, key=places)
+    scan = Scan(
+        schema=row_schema(stored).without_time(),
+        path=path,
+        options=options,
+        key=places,
+        metadata=metadata_of(stored),
+        partition_keys=partition_keys,
+    )
+    return with_computed(scan, schema)
+
+
+def with_computed(plan: Node, schema: ResolvedSchema) -> Node:
+    """All columns of a table over a plan of those that are stored, and its watermark."""
+    stored = [column for column in schema.columns if column.kind is not ColumnKind.COMPUTED]
     names = [column.name for column in schema.columns]
     if len(stored) < len(schema.columns):
         fields = {column.name: plan.schema.field(index) for index, column in enumerate(stored)}

@@ -2,11 +2,37 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.core.connector import Sink, Source
 from penstock.table.plan.changes import INSERTS, Changes
+
+
+def column_names(count: int) -> list[str]:
+    """The names of columns in streams: their places."""
+    return [f"c{place}" for place in range(count)]
+
+
+@dataclass(frozen=True, slots=True)
+class TableLocation:
+    """Files that hold a table, for who can read them without the table's source, such as Spark.
+
+    Attributes:
+        path: the directory, or the file.
+        format: what the option `format` says.
+        options: those of the format, without its prefix.
+        partition_keys: the columns whose values are in the names of directories.
+        partitions: the only directories to read, relative to the path; None for all.
+        is_plain: whether the files hold the table's columns alone, under their names, and all of them are wanted.
+    """
+
+    path: str
+    format: str
+    options: tuple[tuple[str, str], ...] = ()
+    partition_keys: tuple[str, ...] = ()
+    partitions: tuple[str, ...] | None = None
+    is_plain: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,14 +49,17 @@ class TableReader:
     is_upsert: bool = False
     #: whether a deletion of a table with `is_upsert` has all columns all the same
     has_full_deletes: bool = False
+    #: where its rows are, if they are in files
+    location: TableLocation | None = field(default=None)
 
 
 @dataclass(frozen=True, slots=True)
 class TableWriter:
     """How a table is written: a sink, and which changes it takes.
 
-    The sink is handed (kind, held values) for each row, or with `takes_text` the text of the row. One that takes
-    updates without the rows as they were writes by the table's primary key, in the place of rows that were there.
+    The sink is handed (kind, held values) for each row, with `takes_text` the text of the row, or with `takes_columns`
+    columns as a `TableReader` gives them, see `SinkWriter.write_columns` and `write_changes`. One that takes updates
+    without the rows as they were writes by the table's primary key, in the place of rows that were there.
     """
 
     sink: Sink[Any]
@@ -38,6 +67,7 @@ class TableWriter:
     #: whether it needs the row as it was before an update
     wants_before: bool = True
     takes_text: bool = False
+    takes_columns: bool = False
     #: whether a deletion may have the primary key alone, and NULL in the other columns
     deletes_by_key: bool = False
     #: whether it is for inserts alone where the query only inserts

@@ -3,7 +3,7 @@
 | type | programs give | programs get |
 | --- | --- | --- |
 | TIMESTAMP | `datetime`; one with a time zone is moved to the session's | `datetime` without a time zone |
-| TIMESTAMP_LTZ | `datetime`; one without a time zone is in the session's | `datetime` with the session's time zone |
+| TIMESTAMP_LTZ | `Instant`; `datetime`, without a time zone in the session's | `datetime` with the session's zone |
 | DATE, TIME | `date`, `time` | the same |
 | INTERVAL DAY … SECOND | `timedelta` | the same |
 | INTERVAL YEAR, MONTH | months, an `int` | the same |
@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from penstock.base.errors import WrongTypeError, WrongValueError, short_repr
+from penstock.base.time import Instant
 from penstock.base.types import Row
 from penstock.table.data import logical_types as types
 from penstock.table.data.logical_types import DataType
@@ -72,7 +73,7 @@ def _to_held(data_type: DataType, zone: datetime.tzinfo) -> Converter:
         case types.TimestampType():
             return lambda value: _nanoseconds(value if value.tzinfo is None else _at(value, zone))
         case types.LocalZonedTimestampType():
-            return lambda value: _nanoseconds(_at(_zoned(value, zone), datetime.UTC))
+            return lambda value: _moment(value, zone)
         case types.DayTimeIntervalType():
             return lambda value: value // datetime.timedelta(milliseconds=1)
         case types.MultisetType(element_type=element):
@@ -118,6 +119,12 @@ def _at(value: datetime.datetime, zone: datetime.tzinfo) -> datetime.datetime:
 
 def _zoned(value: datetime.datetime, zone: datetime.tzinfo) -> datetime.datetime:
     return value if value.tzinfo is not None else value.replace(tzinfo=zone)
+
+
+def _moment(value: datetime.datetime | Instant, zone: datetime.tzinfo) -> int:
+    if isinstance(value, Instant):
+        return value.seconds * 1_000_000_000 + value.nanos
+    return _nanoseconds(_at(_zoned(value, zone), datetime.UTC))
 
 
 def _nanoseconds(value: datetime.datetime) -> int:
@@ -180,13 +187,31 @@ def _has_names(row: Row, names: list[str]) -> bool:
 # --- held values to those of programs --------------------------------------------------------------------------------
 
 
-def seen_of(data_type: DataType, zone: datetime.tzinfo) -> Converter:
-    """A function from held values to what programs get."""
-    convert = _to_seen(data_type, zone)
+def seen_of(data_type: DataType, zone: datetime.tzinfo, names_rows: bool = False) -> Converter:
+    """A function from held values to what programs get. `names_rows`: whether rows know the names of their fields."""
+    convert = _to_seen(data_type, zone, names_rows)
     return lambda value: None if value is None else convert(value)
 
 
-def _to_seen(data_type: DataType, zone: datetime.tzinfo) -> Converter:
+def is_seen_as_held(data_type: DataType) -> bool:
+    """Whether programs get the values of a type just as they are held."""
+    return not isinstance(data_type, _CONVERTED)
+
+
+_CONVERTED: Final = (
+    types.DateType,
+    types.TimeType,
+    types.TimestampType,
+    types.LocalZonedTimestampType,
+    types.DayTimeIntervalType,
+    types.MultisetType,
+    types.ArrayType,
+    types.MapType,
+    types.RowType,
+)
+
+
+def _to_seen(data_type: DataType, zone: datetime.tzinfo, names_rows: bool) -> Converter:
     match data_type:
         case types.DateType():
             return _date_to_seen
@@ -199,17 +224,18 @@ def _to_seen(data_type: DataType, zone: datetime.tzinfo) -> Converter:
         case types.DayTimeIntervalType():
             return lambda value: datetime.timedelta(milliseconds=value)
         case types.MultisetType(element_type=element):
-            of_one = seen_of(element, zone)
+            of_one = seen_of(element, zone, names_rows)
             return lambda value: {_key(of_one(one)): count for one, count in value}
         case types.ArrayType(element_type=element):
-            of_element = seen_of(element, zone)
+            of_element = seen_of(element, zone, names_rows)
             return lambda value: [of_element(one) for one in value]
         case types.MapType(key_type=key, value_type=item):
-            of_key, of_item = seen_of(key, zone), seen_of(item, zone)
+            of_key, of_item = seen_of(key, zone, names_rows), seen_of(item, zone, names_rows)
             return lambda value: {_key(of_key(one)): of_item(other) for one, other in value}
         case types.RowType():
-            fields = [seen_of(one, zone) for one in data_type.field_types()]
-            return lambda value: Row(*(field(one) for field, one in zip(fields, value, strict=True)))
+            fields = [seen_of(one, zone, names_rows) for one in data_type.field_types()]
+            make = Row(*data_type.field_names()) if names_rows else Row
+            return lambda value: make(*(field(one) for field, one in zip(fields, value, strict=True)))
         case _:
             return lambda value: value
 

@@ -10,11 +10,16 @@ import pyarrow as pa
 class Columns:
     """Arrow arrays of the same length. Rows may be chosen; a column is only cut when somebody reads it."""
 
-    __slots__ = ("_arrays", "_chosen", "_cut", "rows")
+    __slots__ = ("_arrays", "_cut", "chosen", "origin", "rows")
 
-    def __init__(self, arrays: Sequence[pa.Array], rows: int, chosen: pa.Array | None = None) -> None:
+    def __init__(
+        self, arrays: Sequence[pa.Array], rows: int, chosen: pa.Array | None = None, origin: Columns | None = None
+    ) -> None:
         self._arrays = arrays
-        self._chosen = chosen
+        #: the numbers that the rows have in `origin`; None for all of them
+        self.chosen = chosen
+        #: the columns of all rows of the batch
+        self.origin = self if origin is None else origin
         self._cut: dict[int, pa.Array] = {}
         self.rows = rows
 
@@ -24,14 +29,18 @@ class Columns:
         return cls(batch.columns, batch.num_rows)
 
     def __getitem__(self, index: int) -> pa.Array:
-        if self._chosen is None:
+        if self.chosen is None:
             return self._arrays[index]
         found = self._cut.get(index)
         if found is None:
-            found = self._cut[index] = self._arrays[index].take(self._chosen)
+            found = self._cut[index] = self._arrays[index].take(self.chosen)
         return found
+
+    def arrays(self) -> list[pa.Array]:
+        """All of them, cut."""
+        return [self[index] for index in range(len(self._arrays))]
 
     def take(self, rows: pa.Array) -> Columns:
         """These rows, by their numbers."""
-        chosen = rows if self._chosen is None else self._chosen.take(rows)
-        return Columns(self._arrays, len(rows), chosen)
+        chosen = rows if self.chosen is None else self.chosen.take(rows)
+        return Columns(self._arrays, len(rows), chosen, self.origin)

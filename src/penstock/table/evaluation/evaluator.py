@@ -10,16 +10,21 @@ from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
-from penstock.base.errors import UnsupportedError
+from penstock.base.errors import UnsupportedError, WrongTimeError
 from penstock.table.data.errors import TableRuntimeError
 from penstock.table.data.logical_types import NullType
 from penstock.table.data.values import Datum, array_of, scalar_of
 from penstock.table.evaluation.columns import Columns
 from penstock.table.evaluation.lazy import LAZY, Part
+from penstock.table.evaluation.once import Once
 from penstock.table.functions.casts import cast_kernel
 from penstock.table.functions.definition import UNKNOWN, Call, Operands, Session
 from penstock.table.functions.registry import SCALAR_FUNCTIONS
 from penstock.table.typed.nodes import Constant, Field, FunctionCall, Lambda, Typed
+from penstock.table.typed.user_call import UserCall, calls_in
+from penstock.table.user_functions.definition import GENERAL
+from penstock.table.user_functions.rows import row_kernel
+from penstock.table.user_functions.vectors import vector_kernel
 
 CASTS = ("CAST", "TRY_CAST")
 
@@ -28,7 +33,8 @@ class Evaluator:
     """Works out expressions for batches of rows. `session` gives the time zone and the clock."""
 
     def __init__(self, expressions: Sequence[Typed], session: Session) -> None:
-        self._parts = [part_of(expression, session) for expression in expressions]
+        repeated = _Repeated(expressions)
+        self._parts = [part_of(expression, session, repeated) for expression in expressions]
 
     def __call__(self, columns: Columns) -> list[pa.Array]:
         """A column for each expression. Raises `TableRuntimeError` for values that a function cannot take."""
@@ -38,8 +44,31 @@ class Evaluator:
             raise TableRuntimeError(_clear(error)) from error
 
 
-def part_of(expression: Typed, session: Session) -> Part:
+class _Repeated:
+    """The calls of functions of the program that stand more than once in expressions, and what they became."""
+
+    def __init__(self, expressions: Sequence[Typed]) -> None:
+        found = [call for expression in expressions for call in calls_in(expression)]
+        self._calls = [one for one in found if sum(one.is_same(other) for other in found) > 1]
+        self._made: list[tuple[UserCall, Part]] = []
+
+    def part(self, call: UserCall, make: Callable[[], Part]) -> Part:
+        """The part of a call, which is the same for all that are the same."""
+        if not any(call.is_same(one) for one in self._calls):
+            return make()
+        for one, part in self._made:
+            if call.is_same(one):
+                return part
+        made = Part(Once(make().run), True)
+        self._made.append((call, made))
+        return made
+
+
+def part_of(expression: Typed, session: Session, repeated: _Repeated | None = None) -> Part:
     """An expression as a function of columns."""
+    if isinstance(expression, UserCall):
+        call, known = expression, repeated or _Repeated(())
+        return known.part(call, lambda: _user_part(call, session, known))
     if isinstance(expression, Field):
         index = expression.index
         return Part(lambda columns: columns[index], False)
@@ -49,7 +78,7 @@ def part_of(expression: Typed, session: Session) -> Part:
         return Part(lambda columns: scalar, False)
     if not isinstance(expression, FunctionCall):
         raise UnsupportedError(f"{type(expression).__name__} is no expression of single values")
-    parts = [part_of(one, session) for one in expression.operands if not isinstance(one, Lambda)]
+    parts = [part_of(one, session, repeated) for one in expression.operands if not isinstance(one, Lambda)]
     fails = any(part.can_fail for part in parts)
     if expression.function in LAZY:
         return Part(LAZY[expression.function](parts), fails)
@@ -61,6 +90,15 @@ def part_of(expression: Typed, session: Session) -> Part:
     function = SCALAR_FUNCTIONS[expression.function]
     kernel = function.bind(Call(operands_of(expression.operands, expression.options, session), expression.type))
     return Part(_calling(kernel, parts, function.takes_rows), fails or function.can_fail)
+
+
+def _user_part(call: UserCall, session: Session, repeated: _Repeated) -> Part:
+    if session.functions is None:
+        raise WrongTimeError(f"{call.user} runs in jobs alone, and not while a query is planned")
+    parts = [part_of(one, session, repeated) for one in call.operands]
+    make = row_kernel if call.user.func_type == GENERAL else vector_kernel
+    kernel = make(call.user, [one.type for one in call.operands], session.functions)
+    return Part(_calling(kernel, parts, True), True)
 
 
 def operands_of(operands: Sequence[Typed], options: tuple[str, ...], session: Session) -> Operands:

@@ -10,6 +10,7 @@ from typing import Final
 from penstock.base.errors import WrongTimeError
 from penstock.table.data.logical_types import DataType
 from penstock.table.data.values import Kernel
+from penstock.table.user_functions.opened import OpenFunctions
 
 
 class _Unknown:
@@ -42,6 +43,8 @@ class Session:
     legacy_cast: bool = False
     current_catalog: str = "default_catalog"
     current_database: str = "default_database"
+    #: the functions of the program, where these run; None where queries are planned
+    functions: OpenFunctions | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,10 @@ from enum import Enum
 import pyarrow as pa
 
 from penstock.table.data.logical_types import DataType
+from penstock.table.plan.changes import INSERTS, Changes
 from penstock.table.plan.row_schema import RowSchema
 from penstock.table.typed.nodes import Field, Typed
+from penstock.table.user_functions.definition import UserFunction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +32,11 @@ class Scan(Node):
     path: tuple[str, str, str]
     options: tuple[tuple[str, str], ...] = ()
     key: tuple[int, ...] = ()
+    #: METADATA columns: their places, and the keys by which the connector knows them
+    metadata: tuple[tuple[int, str], ...] = ()
+    partition_keys: tuple[str, ...] = ()
+    #: a `TableScan` into which something was pushed, and to which the schema fits; None for the table as it is
+    source: object | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +51,22 @@ class ArrowRows(Node):
     """Rows that the program has in memory, as an Arrow table with a column for each one of the schema."""
 
     data: pa.Table = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamRows(Node):
+    """The records of a stream of the program, as columns.
+
+    `stream` knows where they come from and what they are (`penstock.table.streaming.records.record_stream`); a plan
+    only asks whether it is the same one. `key`, `changes` and the rest are as in `penstock.table.connectors.tables`.
+    """
+
+    stream: object
+    title: str
+    changes: Changes = INSERTS
+    has_before: bool = False
+    key: tuple[int, ...] = ()
+    is_upsert: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,12 +132,16 @@ class JoinType(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Join(Node):
-    """Pairs of rows for which a condition is true; its fields count through both sides."""
+    """Pairs of rows for which a condition is true; its fields count through both sides.
+
+    `state_ttl_ms`: how long the state of either side lives, by a hint; None for what the session says.
+    """
 
     left: Node
     right: Node
     join_type: JoinType
     condition: Typed
+    state_ttl_ms: tuple[int | None, int | None] = (None, None)
 
     def inputs(self) -> tuple[Node, ...]:
         """See `Node`."""
@@ -145,13 +172,14 @@ class Aggregate(Unary):
 
     With several `sets`, each of which has some of the keys, there are groups for each set. Then `groupings` are further
     columns after the calls: each has a bit for each of its keys, the first the highest, which is 1 where a set leaves
-    the key out.
+    the key out. `state_ttl_ms`: how long state lives, by a hint; None for what the session says.
     """
 
     keys: tuple[int, ...]
     calls: tuple[AggregateCall, ...]
     sets: tuple[tuple[int, ...], ...] = ()
     groupings: tuple[tuple[int, ...], ...] = ()
+    state_ttl_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,7 +196,9 @@ class Replicate(Unary):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Distinct(Unary):
-    """Each row once."""
+    """Each row once. `state_ttl_ms`: see `Aggregate`."""
+
+    state_ttl_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,14 +284,50 @@ class WindowTable(Unary):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FromChangelog(Unary):
+    """The rows that changes make: the columns of the input but for `operation`, whose codes name the changes.
+
+    `codes`: the change of each code; `columns`: the columns that are left, in order. Updates that come without the
+    rows as they were are found by `partition`.
+    """
+
+    operation: int
+    codes: tuple[tuple[str, str], ...]
+    columns: tuple[int, ...]
+    partition: tuple[int, ...] = ()
+
+    @property
+    def is_upsert(self) -> bool:
+        """Whether updates come without the rows as they were."""
+        changes = [change for _, change in self.codes]
+        return "UPDATE_AFTER" in changes and "UPDATE_BEFORE" not in changes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToChangelog(Unary):
+    """All changes as rows: the columns of `partition`, a column with the code of the change, the other columns.
+
+    `codes`: the code of each change; those without one are left out.
+    """
+
+    codes: tuple[tuple[str, str], ...]
+    partition: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Correlate(Unary):
-    """Each row of the input with each row that a table function makes of it. `keeps`: also rows without any."""
+    """Each row of the input with each row that a table function makes of it. `keeps`: also rows without any.
+
+    `function`: its name; `user`: the function of the program, and None for UNNEST. The columns of the function come
+    after those of the input; `condition` is over both.
+    """
 
     function: str
     operands: tuple[Typed, ...]
     keeps: bool = False
     condition: Typed | None = None
     options: tuple[str, ...] = ()
+    user: UserFunction | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -291,3 +357,6 @@ class Write(Unary):
     overwrites: bool = False
     conflict: str | None = None
     static_partition: tuple[tuple[str, str], ...] = field(default=())
+    #: METADATA columns: their places, and the keys by which the connector knows them
+    metadata: tuple[tuple[int, str], ...] = ()
+    partition_keys: tuple[str, ...] = ()

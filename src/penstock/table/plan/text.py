@@ -136,10 +136,28 @@ def _window(node: Any) -> str:
     return f"{node.kind}({names_of(node.input)[node.time]}, {sizes})"
 
 
+def _changelog(node: Any, operation: str) -> str:
+    codes = ", ".join(f"{one}={other}" for one, other in node.codes)
+    partition = ", ".join(names_of(node.input)[index] for index in node.partition)
+    return ", ".join(
+        [*([f"partitionBy=[{partition}]"] if node.partition else []), f"op=[{operation}]", f"op_mapping=[{codes}]"]
+    )
+
+
+def _correlate(node: Any) -> str:
+    operands = ", ".join(expression_text(one, names_of(node.input)) for one in node.operands)
+    call = f"{node.function}({operands})" + "".join(f" {option}" for option in node.options)
+    parts = [call, f"joinType={'LEFT' if node.keeps else 'INNER'}"]
+    if node.condition is not None:
+        parts.append(f"where={expression_text(node.condition, node.schema.names)}")
+    return ", ".join(parts)
+
+
 _DESCRIBE: Final[dict[type[logical.Node], Callable[[Any], str]]] = {
     logical.Scan: lambda node: f"table=[{'.'.join(node.path)}], fields=[{', '.join(node.schema.names)}]",
     logical.Values: lambda node: f"{len(node.rows)} rows, fields=[{', '.join(node.schema.names)}]",
     logical.ArrowRows: lambda node: f"{node.data.num_rows} rows, fields=[{', '.join(node.schema.names)}]",
+    logical.StreamRows: lambda node: f"stream=[{node.title}], fields=[{', '.join(node.schema.names)}]",
     logical.Project: _project,
     logical.Filter: lambda node: f"where={expression_text(node.condition, names_of(node.input))}",
     logical.WatermarkAssigner: lambda node: (
@@ -157,8 +175,8 @@ _DESCRIBE: Final[dict[type[logical.Node], Callable[[Any], str]]] = {
     logical.Over: _over,
     logical.Rank: _rank,
     logical.WindowTable: _window,
-    logical.Correlate: lambda node: (
-        f"{node.function}({', '.join(expression_text(one, names_of(node.input)) for one in node.operands)})"
-    ),
+    logical.FromChangelog: lambda node: _changelog(node, names_of(node.input)[node.operation]),
+    logical.ToChangelog: lambda node: _changelog(node, node.schema.names[len(node.partition)]),
+    logical.Correlate: _correlate,
     logical.Write: lambda node: f"table=[{'.'.join(node.path)}]",
 }

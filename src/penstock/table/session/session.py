@@ -15,6 +15,7 @@ from penstock.table.catalog.manager import CatalogManager
 from penstock.table.catalog.objects import ObjectPath
 from penstock.table.data.errors import ValidationError
 from penstock.table.data.logical_types import BigIntType, DataType
+from penstock.table.functions.built_in import is_built_in
 from penstock.table.functions.definition import Session
 from penstock.table.plan.executor import ChangelogRow, Executor, Job
 from penstock.table.plan.logical import Node, Write
@@ -26,6 +27,7 @@ from penstock.table.session.table_result import TableResult
 from penstock.table.session.tableau import RawContent, Tableau
 from penstock.table.session.time_zones import zone_of
 from penstock.table.session.user_functions import UserFunctions
+from penstock.table.user_functions.definition import UserFunction
 
 IN_MEMORY: Final = "generic_in_memory"
 
@@ -53,7 +55,7 @@ class TableSession:
         self.config = config
         self.first_options = config.get_configuration().to_dict()
         self.functions = UserFunctions()
-        self.manager = CatalogManager(catalog, self._session, self._is_user_function)
+        self.manager = CatalogManager(catalog, self._session, self._function)
         self.catalog_factories: dict[str, CatalogFactory] = {IN_MEMORY: _in_memory}
         self.catalog_descriptors = {catalog.name: CatalogDescriptor(catalog.name, {"type": IN_MEMORY})}
         #: the inserts of BEGIN STATEMENT SET, until END
@@ -70,11 +72,21 @@ class TableSession:
             current_database=self.manager.current_database,
         )
 
-    def _is_user_function(self, name: str) -> bool:
-        catalog, database = self.manager.current_catalog, self.manager.current_database
-        if self.functions.has((catalog, database, name)):
-            return True
-        return self.manager.catalog(catalog).function_exists(ObjectPath(database, name.lower()))
+    def _function(self, path: tuple[str, ...], hidden: bool) -> UserFunction | None:
+        """The function of the program that a path means, which may be hidden by one of Flink's.
+
+        As in Flink, a name alone means a temporary system function, then Flink's own, then a temporary one of the
+        current database, then one of its catalog. `hidden`: Flink's own are left out.
+        """
+        name = path[-1].lower()
+        found = self.functions.find_system(name) if len(path) == 1 else None
+        if found is None and (hidden or len(path) > 1 or not is_built_in(name)):
+            whole = self.manager.qualified(path)
+            found = self.functions.find_temporary(whole)
+            catalog, at = self.manager.catalog(whole[0]), ObjectPath(whole[1], name)
+            if found is None and catalog.function_exists(at):
+                found = catalog.get_function(at)
+        return None if found is None else self.functions.defined(found, name)
 
     def anonymous_path(self, connector: str) -> tuple[str, str, str]:
         """A name for a table that has none."""

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from penstock.base.errors import UnsupportedError
+from penstock.table.catalog.objects import CatalogFunction
 from penstock.table.data.errors import ValidationError
+from penstock.table.user_functions.defining import define, load
+from penstock.table.user_functions.definition import UserFunction
 
 Path = tuple[str, str, str]
 
@@ -15,10 +19,9 @@ class UserFunctions:
     def __init__(self) -> None:
         self._system: dict[str, Any] = {}
         self._temporary: dict[Path, Any] = {}
-
-    def has(self, path: Path) -> bool:
-        """Whether a function without a path before its name is one of these."""
-        return path[2].lower() in self._system or _key(path) in self._temporary
+        #: by the name and what was registered; this is kept, because ids of objects that are gone come again
+        self._defined: dict[tuple[str, int], tuple[Any, UserFunction]] = {}
+        self._loaded: dict[tuple[str, str], UserFunction] = {}
 
     def system_names(self) -> list[str]:
         """The names of temporary system functions."""
@@ -31,6 +34,37 @@ class UserFunctions:
     def find(self, path: Path) -> Any | None:
         """The function of this name, or None."""
         return self._system.get(path[2].lower(), self._temporary.get(_key(path)))
+
+    def find_system(self, name: str) -> Any | None:
+        """The temporary system function of this name, or None."""
+        return self._system.get(name.lower())
+
+    def find_temporary(self, path: Path) -> Any | None:
+        """The temporary function of this path, or None."""
+        return self._temporary.get(_key(path))
+
+    def defined(self, found: Any, name: str) -> UserFunction:
+        """What was registered, as queries call it: always the same object for the same.
+
+        Raises:
+            UnsupportedError: if it is not written in Python.
+            ValidationError: if its module or its name in it is not there.
+            TypeError: if it is no function.
+        """
+        if isinstance(found, CatalogFunction):
+            if found.language.upper() != "PYTHON":
+                raise UnsupportedError(
+                    f"function {name} is written in {found.language.upper()}, which Penstock does not run: write it "
+                    f"in Python, and create it AS 'module.name' LANGUAGE PYTHON"
+                )
+            key = (found.target, name)
+            if key not in self._loaded:
+                self._loaded[key] = load(found.target, name)
+            return self._loaded[key]
+        known = self._defined.get((name, id(found)))
+        if known is None:
+            known = self._defined[name, id(found)] = found, define(found, name)
+        return known[1]
 
     def add_system(self, name: str, function: Any, if_not_exists: bool = False) -> None:
         """Register a function that hides all others of its name."""

@@ -1,4 +1,4 @@
-"""CREATE, ALTER and DROP FUNCTION. Functions are registered; calls of them are refused when a query is planned."""
+"""CREATE, ALTER and DROP FUNCTION. A function in Python is imported when a query calls it."""
 
 from __future__ import annotations
 

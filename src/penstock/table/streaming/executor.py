@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from penstock.base.configuration import Configuration
 from penstock.base.errors import UnsupportedError
-from penstock.base.time import parse_duration
 from penstock.datastream.closeable_iterator import CloseableIterator
 from penstock.datastream.data_stream import DataStream, StreamExecutionEnvironment
 from penstock.drivers.running_job import RunningJob
@@ -19,12 +18,17 @@ from penstock.table.functions.definition import Session
 from penstock.table.plan.changes import ALL, SHORT
 from penstock.table.plan.executor import ChangelogRow
 from penstock.table.plan.logical import Node, Write
+from penstock.table.streaming.planning.options import plan_options
 from penstock.table.streaming.planning.planner import StreamPlanner
+from penstock.table.streaming.planning.table_options import of_connector
+from penstock.table.streaming.records.record_target import RecordTarget
 from penstock.table.streaming.rows.sessions import StreamSession
+from penstock.table.streaming.windows.emit_options import check_emit
+from penstock.table.user_functions.options import async_settings
 
 #: options that say how queries are planned and shown, and nothing to the runtime
 _OF_TABLES: Final = ("table.", "sql-client.")
-_STATE_TTL: Final = "table.exec.state.ttl"
+_SHARES: Final = "table.optimizer.reuse-sub-plan-enabled"
 
 
 class StreamExecutor:
@@ -38,10 +42,34 @@ class StreamExecutor:
     ) -> StreamJob:
         """Start one job that writes into all these tables."""
         environment, planner = self._begin(options, session)
+        self._add_sinks(planner, plans)
+        return StreamJob(environment.execute_async(name))
+
+    def attach(
+        self,
+        environment: StreamExecutionEnvironment,
+        plans: Sequence[Write],
+        options: Mapping[str, str],
+        session: Session,
+    ) -> None:
+        """Add what writes into these tables to a program of streams, which starts it."""
+        self._add_sinks(self._planner(environment, options, session), plans)
+
+    def stream(
+        self,
+        environment: StreamExecutionEnvironment,
+        target: RecordTarget,
+        options: Mapping[str, str],
+        session: Session,
+    ) -> DataStream:
+        """Add what makes records of the rows of a plan to a program of streams."""
+        upstreams = self._planner(environment, options, session).records(target)
+        return DataStream(environment, upstreams, target.type_info)
+
+    def _add_sinks(self, planner: StreamPlanner, plans: Sequence[Write]) -> None:
         for plan in plans:
             _check(plan)
-            planner.sink(plan, self._connectors.writer(plan))
-        return StreamJob(environment.execute_async(name))
+            planner.sink(plan, self._connectors.writer(of_connector(plan)))
 
     def collect(self, plan: Node, options: Mapping[str, str], session: Session) -> CollectingStreamJob:
         """Start a job that gives the rows of a plan to the client."""
@@ -59,21 +87,30 @@ class StreamExecutor:
         return "== Streams ==\n" + "\n".join(planner.explained(plan) for plan in plans)
 
     def _begin(self, options: Mapping[str, str], session: Session) -> tuple[StreamExecutionEnvironment, StreamPlanner]:
-        if options.get("execution.runtime-mode", "").upper() == "BATCH":
-            raise UnsupportedError(
-                "tables do not run in BATCH yet: use EnvironmentSettings.in_streaming_mode(), which takes bounded "
-                "tables, too"
-            )
-        ttl = options.get(_STATE_TTL)
-        if ttl is not None and parse_duration(ttl).to_millis() > 0:
-            raise UnsupportedError(f"{_STATE_TTL} is not supported yet: the state of queries is kept for ever")
         configuration = Configuration()
         for key, value in options.items():
             if not key.startswith(_OF_TABLES):
                 configuration.set_string(key, value)
         environment = StreamExecutionEnvironment.get_execution_environment(configuration)
-        carried = StreamSession(session.zone, session.legacy_cast)
-        return environment, StreamPlanner(environment.add, self._connectors.reader, carried, Calls(session), options)
+        return environment, self._planner(environment, options, session)
+
+    def _planner(
+        self, environment: StreamExecutionEnvironment, options: Mapping[str, str], session: Session
+    ) -> StreamPlanner:
+        if options.get("execution.runtime-mode", "").upper() == "BATCH":
+            raise UnsupportedError(
+                "tables do not run in BATCH yet: use EnvironmentSettings.in_streaming_mode(), which takes bounded "
+                "tables, too"
+            )
+        carried = StreamSession(session.zone, session.legacy_cast, async_settings(options))
+        check_emit(options)
+        found = plan_options(options)
+        if found.parallelism is not None:
+            environment.set_parallelism(found.parallelism)
+        shares = options.get(_SHARES, "true").lower() == "true"
+        reader, narrowed = self._connectors.reader, self._connectors.narrowed
+        add, has_id = environment.add, environment.has_id
+        return StreamPlanner(add, reader, carried, Calls(session), shares, found, has_id, narrowed)
 
 
 def _check(plan: Write) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.core.columns.batch import ColumnBatch, as_columns
-from penstock.core.operators.base import StreamOperator, UserCodeError
+from penstock.core.operators.base import UserCodeError
 from penstock.core.operators.timers import TimerQueue
 from penstock.core.records import MAX_WATERMARK, MIN_TIMESTAMP, Batch
 from penstock.table.data.arrow_types import arrow_type
@@ -26,6 +26,7 @@ from penstock.table.plan.changes import INSERT
 from penstock.table.plan.logical import JoinType
 from penstock.table.streaming.joins.join_sides import PairCondition, SideKeys
 from penstock.table.streaming.joins.joining_operator import Sent, taken_at
+from penstock.table.streaming.rows.evaluating import EvaluatingOperator
 from penstock.table.streaming.rows.held_rows import columns_of, rows_of
 from penstock.table.streaming.rows.sessions import StreamSession
 from penstock.table.typed.nodes import Typed
@@ -50,7 +51,7 @@ class Interval:
     is_event_time: bool
 
 
-class SqlIntervalJoinOperator(StreamOperator):
+class SqlIntervalJoinOperator(EvaluatingOperator):
     """INNER, LEFT, RIGHT and FULL. See the module's text, and `JoiningOperator` for the other arguments."""
 
     is_keyed = True
@@ -90,7 +91,7 @@ class SqlIntervalJoinOperator(StreamOperator):
         self._finders = [SideKeys(places, self._nulls_match) for places in self._keys]
         self._where: PairCondition | None = None
         if self._condition is not None:
-            session = self._session.open(self.context.now_ms)
+            session = self.running(self._session)
             self._where = PairCondition(self._condition, len(self._types[0]), Evaluator([self._condition], session))
 
     # --- rows ---------------------------------------------------------------------------------------------------------
@@ -218,7 +219,7 @@ class SqlIntervalJoinOperator(StreamOperator):
         self.output.emit_watermark(timestamp)
 
     def next_timer_ms(self) -> int | None:
-        """See `StreamOperator`."""
+        """See `EvaluatingOperator`."""
         return None if self._interval.is_event_time else self._timers.next_timestamp()
 
     def on_processing_time(self, now_ms: int) -> None:
@@ -232,7 +233,7 @@ class SqlIntervalJoinOperator(StreamOperator):
             self._timers.clear()
 
     def end_keys(self) -> None:
-        """See `StreamOperator`."""
+        """See `EvaluatingOperator`."""
         before, expired = self._watermark, list(self._expired)
         super().end_keys()
         self._watermark, self._expired = before, expired

@@ -10,8 +10,7 @@ from penstock.table.analyser.calls import Calls
 from penstock.table.analyser.subqueries import TRUE, all_of, conjuncts, shifted
 from penstock.table.data.arrow_types import arrow_type
 from penstock.table.data.logical_types import ArrayType, DataType, MapType, MultisetType, RawType, RowType, VariantType
-from penstock.table.evaluation.evaluator import CASTS
-from penstock.table.functions.registry import SCALAR_FUNCTIONS
+from penstock.table.evaluation.stability import is_stable
 from penstock.table.plan.logical import Filter, Join, JoinType, Node
 from penstock.table.typed.nodes import Field, FunctionCall, Typed
 
@@ -62,12 +61,6 @@ def _key_of(part: Typed, width: int) -> tuple[Typed, Typed, bool] | None:
 
 def _are_keys(one: DataType, other: DataType) -> bool:
     return not isinstance(one, _NO_KEYS) and arrow_type(one) == arrow_type(other)
-
-
-def is_stable(expression: Typed) -> bool:
-    """Whether it gives the same wherever and whenever it is worked out for a row."""
-    names = [one.function for one in expression.walk() if isinstance(one, FunctionCall)]
-    return all(name in CASTS or SCALAR_FUNCTIONS[name].is_deterministic for name in names)
 
 
 def _side_of(expression: Typed, width: int) -> int | None:

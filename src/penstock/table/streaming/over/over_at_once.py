@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from penstock.core.columns.batch import ColumnBatch, as_columns
-from penstock.core.operators.base import StreamOperator, UserCodeError
+from penstock.core.operators.base import UserCodeError
 from penstock.core.records import Batch
 from penstock.table.data.errors import TableRuntimeError
 from penstock.table.data.logical_types import DataType
@@ -15,12 +15,13 @@ from penstock.table.plan.logical import AggregateCall
 from penstock.table.streaming.over.over_calls import OverCalls
 from penstock.table.streaming.over.over_frames import Frame
 from penstock.table.streaming.rows.row_keys import RowKeys
+from penstock.table.streaming.rows.state_times import ExpiringOperator
 
 #: The state.
 FRAMES = "over_frames"
 
 
-class OverAtOnceOperator(StreamOperator):
+class OverAtOnceOperator(ExpiringOperator):
     """Rows with what the calls give over the rows so far.
 
     Args:
@@ -31,8 +32,6 @@ class OverAtOnceOperator(StreamOperator):
         names: of the columns of the output: those of the input, then the calls.
         distance: how many rows before the current one the frame has; None for all.
     """
-
-    is_keyed = True
 
     def __init__(
         self,
@@ -56,11 +55,14 @@ class OverAtOnceOperator(StreamOperator):
         self._frame = Frame(self._calls, True, self._distance)
         table = self.context.keyed.table(FRAMES)
         self._entries, self._mark = table.entries(None), table.mark
+        self._expire(self._entries, table.mark)
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Take rows in, and pass each on with its results."""
         taken = as_columns(batch, self.context.operator_name)
         keys = self._partition.of(taken.columns)
+        distinct = set(keys)
+        self._look(distinct)
         entries, frame = self._entries, self._frame
         results = []
         try:
@@ -71,6 +73,7 @@ class OverAtOnceOperator(StreamOperator):
                 results += frame.results(entry, 0, (row,))
         except TableRuntimeError as error:
             raise UserCodeError(self.context.operator_name, f"a batch of {len(taken)} rows") from error
-        self._mark(None, set(keys))
+        self._mark(None, distinct)
+        self._written(distinct)
         arrays = [*taken.columns.columns, *self._calls.columns(results)]
         self.output.collect(ColumnBatch(pa.RecordBatch.from_arrays(arrays, self._names), taken.rowtimes))

@@ -15,7 +15,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from penstock.core.columns.batch import ColumnBatch, as_columns
-from penstock.core.operators.base import StreamOperator, UserCodeError
+from penstock.core.operators.base import UserCodeError
 from penstock.core.records import Batch
 from penstock.table.data.errors import TableRuntimeError
 from penstock.table.data.logical_types import DataType
@@ -25,6 +25,7 @@ from penstock.table.plan.logical import AggregateCall
 from penstock.table.streaming.over.over_calls import OverCalls, Row, copied
 from penstock.table.streaming.rows.row_keys import RowKeys
 from penstock.table.streaming.rows.row_tuples import kinds_of
+from penstock.table.streaming.rows.state_times import ExpiringOperator
 
 #: The state.
 SORTED: Final = "over_sorted"
@@ -32,7 +33,7 @@ _ORDER, _ROWS, _HELD = range(3)
 _by_order: Final[Callable[[Any], Any]] = itemgetter(_ORDER)
 
 
-class OverInOrderOperator(StreamOperator):
+class OverInOrderOperator(ExpiringOperator):
     """Rows with what the calls give over all rows up to them, as changes.
 
     Args:
@@ -44,8 +45,6 @@ class OverInOrderOperator(StreamOperator):
         names: of the columns of the output: those of the input, then the calls.
         is_rows: whether the frame is of ROWS; else it is a RANGE.
     """
-
-    is_keyed = True
 
     def __init__(
         self,
@@ -70,11 +69,14 @@ class OverInOrderOperator(StreamOperator):
         self._calls = OverCalls(self._call_list, self._order, self._types, False)
         table = self.context.keyed.table(SORTED)
         self._entries, self._mark = table.entries(None), table.mark
+        self._expire(self._entries, table.mark)
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Take changes in, and send what has changed."""
         taken = as_columns(batch, self.context.operator_name)
         keys = self._partition.of(taken.columns)
+        distinct = set(keys)
+        self._look(distinct)
         kinds = taken.kinds or bytes(len(taken))
         self._rows: list[Row] = []
         self._values: list[Row] = []
@@ -84,7 +86,8 @@ class OverInOrderOperator(StreamOperator):
                 self._change(key, row, kind)
         except TableRuntimeError as error:
             raise UserCodeError(self.context.operator_name, f"a batch of {len(taken)} rows") from error
-        self._mark(None, set(keys))
+        self._mark(None, distinct)
+        self._written(distinct)
         if self._rows:
             arrays = [*self._calls.row_columns(self._rows), *self._calls.columns(self._values)]
             sent = kinds_of(self._kinds)
@@ -101,7 +104,7 @@ class OverInOrderOperator(StreamOperator):
                 _count(owed, hashable(row), -1)
             else:
                 self._insert(groups, row, kind)
-        elif not self._remove(groups, row):
+        elif not self._remove(groups, row) and not self.ttl_ms:
             _count(owed, hashable(row), 1)
         if not groups and not owed:
             del self._entries[key]

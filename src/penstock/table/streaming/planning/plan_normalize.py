@@ -1,4 +1,4 @@
-"""Tables whose changes go by key: where a step has to find out which row a change is about.
+"""Tables and streams of the program whose changes go by key: where a step has to find out which row a change is about.
 
 Such a step stands over each table that is updated by key, behind its watermarks. It is left out where nobody asks for
 the row as it was before an update, nor for the columns of a row that is deleted.
@@ -7,11 +7,15 @@ the row as it was before an update, nor for the columns of a row that is deleted
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from functools import partial
+from typing import TypeAlias
 
 from penstock.table.connectors.tables import TableReader
 from penstock.table.data.errors import ValidationError
+from penstock.table.evaluation.stability import is_stable
 from penstock.table.plan.changes import INSERTS, Changes
+from penstock.table.plan.inputs import with_inputs
 from penstock.table.plan.logical import (
     ChangelogNormalize,
     Filter,
@@ -20,16 +24,17 @@ from penstock.table.plan.logical import (
     Node,
     Project,
     Scan,
+    StreamRows,
     WatermarkAssigner,
 )
-from penstock.table.plan.rebuilding import with_inputs
-from penstock.table.streaming.joins.join_conditions import is_stable
 from penstock.table.streaming.planning.rule import Planning, Rule
 from penstock.table.streaming.planning.streams import Stream, by_columns, names_of
 from penstock.table.streaming.rows.normalize_operator import ChangelogNormalizeOperator
+from penstock.table.streaming.rows.state_times import lasting
 from penstock.table.typed.nodes import Field, Typed
 
-DUPLICATES = "table.exec.source.cdc-events-duplicate"
+#: what a plan reads, with its changes
+Source: TypeAlias = Scan | StreamRows
 
 
 def with_normalizers(plan: Node, table: Callable[[Scan], TableReader], has_duplicates: bool) -> Node:
@@ -38,25 +43,32 @@ def with_normalizers(plan: Node, table: Callable[[Scan], TableReader], has_dupli
         return plan
     found = _table_below(plan)
     if found is None:
-        return with_inputs(plan, lambda part: with_normalizers(part, table, has_duplicates))
-    scan, key = found
-    reader = table(scan)
+        return with_inputs(plan, [with_normalizers(part, table, has_duplicates) for part in plan.inputs()])
+    source, key = found
+    reader = _reader(source, table)
     is_by_key = Changes.UPDATE in reader.changes and (reader.is_upsert or not reader.has_before)
     comes_again = has_duplicates and reader.changes != INSERTS and bool(reader.key)
     if not is_by_key and not comes_again:
         return plan
-    return ChangelogNormalize(schema=plan.schema, input=plan, key=tuple(key[place] for place in reader.key))
+    # The planner knows nodes by their ids, and the node that this one takes the place of is no longer the same one.
+    table_below = replace(plan)
+    return ChangelogNormalize(schema=plan.schema, input=table_below, key=tuple(key[place] for place in reader.key))
 
 
-def _table_below(node: Node) -> tuple[Scan, dict[int, int]] | None:
-    """The table that a node is, with its watermarks; and where its columns are."""
+def _reader(source: Source, table: Callable[[Scan], TableReader]) -> TableReader | StreamRows:
+    """What is known of the changes of a table or stream."""
+    return table(source) if isinstance(source, Scan) else source
+
+
+def _table_below(node: Node) -> tuple[Source, dict[int, int]] | None:
+    """The table or stream that a node is, with its watermarks; and where its columns are."""
     path: list[Project] = []
     if isinstance(node, WatermarkAssigner):
         node = node.input
         while isinstance(node, Project):
             path.append(node)
             node = node.input
-    if not isinstance(node, Scan):
+    if not isinstance(node, Scan | StreamRows):
         return None
     places = {index: index for index in range(len(node.schema))}
     for one in reversed(path):
@@ -65,8 +77,8 @@ def _table_below(node: Node) -> tuple[Scan, dict[int, int]] | None:
     return node, places
 
 
-def scan_of(node: ChangelogNormalize) -> Scan:
-    """The table of a step."""
+def source_of(node: ChangelogNormalize) -> Source:
+    """The table or stream of a step."""
     found = _table_below(node.input)
     assert found is not None  # `with_normalizers` has seen it
     return found[0]
@@ -87,10 +99,11 @@ class NormalizeRule(Rule[ChangelogNormalize]):
 
     def stream(self, node: ChangelogNormalize, planning: Planning, wants_before: bool) -> Stream:
         """See `Rule`."""
-        reader = planning.table(scan_of(node))
-        has_whole_rows = not reader.is_upsert or reader.has_full_deletes or Changes.DELETE not in reader.changes
+        reader = _reader(source_of(node), planning.table)
+        is_whole = isinstance(reader, TableReader) and reader.has_full_deletes
+        has_whole_rows = not reader.is_upsert or is_whole or Changes.DELETE not in reader.changes
         is_asked = wants_before and not reader.has_before
-        if not planning.has_duplicates and not is_asked and (has_whole_rows or id(node) in planning.by_key):
+        if not planning.options.has_duplicates and not is_asked and (has_whole_rows or id(node) in planning.by_key):
             return planning.stream(node.input, False)
         return normalized(node, planning, wants_before)
 
@@ -99,8 +112,9 @@ def normalized(
     node: ChangelogNormalize, planning: Planning, wants_before: bool, condition: Typed | None = None
 ) -> Stream:
     """The rows of a table by key for which a condition is true. Raises `ValidationError` for a table without key."""
-    title = ".".join(scan_of(node).path)
     if not node.key:
+        source = source_of(node)
+        title = source.title if isinstance(source, StreamRows) else ".".join(source.path)
         raise ValidationError(
             f"Table '{title}' produces a changelog stream that contains UPDATE_AFTER but no UPDATE_BEFORE. This "
             "requires defining primary key constraint on the table."
@@ -116,7 +130,8 @@ def normalized(
         condition,
         planning.session,
     )
-    upstreams = planning.step("Changelog Normalize", operator, by_columns(inner, node.key), is_stateful=True)
+    factory = lasting(operator, planning.options.state_ttl_ms)
+    upstreams = planning.step("Changelog Normalize", factory, by_columns(inner, node.key), is_stateful=True)
     return Stream(upstreams, node.schema, inner.changes, sends_before)
 
 

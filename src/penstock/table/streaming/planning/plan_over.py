@@ -27,6 +27,7 @@ from penstock.table.streaming.over.over_in_order import OverInOrderOperator
 from penstock.table.streaming.over.over_in_time import OverInEventTimeOperator, OverInProcessingTimeOperator
 from penstock.table.streaming.planning.rule import Factory, Planning, Rule
 from penstock.table.streaming.planning.streams import Stream, by_columns, names_of
+from penstock.table.streaming.rows.state_times import lasting
 from penstock.table.typed.nodes import Constant
 
 _UNORDERED: Final = (MapType, MultisetType, BitmapType, VariantType)
@@ -70,28 +71,12 @@ def over_operator(node: logical.Over, names: list[str]) -> Factory:
 
 
 def _check(node: logical.Over) -> None:
-    if _has_other_window(node):
-        raise ValidationError(
-            "Over Agg: Unsupported use of OVER windows. All aggregates must be computed on the same window. please "
-            "re-check the over window statement."
-        )
     if len(node.order) != 1:
         raise ValidationError("The window can only be ordered by a single time column.")
     if node.order[0].is_descending:
         raise ValidationError("The window can only be ordered in ASCENDING mode.")
     if not node.upper.is_current or not node.lower.is_preceding or node.lower.is_current:
         raise ValidationError("OVER RANGE FOLLOWING windows are not supported yet.")
-
-
-def _has_other_window(node: logical.Over) -> bool:
-    """Whether the same query has calls over another window, which are right below."""
-    below = node.input
-    if isinstance(below, logical.Project):
-        added = below.schema.names[len(below.input.schema) :]
-        if not added or not all(name.startswith("$o") for name in added):
-            return False
-        below = below.input
-    return isinstance(below, logical.Over)
 
 
 def _distance(node: logical.Over) -> int | None:
@@ -144,6 +129,7 @@ class OverRule(Rule[logical.Over]):
         inner = planning.stream(node.input, planning.updates(node.input))
         inputs = by_columns(inner, node.partition)
         limit = None if node.partition else 1
+        operator = lasting(operator, planning.options.state_ttl_ms)
         upstreams = planning.step("Over Aggregate", operator, inputs, is_stateful=True, parallelism_limit=limit)
         # As in Flink, changes come with the row as it was before even where nobody asks for it.
         return Stream(upstreams, node.schema, changes, changes != INSERTS)

@@ -8,6 +8,7 @@ from typing import TypeAlias
 from penstock.table.plan.changes import INSERTS, Changes
 from penstock.table.plan.logical import (
     ChangelogNormalize,
+    Correlate,
     Expand,
     Filter,
     Project,
@@ -16,12 +17,14 @@ from penstock.table.plan.logical import (
     WatermarkAssigner,
 )
 from penstock.table.streaming.planning.plan_normalize import asks_key_alone, normalized
+from penstock.table.streaming.planning.plan_records import watermarks
 from penstock.table.streaming.planning.rule import Planning, Rule
 from penstock.table.streaming.planning.streams import Stream, names_of
+from penstock.table.streaming.rewrites.calc import is_identity
 from penstock.table.streaming.rows.calc_operator import CalcOperator
+from penstock.table.streaming.rows.correlate_operator import CorrelateOperator
 from penstock.table.streaming.rows.expand_operator import ExpandOperator
 from penstock.table.streaming.rows.replicate_operator import ReplicateOperator
-from penstock.table.streaming.rows.watermark_operator import WatermarkAssignerOperator
 
 CalcNode: TypeAlias = Project | Filter
 
@@ -51,8 +54,8 @@ class CalcRule(Rule[CalcNode]):
         else:
             # The step that knows the rows of the table keeps none that the filter leaves out.
             inner, condition = normalized(rows, planning, wants_before, condition), None
-        if condition is None and calc.expressions is None:
-            return inner
+        if condition is None and (calc.expressions is None or is_identity(calc.expressions, rows.schema)):
+            return Stream(inner.upstreams, node.schema, inner.changes, inner.has_before)
         operator = partial(CalcOperator, condition, calc.expressions, names_of(node.schema), planning.session)
         return Stream(planning.step("Calc", operator, inner.upstreams), node.schema, inner.changes, inner.has_before)
 
@@ -69,8 +72,29 @@ class WatermarkRule(Rule[WatermarkAssigner]):
     def stream(self, node: WatermarkAssigner, planning: Planning, wants_before: bool) -> Stream:
         """See `Rule`."""
         inner = planning.stream(node.input, wants_before)
-        operator = partial(WatermarkAssignerOperator, node.column, node.expression, planning.session)
+        operator = watermarks(node, planning)
         upstreams = planning.step("Watermark Assigner", operator, inner.upstreams)
+        return Stream(upstreams, node.schema, inner.changes, inner.has_before)
+
+
+class CorrelateRule(Rule[Correlate]):
+    """Each row with the rows that a table function makes of it."""
+
+    nodes = (Correlate,)
+
+    def changes(self, node: Correlate, planning: Planning) -> Changes:
+        """See `Rule`."""
+        return planning.changes(node.input)
+
+    def asks_before(self, node: Correlate, planning: Planning, wants_before: bool) -> bool:
+        """An update may make other rows, and fewer of them, so it takes back those that the row made before."""
+        return wants_before or planning.updates(node.input)
+
+    def stream(self, node: Correlate, planning: Planning, wants_before: bool) -> Stream:
+        """See `Rule`."""
+        inner = planning.stream(node.input, self.asks_before(node, planning, wants_before))
+        operator = partial(CorrelateOperator, node, names_of(node.schema), planning.session)
+        upstreams = planning.step("Correlate", operator, inner.upstreams)
         return Stream(upstreams, node.schema, inner.changes, inner.has_before)
 
 

@@ -13,9 +13,11 @@ from penstock.table.connectors.tables import TableWriter
 from penstock.table.data.errors import ValidationError
 from penstock.table.plan.changes import INSERTS, Changes
 from penstock.table.plan.logical import Node, Scan, WatermarkAssigner, Write
+from penstock.table.plan.row_schema import RowSchema
 from penstock.table.streaming.planning.plan_normalize import deleted_by_key
 from penstock.table.streaming.planning.rule import Factory, Planning
 from penstock.table.streaming.planning.streams import Stream, by_columns, names_of
+from penstock.table.streaming.rows.state_times import lasting
 from penstock.table.streaming.sinks.constraint_operator import ConstraintOperator
 from penstock.table.streaming.sinks.constraints import constraints_of
 from penstock.table.streaming.sinks.first_upsert_operator import FirstUpsertOperator
@@ -23,22 +25,18 @@ from penstock.table.streaming.sinks.last_upsert_operator import LastUpsertOperat
 from penstock.table.streaming.sinks.sink_options import SinkOptions
 
 
-def written(write: Write, writer: TableWriter, options: SinkOptions, planning: Planning) -> tuple[Upstream, ...]:
-    """The rows that go into a table. Raises `ValidationError` where changes come that the sink does not take."""
-    title = ".".join(write.path)
+def written(write: Write, writer: TableWriter, planning: Planning) -> tuple[Upstream, ...]:
+    """The columns that go into a table. Raises `ValidationError` where changes come that the sink does not take."""
+    title, options = ".".join(write.path), planning.options.sinks
     node, key = write.input, write.key
     changes = planning.changes(node)
     planning.accept(f"Table sink '{title}'", node, writer.accepts)
     materialize = _materialize(write, writer, options, planning)
     keys = planning.upsert_keys.of(node)
     if writer.deletes_by_key and not materialize and frozenset(key) in keys:
-        planning.by_key |= deleted_by_key(node, planning)
+        planning.by_key = deleted_by_key(node, planning)
     wants_before = (writer.wants_before or materialize) and Changes.UPDATE in changes
-    stream = planning.stream(node, wants_before)
-    checks = constraints_of(write.schema, options.nested, options.length)
-    if checks:
-        operator = partial(ConstraintOperator, checks, options.drops_null, options.length)
-        stream = _with_step(stream, "Constraint Enforcer", operator, planning)
+    stream = checked(planning.stream(node, wants_before), write.schema, planning)
     if materialize:
         own = min(map(sorted, keys), key=len, default=None)
         return _materialized(write, stream, own, planning)
@@ -47,8 +45,14 @@ def written(write: Write, writer: TableWriter, options: SinkOptions, planning: P
     return stream.upstreams
 
 
-def _with_step(stream: Stream, kind: str, operator: Factory, planning: Planning) -> Stream:
-    upstreams = planning.step(kind, operator, stream.upstreams)
+def checked(stream: Stream, schema: RowSchema, planning: Planning) -> Stream:
+    """A stream whose values keep to the constraints of the columns that they go to."""
+    options = planning.options.sinks
+    checks = constraints_of(schema, options.nested, options.length)
+    if not checks:
+        return stream
+    operator = partial(ConstraintOperator, checks, options.drops_null, options.length)
+    upstreams = planning.step("Constraint Enforcer", operator, stream.upstreams)
     return Stream(upstreams, stream.schema, stream.changes, stream.has_before)
 
 
@@ -59,7 +63,7 @@ def _materialized(write: Write, stream: Stream, own: list[int] | None, planning:
         names = [write.schema[place].name for place in write.key]
         operator = partial(FirstUpsertOperator, *common, names, write.conflict == "ERROR")
     else:
-        operator = partial(LastUpsertOperator, *common)
+        operator = lasting(partial(LastUpsertOperator, *common), planning.options.state_ttl_ms)
     inputs = by_columns(stream, write.key)
     return planning.step("Sink Materializer", operator, inputs, is_stateful=True)
 

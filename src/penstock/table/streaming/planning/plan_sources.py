@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from penstock.base.errors import UnsupportedError
 from penstock.connectors.columns import ColumnsSource
 from penstock.table.data.arrow_types import arrow_type
 from penstock.table.evaluation.columns import Columns
@@ -12,6 +13,7 @@ from penstock.table.plan.changes import INSERTS, Changes
 from penstock.table.plan.logical import ArrowRows, Scan, Values
 from penstock.table.streaming.planning.rule import Planning, Rule
 from penstock.table.streaming.planning.streams import Stream, names_of
+from penstock.table.streaming.planning.table_options import parallelism_of
 from penstock.table.streaming.rows.drop_update_before_operator import DropUpdateBeforeOperator
 
 
@@ -69,7 +71,14 @@ class ScanRule(Rule[Scan]):
     def stream(self, node: Scan, planning: Planning, wants_before: bool) -> Stream:
         """See `Rule`."""
         table = planning.table(node)
-        found = planning.source(".".join(node.path), table.source, node.schema, table.changes, table.has_before)
+        title = ".".join(node.path)
+        parallelism = parallelism_of(node)
+        if parallelism is not None and table.changes != INSERTS:
+            raise UnsupportedError(
+                f"option 'scan.parallelism' of table {title} is not supported where rows are updated or deleted: leave "
+                "it out, so that the changes of a row stay in order"
+            )
+        found = planning.source(title, table.source, node.schema, table.changes, table.has_before, parallelism)
         if wants_before or not found.has_before or Changes.UPDATE not in found.changes:
             return found
         upstreams = planning.step("Drop Update Before", DropUpdateBeforeOperator, found.upstreams)

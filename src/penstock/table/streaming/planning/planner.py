@@ -6,9 +6,11 @@ asked whether its updates have to come with the row as it was before. What canno
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from itertools import count
 from typing import Any, Final
 
 from penstock.base.errors import UnsupportedError
@@ -19,34 +21,50 @@ from penstock.plan.transformation import Transformation, Upstream
 from penstock.table.analyser.calls import Calls
 from penstock.table.connectors.tables import TableReader, TableWriter
 from penstock.table.data.errors import ValidationError
+from penstock.table.evaluation.stability import is_stable
 from penstock.table.plan import logical
 from penstock.table.plan.changes import ALL, INSERTS, Changes, shown
+from penstock.table.plan.identity import SINK, SOURCE, expressions_in, rows_text, state_id
 from penstock.table.plan.row_schema import RowSchema
 from penstock.table.plan.text import node_text
 from penstock.table.streaming.planning import plan_joins, plan_sinks
-from penstock.table.streaming.planning.calc import Calc, calc_of
+from penstock.table.streaming.planning.options import DEFAULTS, PlanOptions
 from penstock.table.streaming.planning.plan_aggregates import AggregateRule
-from penstock.table.streaming.planning.plan_normalize import DUPLICATES, NormalizeRule, with_normalizers
+from penstock.table.streaming.planning.plan_changelogs import FromChangelogRule, ToChangelogRule
+from penstock.table.streaming.planning.plan_normalize import NormalizeRule, with_normalizers
 from penstock.table.streaming.planning.plan_over import OverRule
 from penstock.table.streaming.planning.plan_ranks import RankRule, SortRule
-from penstock.table.streaming.planning.plan_rows import CalcRule, ExpandRule, ReplicateRule, UnionRule, WatermarkRule
+from penstock.table.streaming.planning.plan_records import StreamRowsRule
+from penstock.table.streaming.planning.plan_rows import (
+    CalcRule,
+    CorrelateRule,
+    ExpandRule,
+    ReplicateRule,
+    UnionRule,
+    WatermarkRule,
+)
 from penstock.table.streaming.planning.plan_sources import ArrowRowsRule, ScanRule, ValuesRule
 from penstock.table.streaming.planning.plan_windows import WindowTableRule
-from penstock.table.streaming.planning.ranks import with_ranks
 from penstock.table.streaming.planning.relational import with_relations
 from penstock.table.streaming.planning.rule import Factory, Rule
 from penstock.table.streaming.planning.streams import Stream
+from penstock.table.streaming.planning.table_options import of_connector, parallelism_of
 from penstock.table.streaming.planning.upsert_keys import UpsertKeys
+from penstock.table.streaming.records.record_target import RecordTarget
+from penstock.table.streaming.rewrites.calc import Calc, calc_of
+from penstock.table.streaming.rewrites.columns import Narrowed, no_narrower
+from penstock.table.streaming.rewrites.rewritten import rewritten
 from penstock.table.streaming.rows.rows_operator import ToRowsOperator
 from penstock.table.streaming.rows.sessions import StreamSession
-from penstock.table.streaming.sinks.sink_options import sink_options
 
 RULES: Final[tuple[Rule[Any], ...]] = (
     ValuesRule(),
     ArrowRowsRule(),
     ScanRule(),
+    StreamRowsRule(),
     NormalizeRule(),
     CalcRule(),
+    CorrelateRule(),
     WatermarkRule(),
     UnionRule(),
     ExpandRule(),
@@ -57,6 +75,8 @@ RULES: Final[tuple[Rule[Any], ...]] = (
     RankRule(),
     SortRule(),
     OverRule(),
+    FromChangelogRule(),
+    ToChangelogRule(),
 )
 _BY_NODE: Final[Mapping[type[logical.Node], Rule[Any]]] = {kind: rule for rule in RULES for kind in rule.nodes}
 
@@ -69,9 +89,10 @@ def _rule_of(node: logical.Node) -> Rule[Any]:
 
 
 class StreamPlanner:
-    """Plans one job, with the `options` of the session.
+    """Plans one job. `add` takes its transformations, and `reader` knows the tables that are read.
 
-    `add` takes its transformations, and `reader` knows the tables that are read.
+    `shares`: whether parts of plans that give the same rows are one part of the job. `is_taken`: whether another step
+    of the program has an id. `narrowed`: how tables are read with fewer columns.
     """
 
     def __init__(
@@ -80,30 +101,41 @@ class StreamPlanner:
         reader: Callable[[logical.Scan], TableReader],
         session: StreamSession,
         calls: Calls,
-        options: Mapping[str, str] | None = None,
+        shares: bool = True,
+        options: PlanOptions = DEFAULTS,
+        is_taken: Callable[[str], bool] = lambda _: False,
+        narrowed: Narrowed = no_narrower,
     ) -> None:
         self.add = add
         self._reader = reader
         self.session = session
         self.calls = calls
+        self.options = options
         #: by the id of a node; the node is kept too, because ids of nodes that are gone come again
         self._readers: dict[int, tuple[logical.Scan, TableReader]] = {}
         self._changes: dict[int, tuple[logical.Node, Changes]] = {}
         self._calcs: dict[int, tuple[logical.Node, Calc]] = {}
         self.by_key: set[int] = set()
-        self.has_duplicates = (options or {}).get(DUPLICATES, "").lower() == "true"
-        self._sink_options = sink_options(options or {})
         self.upsert_keys = UpsertKeys(lambda scan: self.table(scan).key, self.calc_of, calls)
         #: each node, and what is planned in its place
         self._rewritten: dict[int, tuple[logical.Node, logical.Node]] = {}
+        self._shares = shares
+        self._streams: dict[tuple[str, bool, tuple[bool, ...]], Stream] = {}
+        self._is_taken = is_taken
+        self._narrowed = narrowed
+        #: the nodes whose steps are being added, the innermost one last; and the ids that steps have
+        self._planned: list[logical.Node] = []
+        self._ids: set[str] = set()
 
-    def _rewritten_of(self, node: logical.Node) -> logical.Node:
-        """The plan of a node as streams have it, see `relational` and `ranks`."""
+    def rewritten(self, node: logical.Node) -> logical.Node:
+        """The plan of a node as it is run, see `relational`, `plan_normalize` and `rewrites`."""
         known = self._rewritten.get(id(node))
         if known is not None:
             return known[1]
-        found = with_normalizers(with_relations(node, self.calls), self.table, self.has_duplicates)
-        found = with_ranks(found, self.calls)
+        found = node
+        if not self._is_made_by_a_rule(node):
+            found = with_normalizers(with_relations(node, self.calls), self.table, self.options.has_duplicates)
+            found = rewritten(found, self.calls, self._narrowed)
         self._rewritten[id(node)] = (node, found)
         waiting = [found]
         while waiting:
@@ -112,11 +144,15 @@ class StreamPlanner:
             waiting += one.inputs()
         return found
 
+    def _is_made_by_a_rule(self, node: logical.Node) -> bool:
+        """Whether a node stands above nodes that are rewritten already."""
+        return any(id(one) in self._rewritten or self._is_made_by_a_rule(one) for one in node.inputs())
+
     # --- which changes ------------------------------------------------------------------------------------------------
 
     def changes(self, node: logical.Node) -> Changes:
         """Which changes the rows of a node are."""
-        node = self._rewritten_of(node)
+        node = self.rewritten(node)
         found = self._changes.get(id(node))
         if found is None:
             found = self._changes[id(node)] = (node, _rule_of(node).changes(node, self))
@@ -130,7 +166,7 @@ class StreamPlanner:
         """How a table is read."""
         found = self._readers.get(id(node))
         if found is None:
-            found = self._readers[id(node)] = (node, self._reader(node))
+            found = self._readers[id(node)] = (node, self._reader(of_connector(node)))
         return found[1]
 
     def explained(self, node: logical.Node, wants_before: bool = True, depth: int = 0) -> str:
@@ -139,7 +175,7 @@ class StreamPlanner:
             lines = [node_text(node)]
             inputs, asked = node.inputs(), wants_before
         else:
-            node = self._rewritten_of(node)
+            node = self.rewritten(node)
             changes = self.changes(node)
             mode = shown(changes, wants_before)
             lines = ["  " * depth + f"{node_text(node).removesuffix(')')}, changelogMode={mode})"]
@@ -150,28 +186,85 @@ class StreamPlanner:
 
     def stream(self, node: logical.Node, wants_before: bool) -> Stream:
         """The stream of a node. `wants_before`: whether updates have to come with the row as it was before."""
-        node = self._rewritten_of(node)
-        return _rule_of(node).stream(node, self, wants_before)
+        node = self.rewritten(node)
+        whole = tuple(id(one) in self.by_key for one in _normalizers(node))
+        key = (rows_text(node), wants_before, whole)
+        found = self._streams.get(key) if self._shares else None
+        if found is None:
+            with self._planning(node):
+                found = _rule_of(node).stream(node, self, wants_before)
+            if _is_stable(node):
+                self._streams[key] = found
+        return found
+
+    @contextmanager
+    def _planning(self, node: logical.Node) -> Iterator[None]:
+        self._planned.append(node)
+        try:
+            yield
+        finally:
+            self._planned.pop()
+
+    def _id(self, role: str) -> str | None:
+        """The id of a step of the node that is planned; steps that are there again are numbered."""
+        if not self._planned:
+            return None
+        for number in count(1):
+            found = state_id(self._planned[-1], f"{role} {number}")
+            if found not in self._ids and not self._is_taken(found):
+                self._ids.add(found)
+                return found
+        raise AssertionError
 
     def sink(self, write: logical.Write, writer: TableWriter) -> None:
         """Write rows into a table. Raises `ValidationError` where changes come that the sink does not take."""
-        sink, upstreams = writer.sink, self.written(write, writer)
-        operator = partial(SinkOperator, sink)
-        name = f"Sink {'.'.join(write.path)}"
-        self.add(Transformation("Sink", operator, upstreams, name=name, is_stateful=True, sink=sink))
+        title = ".".join(write.path)
+        upstreams, sink = self.written(write, writer), writer.sink
+        parallelism = parallelism_of(write)
+        if parallelism is not None and self.changes(write.input) != INSERTS:
+            raise UnsupportedError(
+                f"option 'sink.parallelism' of table {title} is not supported where rows are updated or deleted: leave "
+                "it out, so that the changes of a row stay in order"
+            )
+        with self._planning(write):
+            self.step(
+                SINK,
+                partial(SinkOperator, sink),
+                upstreams,
+                name=f"Sink {title}",
+                parallelism=parallelism,
+                is_stateful=True,
+                sink=sink,
+            )
 
     def written(self, write: logical.Write, writer: TableWriter) -> tuple[Upstream, ...]:
-        """The rows that go into a table one by one, see `plan_sinks` and `ToRowsOperator`."""
-        write = replace(write, input=self._rewritten_of(write.input))
-        upstreams = plan_sinks.written(write, writer, self._sink_options, self)
-        return self.step("Rows", partial(ToRowsOperator, write.input.schema.types, writer.takes_text), upstreams)
+        """What goes into a table, see `plan_sinks`: columns, or rows one by one, see `ToRowsOperator`."""
+        write = replace(write, input=self.rewritten(write.input))
+        with self._planning(write):
+            try:
+                upstreams = plan_sinks.written(write, writer, self)
+            finally:
+                self.by_key = set()
+            return upstreams if writer.takes_columns else self._as_rows(write.input, writer.takes_text, upstreams)
 
     def rows(self, node: logical.Node, accepts: Changes, wants_before: bool, title: str) -> tuple[Upstream, ...]:
         """The rows of a node one by one, see `ToRowsOperator`."""
+        return self._as_rows(node, False, self._for_client(node, accepts, wants_before, title).upstreams)
+
+    def _as_rows(self, node: logical.Node, as_text: bool, upstreams: tuple[Upstream, ...]) -> tuple[Upstream, ...]:
+        return self.step("Rows", partial(ToRowsOperator, node.schema.types, as_text), upstreams)
+
+    def records(self, target: RecordTarget) -> tuple[Upstream, ...]:
+        """The rows of a table as records of a stream."""
+        target.check_key(self.changes(target.plan), lambda: self.upsert_keys.of(self.rewritten(target.plan)))
+        stream = self._for_client(target.plan, target.accepts, target.wants_before, target.title)
+        checked = plan_sinks.checked(stream, target.schema, self)
+        return self.step("To Records", target.operator(self.session), checked.upstreams)
+
+    def _for_client(self, node: logical.Node, accepts: Changes, wants_before: bool, title: str) -> Stream:
         changes = self.changes(node)
         self.accept(f"Table sink '{title}'", node, accepts)
-        upstreams = self.stream(node, wants_before and Changes.UPDATE in changes).upstreams
-        return self.step("Rows", partial(ToRowsOperator, node.schema.types), upstreams)
+        return self.stream(node, wants_before and Changes.UPDATE in changes)
 
     def accept(self, consumer: str, node: logical.Node, accepts: Changes) -> None:
         """Raise `ValidationError` where a node sends changes that its consumer does not take."""
@@ -181,7 +274,7 @@ class StreamPlanner:
             what = "update and delete" if is_both else "update" if Changes.UPDATE in refused else "delete"
             raise ValidationError(
                 f"{consumer} doesn't support consuming {what} changes which is produced by node "
-                f"{node_text(_source_of(self._rewritten_of(node), refused, self.changes))}"
+                f"{node_text(_source_of(self.rewritten(node), refused, self.changes))}"
             )
 
     def step(
@@ -192,7 +285,7 @@ class StreamPlanner:
         **more: Any,
     ) -> tuple[Upstream, ...]:
         """Add a step of the job. `more`: see `Transformation`."""
-        transformation = Transformation(kind, operator, tuple(inputs), **more)
+        transformation = Transformation(kind, operator, tuple(inputs), uid_hash=self._id(kind), **more)
         self.add(transformation)
         return (Upstream(transformation),)
 
@@ -206,15 +299,24 @@ class StreamPlanner:
             found = self._calcs[id(node)] = node, calc
         return found[1]
 
-    def source(self, title: str, source: Any, schema: RowSchema, changes: Changes, has_before: bool) -> Stream:
+    def source(
+        self,
+        title: str,
+        source: Any,
+        schema: RowSchema,
+        changes: Changes,
+        has_before: bool,
+        parallelism: int | None = None,
+    ) -> Stream:
         """Add a step that reads a source of columns."""
         strategy = WatermarkStrategy.no_watermarks()
         operator = partial(SourceOperator, source, strategy)
         upstreams = self.step(
-            "Source",
+            SOURCE,
             operator,
             (),
             name=title,
+            parallelism=parallelism,
             is_stateful=True,
             parallelism_limit=source.max_parallelism(),
             source=source,
@@ -228,3 +330,17 @@ def _source_of(node: logical.Node, refused: Changes, changes: Callable[[logical.
         if changes(inner) & refused:
             return _source_of(inner, refused, changes)
     return node
+
+
+def _normalizers(node: logical.Node) -> Iterator[logical.Node]:
+    """The steps over tables that are updated by key, in a node and what it reads."""
+    if isinstance(node, logical.ChangelogNormalize):
+        yield node
+    for inner in node.inputs():
+        yield from _normalizers(inner)
+
+
+def _is_stable(node: logical.Node) -> bool:
+    """Whether a node and all that it reads give the same rows when they are worked out again."""
+    varies = isinstance(node, logical.Correlate) and node.user is not None and not node.user.is_deterministic
+    return not varies and all(map(is_stable, expressions_in(node))) and all(map(_is_stable, node.inputs()))

@@ -15,6 +15,7 @@ from functools import reduce
 from penstock.table.analyser.calls import Calls
 from penstock.table.analyser.subqueries import all_of, shifted
 from penstock.table.functions.signatures import BIGINT
+from penstock.table.plan.inputs import with_inputs
 from penstock.table.plan.logical import (
     Aggregate,
     AggregateCall,
@@ -28,7 +29,6 @@ from penstock.table.plan.logical import (
     Replicate,
     SetOperation,
 )
-from penstock.table.plan.rebuilding import with_inputs
 from penstock.table.plan.row_schema import PlanColumn, RowSchema
 from penstock.table.typed.nodes import Constant, Field, Typed, transformed
 
@@ -37,7 +37,7 @@ _COUNT = BIGINT.not_null()
 
 def with_relations(plan: Node, calls: Calls) -> Node:
     """The plan without INTERSECT, EXCEPT and grouping sets. Parts that stay as they are stay the same objects."""
-    plan = with_inputs(plan, lambda part: with_relations(part, calls))
+    plan = with_inputs(plan, [with_relations(part, calls) for part in plan.inputs()])
     if isinstance(plan, Aggregate) and plan.sets:
         return _expanded(plan)
     if isinstance(plan, SetOperation) and plan.operator != "UNION":
@@ -100,7 +100,7 @@ def _expanded(node: Aggregate) -> Node:
     calls = tuple(_moved(call, places) for call in node.calls)
     results = node.schema.columns[width : width + len(calls)]
     schema = RowSchema((*(columns[key] for key in keys), *results))
-    grouped = Aggregate(schema=schema, input=expanded, keys=keys, calls=calls)
+    grouped = Aggregate(schema=schema, input=expanded, keys=keys, calls=calls, state_ttl_ms=node.state_ttl_ms)
     order = (*range(width), *range(len(keys), len(schema)), *range(width + 1, len(keys)))
     return Project(schema=node.schema, input=grouped, expressions=tuple(schema.field(index) for index in order))
 

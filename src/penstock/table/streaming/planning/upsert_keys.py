@@ -19,7 +19,7 @@ from penstock.table.data.logical_types import (
 from penstock.table.plan import logical
 from penstock.table.plan.logical import JoinType
 from penstock.table.streaming.joins.join_conditions import keys_of
-from penstock.table.streaming.planning.calc import Calc
+from penstock.table.streaming.rewrites.calc import Calc
 from penstock.table.typed.nodes import Field, FunctionCall, Typed
 
 Keys = frozenset[frozenset[int]]
@@ -50,6 +50,8 @@ class UpsertKeys:
             case logical.Scan():
                 key = self._key_of(node)
                 return frozenset({frozenset(key)}) if key else _NONE
+            case logical.StreamRows(key=key):
+                return frozenset({frozenset(key)}) if key else _NONE
             case logical.WatermarkAssigner() | logical.ChangelogNormalize() | logical.Sort():
                 return self.of(node.input)
             case logical.Filter() | logical.Project():
@@ -66,6 +68,8 @@ class UpsertKeys:
                 return self._ranked(node)
             case logical.TemporalJoin():
                 return self.of(node.left)
+            case logical.FromChangelog(partition=partition) if node.is_upsert:
+                return frozenset({frozenset(range(len(partition)))})
             case logical.Join():
                 return _joined(node, self.of(node.left), self.of(node.right), self._calls)
             case _:

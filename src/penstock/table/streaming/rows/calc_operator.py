@@ -9,16 +9,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.core.columns.batch import ColumnBatch, as_columns
-from penstock.core.operators.base import StreamOperator, UserCodeError
+from penstock.core.operators.base import UserCodeError
 from penstock.core.records import Batch
 from penstock.table.data.errors import TableRuntimeError
 from penstock.table.evaluation.columns import Columns
 from penstock.table.evaluation.evaluator import Evaluator
+from penstock.table.streaming.rows.evaluating import EvaluatingOperator
 from penstock.table.streaming.rows.sessions import StreamSession
 from penstock.table.typed.nodes import Typed
 
 
-class CalcOperator(StreamOperator):
+class CalcOperator(EvaluatingOperator):
     """Keeps the rows for which a condition is true, and gives a column for each expression.
 
     Args:
@@ -38,7 +39,7 @@ class CalcOperator(StreamOperator):
     def open(self) -> None:
         """Make what runs the expressions."""
         self._watermark: int | None = None
-        session = self._session.open(self.context.now_ms, lambda: self._watermark)
+        session = self.running(self._session, lambda: self._watermark)
         self._where = None if self._condition is None else Evaluator([self._condition], session)
         self._select = None if self._expressions is None else Evaluator(self._expressions, session)
 

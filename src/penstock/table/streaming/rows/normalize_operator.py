@@ -6,27 +6,30 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from penstock.core.columns.batch import ColumnBatch, as_columns
-from penstock.core.operators.base import StreamOperator, UserCodeError
+from penstock.core.operators.base import UserCodeError
 from penstock.core.records import Batch
 from penstock.table.data.errors import TableRuntimeError
 from penstock.table.data.logical_types import DataType
 from penstock.table.evaluation.columns import Columns
 from penstock.table.evaluation.evaluator import Evaluator
 from penstock.table.plan.changes import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
+from penstock.table.streaming.rows.evaluating import EvaluatingOperator
 from penstock.table.streaming.rows.row_keys import RowKeys
 from penstock.table.streaming.rows.row_tuples import batch_of, tuples_of
 from penstock.table.streaming.rows.sessions import StreamSession
+from penstock.table.streaming.rows.state_times import ExpiringOperator
 from penstock.table.typed.nodes import Typed
 
 #: The state: key -> values of its row.
 ROWS: Final = "rows"
 
 
-class ChangelogNormalizeOperator(StreamOperator):
+class ChangelogNormalizeOperator(ExpiringOperator, EvaluatingOperator):
     """Takes rows by key, and deletions that may have only the key; gives inserts, updates and deletes of whole rows.
 
-    A row that is the same as before sends nothing, nor does the deletion of a key that is not there. Of the rows for
-    which a condition is not true none is kept: such a row deletes the one that was there.
+    A row that is the same as before sends nothing, nor does the deletion of a key that is not there. Where state
+    expires the same row is sent again, so that it lives on in the steps behind. Of the rows for which a condition is
+    not true none is kept: such a row deletes the one that was there.
 
     Args:
         keys: the places of the columns of the key.
@@ -35,8 +38,6 @@ class ChangelogNormalizeOperator(StreamOperator):
         sends_before: whether an update sends the row as it was, too.
         condition: over all columns; None for all rows.
     """
-
-    is_keyed = True
 
     def __init__(
         self,
@@ -57,15 +58,18 @@ class ChangelogNormalizeOperator(StreamOperator):
 
     def open(self) -> None:
         """Look up the state."""
-        session = self._session.open(self.context.now_ms, lambda: self._watermark)
+        session = self.running(self._session, lambda: self._watermark)
         self._where = None if self._condition is None else Evaluator([self._condition], session)
         table = self.context.keyed.table(ROWS)
         self._rows, self._mark = table.entries(None), table.mark
+        self._expire(self._rows, table.mark)
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Compare each row with the last one of its key."""
         taken = as_columns(batch, self.context.operator_name)
         keys = self._keys.of(taken.columns)
+        distinct = set(keys)
+        self._look(distinct)
         kept, kinds, passes = self._rows, taken.kinds, self._passes(taken)
         found: list[tuple[Any, ...]] = []
         found_kinds = bytearray()
@@ -79,7 +83,7 @@ class ChangelogNormalizeOperator(StreamOperator):
                     found_kinds.append(DELETE)
                     del kept[key]
                 continue
-            if before == values:
+            if before == values and not self.ttl_ms:
                 continue
             if before is not None and self._sends_before:
                 found.append(before)
@@ -87,7 +91,8 @@ class ChangelogNormalizeOperator(StreamOperator):
             found.append(values)
             found_kinds.append(INSERT if before is None else UPDATE_AFTER)
             kept[key] = values
-        self._mark(None, set(keys))
+        self._mark(None, distinct)
+        self._written(distinct & kept.keys())
         if found:
             self.output.collect(batch_of(found, self._types, self._names, kinds=found_kinds))
 

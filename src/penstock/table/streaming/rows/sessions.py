@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
 from typing import Final
 
 from penstock.table.functions.definition import Session
+from penstock.table.user_functions.opened import AsyncSettings, OpenFunctions
 
 _MILLISECOND_NS: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class StreamSession:
-    """The time zone, and what casts do."""
+    """The time zone, what casts do, and how asynchronous functions are called."""
 
     zone: tzinfo = UTC
     legacy_cast: bool = False
+    async_settings: AsyncSettings = field(default_factory=AsyncSettings)
 
-    def open(self, now_ms: Callable[[], int], watermark: Callable[[], int | None] = lambda: None) -> Session:
+    def open(
+        self,
+        now_ms: Callable[[], int],
+        watermark: Callable[[], int | None] = lambda: None,
+        functions: OpenFunctions | None = None,
+    ) -> Session:
         """The session of a running operator. Its clock and its watermark are milliseconds since 1970."""
-        return Session(self.zone, lambda: now_ms() * _MILLISECOND_NS, watermark, self.legacy_cast)
+        return Session(self.zone, lambda: now_ms() * _MILLISECOND_NS, watermark, self.legacy_cast, functions=functions)

@@ -9,19 +9,19 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from penstock.core.columns.batch import as_columns
-from penstock.core.operators.base import StreamOperator
 from penstock.core.records import Batch
 from penstock.table.data.logical_types import DataType
 from penstock.table.plan.changes import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from penstock.table.streaming.rows.held_rows import rows_of
 from penstock.table.streaming.rows.row_keys import RowKeys
+from penstock.table.streaming.rows.state_times import ExpiringOperator
 from penstock.table.streaming.sinks.upserts import Identity, sent_batch
 
 #: The state: primary key -> the rows of the query, in the order in which they came.
 ROWS: Final = "rows"
 
 
-class LastUpsertOperator(StreamOperator):
+class LastUpsertOperator(ExpiringOperator):
     """See the module's text.
 
     Args:
@@ -30,8 +30,6 @@ class LastUpsertOperator(StreamOperator):
         types: of all columns.
         names: of all columns.
     """
-
-    is_keyed = True
 
     def __init__(
         self, key: Sequence[int], own: Sequence[int] | None, types: Sequence[DataType], names: Sequence[str]
@@ -45,11 +43,14 @@ class LastUpsertOperator(StreamOperator):
         """Look up the state."""
         table = self.context.keyed.table(ROWS)
         self._rows, self._mark = table.entries(None), table.mark
+        self._expire(self._rows, table.mark)
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Take rows in, and send what is written."""
         taken = as_columns(batch, self.context.operator_name)
         keys, kinds = self._keys.of(taken.columns), taken.kinds
+        distinct = set(keys)
+        self._look(distinct)
         rows = rows_of(taken.columns.columns, self._types, len(taken))
         sent: list[tuple[int, tuple[Any, ...]]] = []
         for place, (key, row) in enumerate(zip(keys, rows, strict=True)):
@@ -66,7 +67,8 @@ class LastUpsertOperator(StreamOperator):
                     held[at] = row
             if not held:
                 del self._rows[key]
-        self._mark(None, set(keys))
+        self._mark(None, distinct)
+        self._written(distinct & self._rows.keys())
         if sent:
             self.output.collect(sent_batch(sent, self._types, self._names))
 

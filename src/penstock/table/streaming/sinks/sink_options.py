@@ -42,6 +42,9 @@ class SinkOptions:
     shuffle: str = "AUTO"
 
 
+BY_DEFAULT: Final = SinkOptions()
+
+
 def sink_options(options: Mapping[str, str]) -> SinkOptions:
     """Those of a session. Raises `ValidationError` for values that there are not."""
     found = {}

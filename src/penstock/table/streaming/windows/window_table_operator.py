@@ -11,10 +11,9 @@ import pyarrow as pa
 from penstock.core.columns.batch import ColumnBatch, as_columns
 from penstock.core.operators.base import StreamOperator
 from penstock.core.records import Batch
-from penstock.table.data.logical_types import DataType, LocalZonedTimestampType
-from penstock.table.data.zones import to_local, to_moments
+from penstock.table.data.zones import to_moments
 from penstock.table.streaming.rows.sessions import StreamSession
-from penstock.table.streaming.rows.watermark_operator import milliseconds
+from penstock.table.streaming.windows.window_times import WindowTime
 
 _CLOCK: Final = pa.timestamp("ms")
 _MOMENT: Final = pa.timestamp("ms", "UTC")
@@ -27,7 +26,7 @@ class WindowTableOperator(StreamOperator):
 
     Args:
         kind: TUMBLE, HOP or CUMULATE.
-        time: the place of the time attribute, of `time_type`.
+        time: the time attribute.
         sizes: in ms: of TUMBLE the size, of HOP slide and size, of CUMULATE step and size.
         offset: by which windows begin later, in ms.
         names: of the columns that it gives.
@@ -36,8 +35,7 @@ class WindowTableOperator(StreamOperator):
     def __init__(
         self,
         kind: str,
-        time: int,
-        time_type: DataType,
+        time: WindowTime,
         sizes: Sequence[int],
         offset: int,
         names: Sequence[str],
@@ -45,7 +43,6 @@ class WindowTableOperator(StreamOperator):
     ) -> None:
         self._assign = _ASSIGN[kind]
         self._time = time
-        self._is_moment = isinstance(time_type, LocalZonedTimestampType)
         self._sizes = tuple(sizes)
         self._offset = offset
         self._names = list(names)
@@ -57,21 +54,15 @@ class WindowTableOperator(StreamOperator):
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Give each row with its windows."""
-        taken = as_columns(batch, self.context.operator_name)
-        times = taken.columns.column(self._time)
-        if times.null_count:
-            # A row without a time is in no window.
-            taken = taken.take(np.flatnonzero(times.is_valid().to_numpy(zero_copy_only=False)))
-            times = taken.columns.column(self._time)
-        clock = to_local(times, self._zone) if self._is_moment else times
-        rows, starts, ends = self._assign(milliseconds(clock), self._sizes, self._offset)
+        taken, clock = self._time.clock(as_columns(batch, self.context.operator_name), self._session, self.context)
+        rows, starts, ends = self._assign(clock, self._sizes, self._offset)
         if rows is not None:
             taken = taken.take(rows)
         if not len(taken):
             return
         last = pa.array(ends - 1).view(_CLOCK)
         edges = [pa.array(starts).view(_CLOCK), pa.array(ends).view(_CLOCK)]
-        time = to_moments(last, self._zone).cast(_MOMENT) if self._is_moment else last
+        time = to_moments(last, self._zone).cast(_MOMENT) if self._time.is_moment else last
         columns = pa.RecordBatch.from_arrays([*taken.columns.columns, *edges, time], self._names)
         self.output.collect(ColumnBatch(columns, taken.rowtimes, taken.kinds))
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from penstock.table.analyser.calls import Calls
+from penstock.table.evaluation.stability import is_stable
 from penstock.table.plan.logical import Filter, Node, Project
-from penstock.table.streaming.joins.join_conditions import is_stable
+from penstock.table.plan.row_schema import RowSchema
 from penstock.table.typed.nodes import Field, FunctionCall, Typed, transformed
 
 
@@ -31,21 +33,21 @@ def calc_of(node: Node, calls: Calls) -> Calc:
         elif isinstance(node, Project):
             inner = node.expressions
             used = [one for one in (condition, *(expressions or ())) if one is not None]
-            if used and not _may_be_repeated(inner, used):
+            if used and not may_be_repeated(inner, used):
                 return Calc(node, condition, expressions)
-            condition = None if condition is None else _over(condition, inner)
-            expressions = inner if expressions is None else tuple(_over(one, inner) for one in expressions)
+            condition = None if condition is None else over(condition, inner)
+            expressions = inner if expressions is None else tuple(over(one, inner) for one in expressions)
             node = node.input
         else:
             return Calc(node, condition, expressions)
 
 
-def _over(expression: Typed, inner: tuple[Typed, ...]) -> Typed:
+def over(expression: Typed, inner: tuple[Typed, ...]) -> Typed:
     """An expression over the columns of a projection, as one over those that it reads."""
     return transformed(expression, lambda node: inner[node.index] if isinstance(node, Field) else node)
 
 
-def _may_be_repeated(inner: tuple[Typed, ...], used: list[Typed]) -> bool:
+def may_be_repeated(inner: tuple[Typed, ...], used: Sequence[Typed]) -> bool:
     """Whether what a projection computes may be put where it is used: at most once, and with the same result."""
     for index, expression in enumerate(inner):
         if not isinstance(expression, FunctionCall):
@@ -54,3 +56,9 @@ def _may_be_repeated(inner: tuple[Typed, ...], used: list[Typed]) -> bool:
         if uses > 1 or (uses and not is_stable(expression)):
             return False
     return True
+
+
+def is_identity(expressions: Sequence[Typed], schema: RowSchema) -> bool:
+    """Whether they are all the columns as they are."""
+    fields = [one.index for one in expressions if isinstance(one, Field)]
+    return len(expressions) == len(schema) and fields == list(range(len(schema)))

@@ -5,7 +5,6 @@ A number that nobody reads is not worked out. ORDER BY without LIMIT means nothi
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Final
@@ -15,8 +14,10 @@ from penstock.table.analyser.subqueries import conjuncts
 from penstock.table.data.errors import ValidationError
 from penstock.table.data.logical_types import IntegralType
 from penstock.table.plan import logical
+from penstock.table.plan.inputs import with_inputs
 from penstock.table.plan.logical import Filter, Node, Over, Project, Rank
 from penstock.table.plan.row_schema import RowSchema
+from penstock.table.streaming.rewrites.columns import all_columns, columns_in, columns_of_calls
 from penstock.table.typed.nodes import Constant, Field, FunctionCall, Typed
 
 _RANKS: Final = ("ROW_NUMBER", "RANK", "DENSE_RANK")
@@ -25,7 +26,7 @@ _TURNED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
 
 def with_ranks(plan: Node, calls: Calls) -> Node:
     """The plan with its top-Ns. Parts that stay as they are stay the same objects."""
-    return _Rewriter(calls).node(plan, _all(plan), True)
+    return _Rewriter(calls).node(plan, all_columns(plan), True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,29 +46,19 @@ class _Rewriter:
         """A part of a plan of whose columns only `used` are read. `is_result`: its order is the order of the result."""
         match node:
             case logical.Write():
-                return _over(node, self.node(node.input, _all(node.input), is_result))
+                return with_inputs(node, [self.node(node.input, all_columns(node.input), is_result)])
             case Project():
-                read = _columns(node.expressions[index] for index in used)
-                return _over(node, self.node(node.input, read, is_result))
+                read = columns_in(node.expressions[index] for index in used)
+                return with_inputs(node, [self.node(node.input, read, is_result)])
             case Filter():
                 found = self._rank(node, used)
-                return found or _over(node, self.node(node.input, used | _columns([node.condition])))
+                return found or with_inputs(node, [self.node(node.input, used | columns_in([node.condition]))])
             case logical.Aggregate():
-                return _over(node, self.node(node.input, _read_by(node)))
+                return with_inputs(node, [self.node(node.input, frozenset(node.keys) | columns_of_calls(node.calls))])
             case logical.Sort(fetch=None, offset=0) if not is_result:
                 return self.node(node.input, used)
-            case logical.Unary():
-                return _over(node, self.node(node.input, _all(node.input)))
-            case logical.Join() | logical.TemporalJoin():
-                left = self.node(node.left, _all(node.left))
-                right = self.node(node.right, _all(node.right))
-                return node if left is node.left and right is node.right else replace(node, left=left, right=right)
-            case logical.SetOperation():
-                parts = tuple(self.node(part, _all(part)) for part in node.parts)
-                same = all(one is other for one, other in zip(parts, node.parts, strict=True))
-                return node if same else replace(node, parts=parts)
             case _:
-                return node
+                return with_inputs(node, [self.node(one, all_columns(one)) for one in node.inputs()])
 
     # --- ranks --------------------------------------------------------------------------------------------------------
 
@@ -92,9 +83,9 @@ class _Rewriter:
             return None
         for one in path:
             used = (
-                _columns(one.expressions[i] for i in used)
+                columns_in(one.expressions[i] for i in used)
                 if isinstance(one, Project)
-                else used | _columns([one.condition])
+                else used | columns_in([one.condition])
             )
         found = self._ranked(over, _range_of(bounds), len(over.input.schema) in used)
         for one in reversed(path):
@@ -113,7 +104,7 @@ class _Rewriter:
             raise ValidationError(f"Rank end can't smaller than zero. The rank end is {end}")
         if end is not None and start > end:
             raise ValidationError(f"Rank start '{start}' can't greater than rank end '{end}'.")
-        inner = self.node(over.input, _all(over.input))
+        inner = self.node(over.input, all_columns(over.input))
         is_known = numbers.column is None and start == end
         shows = is_read and not is_known
         schema = over.schema if shows else RowSchema(over.schema.columns[: len(inner.schema)])
@@ -131,28 +122,6 @@ class _Rewriter:
             return rank
         number = Constant(over.calls[0].type, start)
         return Project(schema=over.schema, input=rank, expressions=(*schema.fields(), number))
-
-
-def _over(node: Node, inner: Node) -> Node:
-    """The node over another input."""
-    assert isinstance(node, logical.Unary)
-    return node if inner is node.input else replace(node, input=inner)
-
-
-def _all(node: Node) -> frozenset[int]:
-    return frozenset(range(len(node.schema)))
-
-
-def _columns(expressions: Iterable[Typed]) -> frozenset[int]:
-    return frozenset(one.index for part in expressions for one in part.walk() if isinstance(one, Field))
-
-
-def _read_by(node: logical.Aggregate) -> frozenset[int]:
-    found = set(node.keys)
-    for call in node.calls:
-        found |= _columns([*call.operands, *([] if call.condition is None else [call.condition])])
-        found |= {key.index for key in call.order}
-    return frozenset(found)
 
 
 def _over_below(node: Node) -> Over | None:

@@ -1,0 +1,128 @@
+"""UNNEST and table functions in FROM: which columns they give, and the join with the rows that they are called for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from penstock.base.errors import UnsupportedError
+from penstock.table.analyser.calls import Calls
+from penstock.table.analyser.scalars import ScalarAnalyser
+from penstock.table.analyser.scopes import Part, RelationScope
+from penstock.table.analyser.subqueries import TRUE
+from penstock.table.data.errors import ValidationError
+from penstock.table.data.logical_types import (
+    ArrayType,
+    BooleanType,
+    DataType,
+    IntType,
+    MapType,
+    MultisetType,
+    RowType,
+)
+from penstock.table.plan.logical import Correlate
+from penstock.table.plan.row_schema import PlanColumn, RowSchema
+from penstock.table.sql import relations, syntax
+from penstock.table.typed.nodes import Typed
+from penstock.table.user_functions.definition import FunctionKind, UserFunction
+
+ORDINALITY = "WITH ORDINALITY"
+
+
+def correlated(
+    left: RelationScope, relation: relations.Relation, node: relations.Join | None, calls: Calls
+) -> RelationScope:
+    """Each row of the left side with those that a function makes of it. `node`: the join, if it is one."""
+    keeps = node is not None and node.join_type == "LEFT"
+    analyser = ScalarAnalyser(left, calls)
+    user: UserFunction | None = None
+    if isinstance(relation, relations.UnnestedTable):
+        name, operands = "UNNEST", [analyser.typed(one) for one in relation.expressions]
+        columns = _unnest_columns(operands, relation)
+    else:
+        assert isinstance(relation, relations.FunctionTable)
+        user, operands = _called(relation.call, analyser)
+        name = user.name
+        assert isinstance(user.result_type, RowType)
+        columns = [PlanColumn(one.name, one.data_type) for one in user.result_type.fields]
+    schema = RowSchema(tuple(columns)).renamed(_names(columns, relation, name))
+    _check_join(node, left, schema, name)
+    plan = Correlate(
+        schema=left.schema.joined(schema, right_nullable=keeps),
+        input=left.plan,
+        function=name,
+        operands=tuple(operands),
+        keeps=keeps,
+        options=(ORDINALITY,) if getattr(relation, "with_ordinality", False) else (),
+        user=user,
+    )
+    part = Part(relation.alias, (), len(left.schema), RowSchema(plan.schema.columns[len(left.schema) :]))
+    found = RelationScope([*left.parts, part], plan, left.merged, left.hidden, left.outer)
+    if node is not None and node.condition is not None:
+        condition = calls.implicit(ScalarAnalyser(found, calls).typed(node.condition), BooleanType())
+        if condition != TRUE:
+            found.plan = replace(plan, condition=condition)
+    return found
+
+
+def _called(call: syntax.Expression, analyser: ScalarAnalyser) -> tuple[UserFunction, list[Typed]]:
+    """A table function, and its operands after their casts."""
+    user = analyser.calls.user_function(call, gives_rows=True) if isinstance(call, syntax.Call) else None
+    if user is None:
+        name = call.name if isinstance(call, syntax.Call) else str(call)
+        raise ValidationError(f"No match found for function signature {name}: there is no table function of this name")
+    if user.kind is not FunctionKind.TABLE:
+        raise ValidationError(f"{user} gives no rows: only a table function can be used here")
+    assert isinstance(call, syntax.Call)
+    operands = analyser.calls.user_operands(user, [analyser.typed(one) for one in call.operands])
+    return user, operands
+
+
+def _names(columns: Sequence[PlanColumn], relation: relations.Relation, name: str) -> Sequence[str]:
+    """The names that the columns get; the only one of UNNEST is called as the table is."""
+    if not relation.columns:
+        if relation.alias is not None and len(columns) == 1 and isinstance(relation, relations.UnnestedTable):
+            return (relation.alias,)
+        return [column.name for column in columns]
+    if len(relation.columns) != len(columns):
+        raise ValidationError(
+            f"List of column aliases must have same degree as table; table {name} gives {len(columns)} columns "
+            f"({', '.join(column.name for column in columns)}), whereas alias list has {len(relation.columns)} columns"
+        )
+    return relation.columns
+
+
+def _check_join(node: relations.Join | None, left: RelationScope, schema: RowSchema, name: str) -> None:
+    if node is None:
+        return
+    if node.join_type not in ("INNER", "CROSS", "LEFT"):
+        raise ValidationError(
+            f"{node.join_type} JOIN of {name} is not possible: it is called for rows of the left side, so the join is "
+            "CROSS, INNER or LEFT"
+        )
+    shared = set(left.schema.names) & set(schema.names)
+    if node.using or (node.is_natural and shared):
+        raise UnsupportedError(f"NATURAL and USING with {name} are not supported: write the condition after ON")
+
+
+def _unnest_columns(operands: Sequence[Typed], relation: relations.UnnestedTable) -> list[PlanColumn]:
+    if len(operands) != 1:
+        raise ValidationError("UNNEST takes one array, map or multiset")
+    columns = _unnested(operands[0].type)
+    if relation.with_ordinality:
+        columns.append(PlanColumn("ORDINALITY", IntType(False)))
+    return columns
+
+
+def _unnested(collection: DataType) -> list[PlanColumn]:
+    """The columns of the elements of an array or multiset, or of the entries of a map."""
+    if isinstance(collection, MapType):
+        return [PlanColumn("KEY", collection.key_type), PlanColumn("VALUE", collection.value_type)]
+    if not isinstance(collection, ArrayType | MultisetType):
+        raise ValidationError(f"UNNEST takes an array, a map or a multiset, not {collection}")
+    element = collection.element_type
+    if isinstance(element, RowType):
+        # A row that is NULL has NULL in all columns.
+        kinds = [one.nullable() if element.is_nullable else one for one in element.field_types()]
+        return [PlanColumn(name, kind) for name, kind in zip(element.field_names(), kinds, strict=True)]
+    return [PlanColumn("EXPR$0", element)]

@@ -1,0 +1,72 @@
+"""Each row of a batch with the rows that a table function makes of it, or that UNNEST takes out of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.base.errors import UnsupportedError, WrongTimeError
+from penstock.table.data.arrow_types import arrow_type
+from penstock.table.evaluation.columns import Columns
+from penstock.table.evaluation.evaluator import Evaluator
+from penstock.table.evaluation.unnesting import unnest_kernel
+from penstock.table.functions.definition import Session
+from penstock.table.plan.logical import Correlate
+from penstock.table.user_functions.tables import TableKernel, table_kernel
+
+
+class Correlation:
+    """Runs a `Correlate` on columns, with functions that `session` opens."""
+
+    def __init__(self, node: Correlate, session: Session) -> None:
+        self._operands = Evaluator(node.operands, session)
+        self._kernel = _kernel(node, session)
+        self._where = None if node.condition is None else Evaluator([node.condition], session)
+        self._keeps = node.keeps
+        self._types = [arrow_type(one) for one in node.schema.types[len(node.input.schema) :]]
+
+    def __call__(self, columns: Columns) -> tuple[Any, list[pa.Array]]:
+        """For each row that results, of which row it is made (a numpy array that ascends), and the new columns."""
+        parents, made = self._kernel(columns.rows, *self._operands(columns))
+        made = [one if one.type == kind else one.cast(kind) for one, kind in zip(made, self._types, strict=True)]
+        if self._where is not None:
+            parents, made = self._kept(columns, parents, made)
+        if self._keeps:
+            return _with_lonely(columns.rows, parents, made)
+        return parents, made
+
+    def _kept(self, columns: Columns, parents: Any, made: list[pa.Array]) -> tuple[Any, list[pa.Array]]:
+        """The pairs for which the condition is true."""
+        assert self._where is not None
+        rows = columns.take(pa.array(parents, pa.int64()))
+        (answers,) = self._where(Columns([*rows.arrays(), *made], rows.rows))
+        places = np.flatnonzero(pc.fill_null(answers, False).to_numpy(zero_copy_only=False))
+        return parents[places], [one.take(pa.array(places)) for one in made]
+
+
+def _kernel(node: Correlate, session: Session) -> TableKernel:
+    types = [one.type for one in node.operands]
+    if node.user is None:
+        if node.function != "UNNEST":
+            raise UnsupportedError(f"table function {node.function} is not supported")
+        return unnest_kernel(types[0], "WITH ORDINALITY" in node.options)
+    if session.functions is None:
+        raise WrongTimeError(f"{node.user} runs in jobs alone, and not while a query is planned")
+    return table_kernel(node.user, types, session.functions)
+
+
+def _with_lonely(rows: int, parents: Any, made: list[pa.Array]) -> tuple[Any, list[pa.Array]]:
+    """With the rows of which nothing was made, beside NULL."""
+    lonely = np.ones(rows, bool)
+    lonely[parents] = False
+    places = np.flatnonzero(lonely)
+    if not len(places):
+        return parents, made
+    both = np.concatenate([parents, places])
+    order = np.argsort(both, kind="stable")
+    # A place behind those that were made stands for NULL.
+    chosen = pa.array(order, pa.int64(), mask=order >= len(parents))
+    return both[order], [one.take(chosen) for one in made]

@@ -1,0 +1,43 @@
+"""Calls of functions of the program that stand in several places: each row is worked out once.
+
+`x BETWEEN a AND b` asks for `x` twice, and CASE for its operand at each WHEN. A function that is not deterministic
+would answer differently each time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.table.data.values import Datum, array_of
+from penstock.table.evaluation.columns import Columns
+
+
+class Once:
+    """Remembers the values of the rows of one batch. `run` gives those of any rows."""
+
+    def __init__(self, run: Callable[[Columns], Datum]) -> None:
+        self._run = run
+        self._origin: Columns | None = None
+
+    def __call__(self, columns: Columns) -> Datum:
+        """The values for these rows, of which those that are not known yet are worked out."""
+        origin = columns.origin
+        if self._origin is not origin:
+            self._origin = origin
+            self._places = np.full(origin.rows, -1, np.int64)
+            self._known: list[pa.Array] = []
+            self._count = 0
+        asked = np.arange(origin.rows) if columns.chosen is None else columns.chosen.to_numpy(zero_copy_only=False)
+        missing = asked[self._places[asked] < 0]
+        if len(missing) or not self._known:
+            rows = origin if len(missing) == origin.rows else origin.take(pa.array(missing, pa.int64()))
+            self._known.append(array_of(self._run(rows), len(missing)))
+            self._places[missing] = np.arange(self._count, self._count + len(missing))
+            self._count += len(missing)
+        if len(self._known) > 1:
+            self._known = [pa.concat_arrays(self._known)]
+        (known,) = self._known
+        return known.take(pa.array(self._places[asked], pa.int64()))

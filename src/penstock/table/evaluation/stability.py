@@ -1,0 +1,19 @@
+"""Whether expressions give the same each time they are worked out."""
+
+from __future__ import annotations
+
+from penstock.table.evaluation.evaluator import CASTS
+from penstock.table.functions.registry import SCALAR_FUNCTIONS
+from penstock.table.typed.nodes import FunctionCall, Typed
+from penstock.table.typed.user_call import UserCall
+
+
+def is_stable(expression: Typed) -> bool:
+    """Whether all functions that are called in an expression are deterministic."""
+    return all(_is_deterministic(one) for one in expression.walk() if isinstance(one, FunctionCall))
+
+
+def _is_deterministic(call: FunctionCall) -> bool:
+    if isinstance(call, UserCall):
+        return call.user.is_deterministic
+    return call.function in CASTS or SCALAR_FUNCTIONS[call.function].is_deterministic

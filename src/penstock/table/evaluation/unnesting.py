@@ -1,0 +1,52 @@
+"""UNNEST: the elements of arrays and multisets, and the entries of maps, as rows. Arrow's kernels alone do it."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from penstock.table.data.logical_types import DataType, MapType, MultisetType, RowType
+from penstock.table.data.values import Datum, array_of
+from penstock.table.user_functions.tables import Made, TableKernel
+
+
+def unnest_kernel(collection: DataType, with_ordinality: bool) -> TableKernel:
+    """The kernel of UNNEST of a column of this type. `with_ordinality`: with the place of each element, from 1."""
+
+    def kernel(rows: int, column: Datum) -> Made:
+        full = array_of(column, rows)
+        starts, lengths = _spans(full)
+        parents = np.repeat(np.arange(rows), lengths)
+        within = np.arange(len(parents)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        places = np.repeat(starts, lengths) + within
+        entries = [full.keys, full.items] if isinstance(collection, MapType | MultisetType) else [full.values]
+        columns = [entry.take(pa.array(places)) for entry in entries]
+        if isinstance(collection, MultisetType):
+            times = columns.pop().to_numpy(zero_copy_only=False).astype(np.int64)
+            parents = np.repeat(parents, times)
+            columns = [columns[0].take(pa.array(np.repeat(np.arange(len(times)), times)))]
+        if not isinstance(collection, MapType):
+            (element,) = collection.children()
+            columns = columns[0].flatten() if isinstance(element, RowType) else columns
+        if with_ordinality:
+            columns.append(_numbered(parents))
+        return parents, columns
+
+    return kernel
+
+
+def _spans(column: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Where the elements of each row begin, and how many there are: none where it is NULL."""
+    offsets = column.offsets.to_numpy().astype(np.int64)
+    lengths = np.diff(offsets)
+    if column.null_count:
+        lengths = np.where(column.is_valid().to_numpy(zero_copy_only=False), lengths, 0)
+    return offsets[:-1], lengths
+
+
+def _numbered(parents: npt.NDArray[np.int64]) -> pa.Array:
+    """How many rows of the same parent there were up to each, itself counted; those of a parent follow each other."""
+    numbers = np.arange(len(parents))
+    is_first = np.diff(parents, prepend=-1) != 0
+    return pa.array(numbers - np.maximum.accumulate(np.where(is_first, numbers, 0)) + 1, pa.int32())

@@ -1,0 +1,72 @@
+"""Plans of the Table API with functions of the program: one row for each row, or any number of them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from penstock.table.analyser.inline_calls import InlineCall
+from penstock.table.analyser.planned import PlannedQuery
+from penstock.table.analyser.select import project
+from penstock.table.data.errors import ValidationError
+from penstock.table.data.logical_types import RowType
+from penstock.table.methods.operand import Operand
+from penstock.table.plan.logical import Node
+from penstock.table.sql import relations, syntax
+from penstock.table.sql.relations import DerivedTable, FunctionTable
+from penstock.table.table_plans import Plans
+from penstock.table.udf import UserDefinedFunctionWrapper
+from penstock.table.user_functions.definition import FunctionKind
+
+_SCALAR: Final = (FunctionKind.SCALAR, FunctionKind.ASYNC_SCALAR)
+
+
+def _call_of(plan: Node, function: object, what: str) -> Operand:
+    """A call of a function; of one that is given alone, with the whole row as its operand."""
+    if isinstance(function, UserDefinedFunctionWrapper):
+        row = syntax.RowValue(tuple(syntax.Reference((name,)) for name in plan.schema.names))
+        function = function(Operand(row))
+    if not isinstance(function, Operand) or not isinstance(function._node, syntax.Call):
+        raise ValidationError(f"{what} takes a function, or a call of one, not {function}")
+    return function
+
+
+def mapped(plans: Plans, plan: Node, function: object) -> Node:
+    """What a scalar function gives for each row."""
+    call = _call_of(plan, function, "map")
+    if isinstance(call._node, InlineCall) and call._node.user.kind not in _SCALAR:
+        raise ValidationError("Only a scalar function can be used in the map operator.")
+    found = plans.select(plan, [call if len(call._names) <= 1 else Operand(call._node)])
+    (column,) = found.schema
+    if not isinstance(column.type, RowType):
+        return found
+    fields = [Operand(syntax.FieldAccess(syntax.Reference((column.name,)), name)) for name in column.type.field_names()]
+    names = call._names or column.type.field_names()
+    if len(names) != len(fields):
+        raise ValidationError(f"{call} gives {len(fields)} columns, and gets {len(names)} names")
+    apart = plans.select(found, fields)
+    return project(apart, apart.schema.fields(), names)
+
+
+def flat_mapped(plans: Plans, plan: Node, function: object) -> Node:
+    """The rows that a table function gives for each row."""
+    call = _call_of(plan, function, "flat_map")
+    found = _correlated(plans, plan, call, "INNER", None)
+    width = len(plan.schema)
+    return project(found, found.schema.fields()[width:], found.schema.names[width:])
+
+
+def lateral(plans: Plans, plan: Node, function: object, join_type: str, condition: object | None) -> Node:
+    """Each row with those that a table function gives for it."""
+    found = _correlated(plans, plan, _call_of(plan, function, "join_lateral"), join_type, condition)
+    names, width = found.schema.names, len(plan.schema)
+    both = sorted(set(names[:width]) & set(names[width:]))
+    if both:
+        raise ValidationError(
+            f"join relations with ambiguous names: [{', '.join(both)}]; name the columns of the function with alias"
+        )
+    return found
+
+
+def _correlated(plans: Plans, plan: Node, call: Operand, join_type: str, condition: object | None) -> Node:
+    table = FunctionTable(call._node, True, alias="$function" if call._names else None, columns=call._names)
+    return plans.related(relations.Join(DerivedTable(PlannedQuery(plan)), table, join_type), condition)

@@ -1,0 +1,25 @@
+"""Nodes over other inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from typing import TypeVar
+
+from penstock.table.plan.logical import Node
+
+NodeT = TypeVar("NodeT", bound=Node)
+
+
+def with_inputs(node: NodeT, inputs: Sequence[Node]) -> NodeT:
+    """A node over these inputs, as many as it has; the same object if they are the same ones."""
+    if all(one is other for one, other in zip(node.inputs(), inputs, strict=True)):
+        return node
+    names = {one.name for one in fields(node)}
+    if "input" in names:
+        (inner,) = inputs
+        return replace(node, input=inner)  # type: ignore[call-arg]
+    if "left" in names:
+        left, right = inputs
+        return replace(node, left=left, right=right)  # type: ignore[call-arg]
+    return replace(node, parts=tuple(inputs))  # type: ignore[call-arg]

@@ -1,0 +1,1 @@
+"""Rewrites of logical plans: the same rows with less work."""

@@ -1,0 +1,103 @@
+"""Filters are asked as early as possible, so that fewer rows are carried, kept and joined."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+
+from penstock.table.analyser.calls import Calls
+from penstock.table.analyser.subqueries import TRUE, all_of, conjuncts
+from penstock.table.evaluation.stability import is_stable
+from penstock.table.plan import logical
+from penstock.table.plan.inputs import with_inputs
+from penstock.table.plan.logical import Node
+from penstock.table.streaming.joins.join_conditions import settled
+from penstock.table.streaming.rewrites.columns import columns_in
+from penstock.table.typed.nodes import Constant, Field, Typed, transformed
+
+
+def with_early_filters(plan: Node, calls: Calls) -> Node:
+    """The plan with its filters as far down as they give the same rows. Parts that stay are the same objects."""
+    return _Pusher(calls).node(plan, [])
+
+
+class _Pusher:
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+
+    def node(self, node: Node, asked: Sequence[Typed]) -> Node:
+        """A part of a plan, of whose rows only those are wanted for which all of `asked` are true."""
+        match node:
+            case logical.Filter():
+                return self._filter(node, asked)
+            case logical.Project():
+                return self._below(node, asked, lambda part: _through_project(part, node.expressions))
+            case logical.WindowTable():
+                return self._below(node, asked, lambda part: _within(part, _free_columns(node)))
+            case logical.Aggregate(sets=()):
+                return self._below(node, asked, lambda part: _through_keys(part, node.keys))
+            case logical.Over() | logical.Rank():
+                return self._below(node, asked, lambda part: _within(part, node.partition))
+            case logical.Distinct() | logical.Sort(fetch=None, offset=0):
+                return self._below(node, asked, lambda part: part)
+            case logical.SetOperation(operator="UNION", is_all=True):
+                stays, goes = _split(asked, lambda part: part)
+                return self._above(with_inputs(node, [self.node(one, goes) for one in node.parts]), stays)
+            case logical.Join():
+                return self._join(node, asked)
+            case _:
+                return self._above(with_inputs(node, [self.node(one, []) for one in node.inputs()]), asked)
+
+    def _filter(self, node: logical.Filter, asked: Sequence[Typed]) -> Node:
+        found = self.node(node.input, [*conjuncts(node.condition), *asked])
+        return node if found == node else found
+
+    def _below(self, node: logical.Unary, asked: Sequence[Typed], moved: Callable[[Typed], Typed | None]) -> Node:
+        stays, goes = _split(asked, moved)
+        return self._above(with_inputs(node, [self.node(node.input, goes)]), stays)
+
+    def _join(self, node: logical.Join, asked: Sequence[Typed]) -> Node:
+        join, rest = settled(node, all_of(asked, self._calls), self._calls)
+        if join == node:
+            join = node
+        found = with_inputs(join, [self.node(one, []) for one in join.inputs()])
+        return self._above(found, [] if rest == TRUE else conjuncts(rest))
+
+    def _above(self, node: Node, asked: Sequence[Typed]) -> Node:
+        if not asked:
+            return node
+        return logical.Filter(schema=node.schema, input=node, condition=all_of(asked, self._calls))
+
+
+def _split(asked: Sequence[Typed], moved: Callable[[Typed], Typed | None]) -> tuple[list[Typed], list[Typed]]:
+    """The conditions that have to stay above a node, and those that are asked below it, as `moved` makes them."""
+    stays, goes = [], []
+    for part in asked:
+        below = moved(part) if is_stable(part) and columns_in([part]) else None
+        if below is None:
+            stays.append(part)
+        else:
+            goes.append(below)
+    return stays, goes
+
+
+def _within(part: Typed, columns: Collection[int]) -> Typed | None:
+    return part if columns_in([part]) <= set(columns) else None
+
+
+def _free_columns(node: logical.WindowTable) -> Collection[int]:
+    """The columns by which rows may be left out ahead of a window table: any row may be part of a session."""
+    return node.partition if node.kind == "SESSION" else range(len(node.input.schema))
+
+
+def _through_keys(part: Typed, keys: Sequence[int]) -> Typed | None:
+    if _within(part, range(len(keys))) is None:
+        return None
+    return transformed(part, lambda one: replace(one, index=keys[one.index]) if isinstance(one, Field) else one)
+
+
+def _through_project(part: Typed, expressions: Sequence[Typed]) -> Typed | None:
+    """A condition over a projection as one over its input; None where something would be computed twice."""
+    if not all(isinstance(expressions[index], Field | Constant) for index in columns_in([part])):
+        return None
+    return transformed(part, lambda one: expressions[one.index] if isinstance(one, Field) else one)

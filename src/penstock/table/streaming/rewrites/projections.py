@@ -1,0 +1,30 @@
+"""Projections of projections are one, and those that change nothing are none, so that plans alike look alike."""
+
+from __future__ import annotations
+
+from penstock.table.plan.inputs import with_inputs
+from penstock.table.plan.logical import Node, Project
+from penstock.table.plan.row_schema import RowSchema
+from penstock.table.streaming.rewrites.calc import is_identity, may_be_repeated, over
+
+
+def with_few_projections(node: Node) -> Node:
+    """The plan with as few projections as do. The one at the top stays, because it has the names of the result."""
+    node = with_inputs(node, [_without_needless(with_few_projections(one)) for one in node.inputs()])
+    if isinstance(node, Project) and isinstance(node.input, Project):
+        inner = node.input
+        if may_be_repeated(inner.expressions, node.expressions):
+            expressions = tuple(over(one, inner.expressions) for one in node.expressions)
+            return Project(schema=node.schema, input=inner.input, expressions=expressions)
+    return node
+
+
+def _without_needless(node: Node) -> Node:
+    if not isinstance(node, Project) or not _same_columns(node.schema, node.input.schema):
+        return node
+    return node.input if is_identity(node.expressions, node.input.schema) else node
+
+
+def _same_columns(one: RowSchema, other: RowSchema) -> bool:
+    """Whether they have the same columns but for their names."""
+    return [(column.type, column.time) for column in one] == [(column.type, column.time) for column in other]

@@ -1,0 +1,187 @@
+"""Makes functions of what a program gives: classes, plain functions, and what a path such as `module.name` leads to."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol, runtime_checkable
+
+from penstock.base.errors import UnsupportedError, WrongTypeError, WrongValueError
+from penstock.table.data.errors import ValidationError
+from penstock.table.data.logical_types import DataType, RowField, RowType
+from penstock.table.sql.type_parser import TypeParser
+from penstock.table.user_functions.annotations import result_of, rows_of
+from penstock.table.user_functions.classes import (
+    AsyncScalarFunction,
+    Delegating,
+    ScalarFunction,
+    TableFunction,
+    UserDefinedFunction,
+)
+from penstock.table.user_functions.definition import FUNC_TYPES, GENERAL, FunctionKind, UserFunction
+
+
+@runtime_checkable
+class Defined(Protocol):
+    """What `udf` and its like make."""
+
+    @property
+    def definition(self) -> UserFunction:
+        """The function."""
+
+
+def type_of(found: object, what: str) -> DataType:
+    """A type that is given as such or as text. Raises `TypeError` for anything else."""
+    if isinstance(found, DataType):
+        return found
+    if isinstance(found, str):
+        parser = TypeParser(found)
+        kind = parser.data_type()
+        parser.finish()
+        return kind
+    raise WrongTypeError(f"Invalid {what}: {what} should be DataType or str but is {found!r}")
+
+
+def types_of(found: object, what: str) -> tuple[DataType, ...] | None:
+    """Types of operands: one or several; None for those that are not declared."""
+    if found is None:
+        return None
+    many = found if isinstance(found, list | tuple) else [found]
+    return tuple(type_of(one, what) for one in many)
+
+
+def define_scalar(
+    function: Any,
+    input_types: object = None,
+    result_type: object = None,
+    deterministic: bool | None = None,
+    name: str | None = None,
+    func_type: str = GENERAL,
+) -> UserFunction:
+    """A scalar function, asynchronous where its `eval` is. See `penstock.table.udf.udf`."""
+    if func_type not in FUNC_TYPES:
+        raise WrongValueError(f"The func_type must be one of '{', '.join(FUNC_TYPES)}', got {func_type}.")
+    runs = _object_of(function, (ScalarFunction, AsyncScalarFunction), "ScalarFunction")
+    title = name or name_of(function)
+    is_async = inspect.iscoroutinefunction(_plain(runs.eval)) or isinstance(function, AsyncScalarFunction)
+    if is_async and func_type != GENERAL:
+        raise WrongValueError(f"function {title!r} is asynchronous: its func_type is general, not {func_type}")
+    found = result_of(runs.eval, title) if result_type is None else type_of(result_type, "returnType")
+    return UserFunction(
+        title,
+        FunctionKind.ASYNC_SCALAR if is_async else FunctionKind.SCALAR,
+        runs,
+        found,
+        types_of(input_types, "input_type"),
+        func_type,
+        _determined(function, deterministic),
+    )
+
+
+def define_table(
+    function: Any,
+    input_types: object = None,
+    result_types: object = None,
+    deterministic: bool | None = None,
+    name: str | None = None,
+) -> UserFunction:
+    """A table function. See `penstock.table.udf.udtf`."""
+    runs = _object_of(function, (TableFunction,), "TableFunction")
+    title = name or name_of(function)
+    plain = _plain(runs.eval)
+    if inspect.iscoroutinefunction(plain) or inspect.isasyncgenfunction(plain):
+        raise UnsupportedError(
+            f"table function {title!r} is asynchronous, which is not supported: make it a plain function, or take an "
+            "asynchronous scalar function that gives an array, and UNNEST"
+        )
+    rows = rows_of(runs.eval, title) if result_types is None else _row_type(result_types)
+    given = types_of(input_types, "input_type")
+    return UserFunction(title, FunctionKind.TABLE, runs, rows, given, GENERAL, _determined(function, deterministic))
+
+
+def define(found: Any, name: str) -> UserFunction:
+    """A function of whatever a program registers or names in SQL.
+
+    Raises:
+        TypeError: if it is no function.
+    """
+    if isinstance(found, Defined) and not isinstance(found, type):
+        return found.definition.called(name)
+    if isinstance(found, type) and issubclass(found, UserDefinedFunction):
+        found = found()
+    if isinstance(found, TableFunction):
+        return define_table(found, name=name)
+    if isinstance(found, ScalarFunction | AsyncScalarFunction) or (
+        callable(found) and not isinstance(found, type | UserDefinedFunction)
+    ):
+        return define_scalar(found, name=name)
+    raise WrongTypeError(f"Invalid function {name!r}: {found!r} is not what udf, udtf, udaf or udtaf make")
+
+
+def load(target: str, name: str) -> UserFunction:
+    """The function that `module.name` leads to. Raises `ValidationError` where there is none."""
+    module, _, attribute = target.rpartition(".")
+    if not module:
+        raise ValidationError(f"function {name}: the path of a function in Python is module.name, not {target!r}")
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except ModuleNotFoundError as error:
+        raise ValidationError(
+            f"function {name}: cannot import {target!r}: {error}; ship the module with add_python_file"
+        ) from error
+    except AttributeError as error:
+        raise ValidationError(f"function {name}: there is no {attribute!r} in module {module!r}") from error
+    return define(found, name)
+
+
+def name_of(function: Any) -> str:
+    """What a function is called: its own name, or that of its class."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return str(getattr(function, "__name__", type(function).__name__))
+
+
+def _object_of(function: Any, classes: tuple[type, ...], expected: str) -> Any:
+    """What has `eval`."""
+    if isinstance(function, classes):
+        return function
+    if isinstance(function, type) and issubclass(function, UserDefinedFunction):
+        raise WrongTypeError(f"Invalid function: {function.__name__} is a class; give an object: {function.__name__}()")
+    if isinstance(function, UserDefinedFunction):
+        raise WrongTypeError(f"Invalid function: a {expected} is expected, not {type(function).__name__}")
+    if not callable(function):
+        raise WrongTypeError(
+            f"Invalid function: not a function or callable (__call__ is not defined): {type(function)}"
+        )
+    return Delegating(function)
+
+
+def _plain(function: Callable[..., Any]) -> Any:
+    """The function itself, of one that has some of its operands, or of an object that can be called."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    is_code = inspect.isfunction(function) or inspect.ismethod(function) or inspect.isbuiltin(function)
+    return function if is_code else getattr(function, "__call__", function)  # noqa: B004 - its own is wanted
+
+
+def _determined(function: Any, deterministic: bool | None) -> bool:
+    if not isinstance(function, UserDefinedFunction):
+        return deterministic is not False
+    own = function.is_deterministic()
+    if deterministic is not None and deterministic != own:
+        raise WrongValueError(f"Inconsistent deterministic: {deterministic} and {own}")
+    return own
+
+
+def _row_type(result_types: object) -> RowType:
+    """The columns of a table function: one type for each, a ROW of all, or one type for the only one."""
+    if isinstance(result_types, Iterable) and not isinstance(result_types, str | DataType):
+        kinds = [type_of(one, "result_type") for one in result_types]
+    else:
+        found = type_of(result_types, "result_type")
+        if isinstance(found, RowType):
+            return found
+        kinds = [found]
+    return RowType([RowField(f"f{index}", kind) for index, kind in enumerate(kinds)], False)

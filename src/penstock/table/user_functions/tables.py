@@ -1,0 +1,76 @@
+"""Table functions: the rows that they give for each row of a batch, as columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from penstock.base.errors import StopIterationRaised, WrongTypeError
+from penstock.base.types import Row
+from penstock.table.data.logical_types import DataType, RowType
+from penstock.table.data.values import Datum
+from penstock.table.user_functions.definition import UserFunction
+from penstock.table.user_functions.opened import OpenFunctions
+from penstock.table.user_functions.values import Results, seen_values
+
+#: rows that were made of others: of which row each was made, from the first on, and their columns
+Made: TypeAlias = tuple[npt.NDArray[np.int64], list[pa.Array]]
+#: makes rows; it takes the number of rows and their operands
+TableKernel: TypeAlias = Callable[..., Made]
+
+
+def table_kernel(function: UserFunction, types: Sequence[DataType], opened: OpenFunctions) -> TableKernel:
+    """The kernel of a call with operands of these types."""
+    evaluate = opened.open(function).eval
+    row_type = function.result_type
+    assert isinstance(row_type, RowType)
+    names, kinds = row_type.field_names(), row_type.field_types()
+    results = [Results(kind, opened.zone) for kind in kinds]
+
+    def kernel(rows: int, *columns: Datum) -> Made:
+        operands = [seen_values(one, kind, opened.zone, rows) for one, kind in zip(columns, types, strict=True)]
+        records = list(zip(*operands, strict=True)) if operands else [()] * rows
+        parents: list[int] = []
+        made: list[Sequence[Any]] = []
+        for place, record in enumerate(records):
+            try:
+                found = evaluate(*record)
+                given = len(made)
+                made.extend(_fields(one, names) for one in _rows(found))
+                parents.extend([place] * (len(made) - given))
+            except StopIteration:
+                raise opened.failed(function, record) from StopIterationRaised()
+            except Exception as error:
+                raise opened.failed(function, record) from error
+
+        def column(index: int) -> pa.Array:
+            def refuse(place: int, value: object) -> None:
+                opened.refuse(function, records[parents[place]], value, f"{kinds[index]}, as column {names[index]} is")
+
+            return results[index].column([one[index] for one in made], refuse)
+
+        return np.array(parents, np.int64), [column(index) for index in range(len(names))]
+
+    return kernel
+
+
+def _rows(found: Any) -> Any:
+    """The rows that a function has given: those of a list, range or iterator; none; or one."""
+    if found is None:
+        return ()
+    return found if isinstance(found, list | range | Iterator) else (found,)
+
+
+def _fields(row: Any, names: list[str]) -> Sequence[Any]:
+    if isinstance(row, Row):
+        is_named = row.has_field_names and set(names) <= set(row.as_dict())
+        parts: Sequence[Any] = row.get_fields_by_names(names) if is_named else list(row)
+    else:
+        parts = row if isinstance(row, tuple) else (row,)
+    if len(parts) != len(names):
+        raise WrongTypeError(f"it gave the row {row!r} of {len(parts)} fields, and its result types are {len(names)}")
+    return parts

@@ -1,0 +1,98 @@
+"""Between columns and the values that functions of the program take and give.
+
+Plain values go through Arrow at once; the class of each result is looked at first, because Arrow would make whole
+numbers of fractions, and text of bytes, without a word.
+"""
+
+from __future__ import annotations
+
+import decimal
+from collections.abc import Callable, Sequence
+from datetime import tzinfo
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.base.errors import WrongTypeError, WrongValueError
+from penstock.table.data import logical_types as types
+from penstock.table.data.arrow_types import arrow_type
+from penstock.table.data.conversion import Converter, held_of, is_seen_as_held, seen_of
+from penstock.table.data.logical_types import DataType
+from penstock.table.data.values import Datum, column_of, values_of
+
+#: tells which value was refused, by its place among the results, and the value
+Refuse = Callable[[int, object], Any]
+
+_NONE: Final = type(None)
+#: the classes of values that Arrow takes as they are
+_TAKEN: Final[tuple[tuple[type[DataType], frozenset[type]], ...]] = (
+    (types.BooleanType, frozenset({bool, _NONE})),
+    (types.IntegralType, frozenset({int, _NONE})),
+    (types.FloatType, frozenset({float, int, _NONE})),
+    (types.DoubleType, frozenset({float, int, _NONE})),
+    (types.CharType, frozenset({str, _NONE})),
+    (types.VarCharType, frozenset({str, _NONE})),
+    (types.BinaryType, frozenset({bytes, _NONE})),
+    (types.VarBinaryType, frozenset({bytes, _NONE})),
+)
+#: the classes of which a value has to be, where the conversion alone would take more
+_ASKED: Final[tuple[tuple[type[DataType], tuple[type, ...]], ...]] = (
+    (types.BooleanType, (bool, np.bool_)),
+    (types.NumericType, (int, float, decimal.Decimal, np.number)),
+    (types.CharType, (str,)),
+    (types.VarCharType, (str,)),
+)
+_FAULTS: Final = (WrongTypeError, WrongValueError, pa.ArrowException, OverflowError)
+
+
+def seen_values(column: Datum, data_type: DataType, zone: tzinfo, rows: int) -> list[Any]:
+    """The values of an operand as functions see them, one for each row."""
+    found = values_of(column, data_type)
+    if not is_seen_as_held(data_type):
+        found = list(map(seen_of(data_type, zone, names_rows=True), found))
+    return found if isinstance(column, pa.Array) else found * rows
+
+
+class Results:
+    """Makes columns of what functions return. `data_type`: of the column; NULL is None."""
+
+    def __init__(self, data_type: DataType, zone: tzinfo) -> None:
+        self.data_type = data_type
+        self._arrow = arrow_type(data_type)
+        self._taken = next((classes for kind, classes in _TAKEN if isinstance(data_type, kind)), None)
+        self._held = _checked(data_type, held_of(data_type, zone))
+
+    def column(self, values: Sequence[Any], refuse: Refuse) -> pa.Array:
+        """A column of these values. `refuse` raises for the first that has no place in it."""
+        if not self.data_type.is_nullable and None in values:
+            refuse(values.index(None), None)
+        try:
+            if self._taken is not None and self._taken.issuperset(map(type, values)):
+                return pa.array(values, self._arrow)
+            return column_of(list(map(self._held, values)), self.data_type)
+        except _FAULTS:
+            for place, value in enumerate(values):
+                if not self._takes(value):
+                    refuse(place, value)
+            raise
+
+    def _takes(self, value: object) -> bool:
+        try:
+            column_of([self._held(value)], self.data_type)
+        except _FAULTS:
+            return False
+        return True
+
+
+def _checked(data_type: DataType, convert: Converter) -> Converter:
+    asked = next((classes for kind, classes in _ASKED if isinstance(data_type, kind)), None)
+    if asked is None:
+        return convert
+
+    def held(value: Any) -> Any:
+        if value is not None and not isinstance(value, asked):
+            raise WrongTypeError(f"{value!r} is no {data_type}")
+        return convert(value)
+
+    return held

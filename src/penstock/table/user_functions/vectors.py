@@ -1,0 +1,127 @@
+"""Scalar functions of whole columns: as pandas has them (`func_type="pandas"`), or as Arrow has them (`"arrow"`).
+
+An operand that is the same in every row comes as one value, unless all are; a ROW comes to a pandas function as a data
+frame. What the function returns has to be as long as the batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from penstock.base.errors import MisuseError, UnsupportedError
+from penstock.table.data.arrow_types import arrow_type
+from penstock.table.data.conversion import seen_of
+from penstock.table.data.logical_types import DataType, LocalZonedTimestampType, RowType
+from penstock.table.data.values import Datum, Kernel, array_of, values_of
+from penstock.table.user_functions.definition import PANDAS, UserFunction
+from penstock.table.user_functions.opened import OpenFunctions
+
+if TYPE_CHECKING:
+    import pandas
+
+#: what Arrow raises for values that do not fit
+_FAULTS: Final = (pa.ArrowException, OverflowError)
+
+
+def vector_kernel(function: UserFunction, types: Sequence[DataType], opened: OpenFunctions) -> Kernel:
+    """The kernel of a call with operands of these types. It takes the number of rows first."""
+    is_pandas = function.func_type == PANDAS
+    if is_pandas:
+        _check_pandas(function)
+    evaluate = opened.open(function).eval
+    wanted, result = arrow_type(function.result_type), function.result_type
+    seen = [seen_of(kind, opened.zone, names_rows=True) for kind in types]
+
+    def operand(column: Datum, place: int, rows: int, all_same: bool) -> Any:
+        if isinstance(column, pa.Scalar) and not all_same:
+            return seen[place](values_of(column, types[place])[0])
+        full = array_of(column, rows)
+        return _pandas_of(full, types[place], str(opened.zone)) if is_pandas else full
+
+    def kernel(rows: int, *columns: Datum) -> pa.Array:
+        all_same = all(isinstance(one, pa.Scalar) for one in columns)
+        operands = [operand(one, place, rows, all_same) for place, one in enumerate(columns)]
+        record = f"a batch of {rows} rows"
+        try:
+            found = evaluate(*operands)
+        except Exception as error:
+            raise opened.failed(function, record) from error
+        try:
+            column = (_of_pandas if is_pandas else _of_arrow)(found, rows, wanted, result)
+        except MisuseError as error:
+            raise opened.failed(function, record) from error
+        except _FAULTS as error:
+            raise opened.failed(function, record) from MisuseError(f"it returned values that are no {result}: {error}")
+        if column.null_count and not result.is_nullable:
+            raise opened.failed(function, record) from MisuseError(f"it returned NULL, and its result type is {result}")
+        return column
+
+    return kernel
+
+
+def _check_pandas(function: UserFunction) -> None:
+    try:
+        import pandas  # noqa: F401 - asked for at once, not at the first row
+    except ImportError as error:
+        raise UnsupportedError(f"{function} needs pandas: install it with `pip install pandas`") from error
+
+
+def _pandas_of(column: pa.Array, data_type: DataType, zone: str) -> Any:
+    import pandas
+
+    if isinstance(data_type, RowType):
+        fields = zip(column.flatten(), data_type.fields, strict=True)
+        return pandas.DataFrame({field.name: _pandas_of(one, field.data_type, zone) for one, field in fields})
+    found = column.to_pandas()
+    return found.dt.tz_convert(zone) if isinstance(data_type, LocalZonedTimestampType) else found
+
+
+def _of_arrow(found: Any, rows: int, wanted: pa.DataType, result: DataType) -> pa.Array:
+    if isinstance(found, pa.ChunkedArray):
+        found = found.combine_chunks()
+    if not isinstance(found, pa.Array):
+        raise MisuseError(f"a function of func_type 'arrow' returns an Arrow array, not {type(found).__name__}")
+    _check_length(len(found), rows)
+    return found if found.type == wanted else found.cast(wanted)
+
+
+def _of_pandas(found: Any, rows: int, wanted: pa.DataType, result: DataType) -> pa.Array:
+    import pandas
+
+    if isinstance(result, RowType) and isinstance(found, pandas.DataFrame | tuple):
+        return _struct(found, rows, wanted, result)
+    if not isinstance(found, pandas.Series):
+        raise MisuseError(f"a function of func_type 'pandas' returns a pandas.Series, not {type(found).__name__}")
+    _check_length(len(found), rows)
+    column = pa.Array.from_pandas(found)
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    return column if column.type == wanted else _cast(column, found, wanted)
+
+
+def _cast(column: pa.Array, found: pandas.Series[Any], wanted: pa.DataType) -> pa.Array:
+    if pa.types.is_nested(wanted) or pa.types.is_decimal(wanted):
+        return pa.Array.from_pandas(found, type=wanted)
+    # pandas has nanoseconds where the column has fewer digits; these are cut off, as a cast does.
+    return column.cast(wanted, safe=not pa.types.is_temporal(wanted))
+
+
+def _struct(found: Any, rows: int, wanted: pa.StructType, result: RowType) -> pa.Array:
+    import pandas
+
+    parts = [found[name] for name in found.columns] if isinstance(found, pandas.DataFrame) else list(found)
+    if len(parts) != len(result.fields):
+        raise MisuseError(f"it returned {len(parts)} columns, and its result type is {result}")
+    columns = [
+        _of_pandas(part, rows, wanted.field(index).type, field.data_type)
+        for index, (part, field) in enumerate(zip(parts, result.fields, strict=True))
+    ]
+    return pa.StructArray.from_arrays(columns, fields=list(wanted))
+
+
+def _check_length(length: int, rows: int) -> None:
+    if length != rows:
+        raise MisuseError(f"it returned {length} values for a batch of {rows} rows: it has to return one for each row")

@@ -1,0 +1,81 @@
+"""Columns that nobody reads are left out of plans, and results stay."""
+
+from __future__ import annotations
+
+import pytest
+from tests.table.planned import manager_of, plan_of
+from tests.table.running import Rows, run
+
+from penstock.table.data.logical_types import IntType, VarCharType
+from penstock.table.plan.text import plan_text
+from penstock.table.streaming.rewrites.columns import no_narrower, without_unread_columns
+from penstock.table.streaming.rewrites.ranks import with_ranks
+
+TABLES = """
+CREATE TABLE t (a INT, b STRING, c INT, d INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts);
+CREATE TABLE u (a INT, b STRING, c INT, d INT, PRIMARY KEY (a) NOT ENFORCED)
+"""
+ROWS = Rows(
+    {"a": IntType(), "b": VarCharType(10), "c": IntType(), "d": IntType()},
+    [(1, "x", 1, 10), (2, "y", 2, 20), (1, "y", 3, 30), (3, None, None, 40)],
+)
+
+
+def rewritten(sql: str) -> str:
+    """A query's plan as it is run."""
+    manager = manager_of(*TABLES.strip().split(";"))
+    return plan_text(without_unread_columns(with_ranks(plan_of(sql, manager), manager.calls()), no_narrower))
+
+
+@pytest.mark.parametrize(
+    ("sql", "line"),
+    [
+        ("SELECT t.a, u.c FROM t JOIN u ON t.a = u.a", "Project(select=[a, c])"),
+        ("SELECT SUM(c) FROM t GROUP BY b", "Project(select=[b, c AS $f1])"),
+        ("SELECT s FROM (SELECT b, SUM(c) AS s, COUNT(a) AS n FROM t GROUP BY b)", "Project(select=[b, c AS $f1])"),
+        ("SELECT COUNT(*) FROM t", "Project(select=[])"),
+        ("SELECT a FROM (SELECT a, b, c FROM t UNION ALL SELECT a, b, d FROM u)", "Project(select=[a])"),
+        ("SELECT a FROM (SELECT a, SUM(c) OVER (PARTITION BY b ORDER BY ts) AS s FROM t)", "Project(select=[a])"),
+        (
+            "SELECT a FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY b ORDER BY c) AS n FROM t) WHERE n <= 3",
+            "Project(select=[a, b, c])",
+        ),
+        (
+            "SELECT window_end, COUNT(*) FROM TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' SECOND) "
+            "GROUP BY window_start, window_end",
+            "Project(select=[ts])",
+        ),
+    ],
+)
+def test_a_step_reads_only_what_is_asked_for(sql: str, line: str) -> None:
+    assert line in [one.strip() for one in rewritten(sql).splitlines()]
+
+
+def test_a_window_that_nobody_reads_is_not_worked_out() -> None:
+    assert "Over" not in rewritten("SELECT a FROM (SELECT a, SUM(c) OVER (PARTITION BY b ORDER BY ts) AS s FROM t)")
+
+
+def test_a_plan_that_loses_nothing_stays_the_same_object() -> None:
+    manager = manager_of(*TABLES.strip().split(";"))
+    plan = plan_of("SELECT * FROM u WHERE a > 1", manager)
+    assert without_unread_columns(plan, no_narrower) is plan
+
+
+@pytest.mark.parametrize(
+    ("sql", "rows"),
+    [
+        ("SELECT x.d FROM t AS x JOIN t AS y ON x.a = y.c AND x.c < y.d", [(10,), (20,), (30,)]),
+        ("SELECT d FROM t WHERE a IN (SELECT c FROM t WHERE b = 'y')", [(20,), (40,)]),
+        ("SELECT d FROM t WHERE NOT EXISTS (SELECT 1 FROM t AS o WHERE o.c = t.a)", []),
+        ("SELECT n FROM (SELECT b, MAX(d) AS m, COUNT(*) AS n FROM t GROUP BY b)", [(1,), (1,), (2,)]),
+        ("SELECT 1 FROM t UNION ALL SELECT 2 FROM t WHERE c IS NULL", [(1,), (1,), (1,), (1,), (2,)]),
+        ("SELECT c FROM (SELECT * FROM t UNION SELECT * FROM t)", [(None,), (1,), (2,), (3,)]),
+        (
+            "SELECT d FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY b ORDER BY c DESC) AS n FROM t) WHERE n = 1",
+            [(10,), (30,), (40,)],
+        ),
+        ("SELECT (SELECT MAX(d) FROM t) FROM t WHERE a = 2", [(40,)]),
+    ],
+)
+def test_results_are_as_they_were(sql: str, rows: list[tuple[object, ...]]) -> None:
+    assert sorted(map(repr, run(sql, t=ROWS).rows())) == sorted(map(repr, rows))
