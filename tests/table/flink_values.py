@@ -10,6 +10,7 @@ from typing import Any
 from penstock.table.data import logical_types as types
 from penstock.table.data.logical_types import DataType
 from penstock.table.data.temporal_text import parse_date, parse_time, parse_timestamp
+from penstock.table.functions.variants import Variant
 from penstock.table.sql.type_parser import TypeParser
 
 _LEGACY = {
@@ -129,6 +130,8 @@ def held(value: Any, kind: DataType) -> Any:
             return bytes.fromhex(inner) if mark == "bytes" else inner.encode()
         case types.BitmapType():
             return _bitmap(inner)
+        case types.VariantType():
+            return Variant.of_json(inner)
         case types.DateType():
             return inner if isinstance(inner, int) else parse_date(inner.split("T")[0].split(" ")[0])
         case types.TimeType():

@@ -36,7 +36,7 @@ from penstock.table.catalog.columns import ResolvedSchema
 from penstock.table.catalog.manager import CatalogManager
 from penstock.table.catalog.resolution import row_schema
 from penstock.table.connectors.lookup import ColumnsLookup, TableLookup
-from penstock.table.connectors.tables import TableReader
+from penstock.table.connectors.tables import TableReader, TableWriter
 from penstock.table.data.errors import ValidationError
 from penstock.table.data.logical_types import DataType
 from penstock.table.data.values import column_of
@@ -62,7 +62,7 @@ class NotApplicableError(Exception):
 class Insert:
     """A query, and the sink that its rows go to."""
 
-    plan: logical.Node
+    write: logical.Write
     sink: dict[str, Any]
     types: list[DataType]
 
@@ -115,7 +115,8 @@ class Program:
         match statement:
             case statements.Insert():
                 plan = manager.analyser().query(statement.query)
-                return [self._insert(plan, statement.path[-1], statement.columns, manager)]
+                columns, conflict = statement.columns, statement.conflict
+                return [self._insert(plan, statement.path[-1], columns, manager, conflict)]
             case statements.StatementSet():
                 return [one for insert in statement.inserts for one in self._inserts_of(insert, manager)]
             case statements.Execute():
@@ -124,12 +125,21 @@ class Program:
                 raise NotApplicableError(f"a step that is no INSERT: {type(statement).__name__}")
 
     def _insert(
-        self, plan: logical.Node, sink: str, columns: Sequence[statements.Path], manager: CatalogManager
+        self,
+        plan: logical.Node,
+        sink: str,
+        columns: Sequence[statements.Path],
+        manager: CatalogManager,
+        conflict: str | None = None,
     ) -> Insert:
         found = manager.find((sink,))
         assert found is not None
         schema = manager.resolved(found[1])
-        return Insert(self._cast(plan, schema, columns, manager), self.sinks[sink], _written(schema).types)
+        target = _written(schema)
+        key = tuple(target.names.index(name) for name in found[1].schema.primary_key)
+        rows = self._cast(plan, schema, columns, manager)
+        write = logical.Write(schema=target, input=rows, path=found[0], key=key, conflict=conflict)
+        return Insert(write, self.sinks[sink], target.types)
 
     def _cast(
         self, plan: logical.Node, schema: ResolvedSchema, columns: Sequence[statements.Path], manager: CatalogManager
@@ -254,9 +264,8 @@ class Program:
         def take(subtask: int, frame: bytes) -> None:
             arrived.extend(text(SHORT[kind], values) for kind, values in records.take(frame))
 
-        wants_before = not insert.sink["upserts_by_key"]
-        upstreams = planner.rows(insert.plan, _accepted(insert.sink), wants_before, name)
         sink = CollectSink(True)
+        upstreams = planner.written(insert.write, _writer(insert.sink, sink))
         operator = lambda: SinkOperator(sink)  # noqa: E731 - each task makes its own
         environment.add(
             Transformation("Sink", operator, upstreams, name=name, is_stateful=True, sink=sink, client_handler=take)
@@ -289,7 +298,8 @@ class Program:
         changes |= Changes.DELETE if "D" in mode else INSERTS
         is_upsert = "UA" in mode and "UB" not in mode
         columns = ColumnsThenWait(batch, kinds if any(kinds) else None, 1, waits)
-        return TableReader(columns, changes, "UB" in mode, scan.key, is_upsert)
+        is_by_key = source["options"].get("source.produces-delete-by-key") == "true"
+        return TableReader(columns, changes, "UB" in mode, scan.key, is_upsert, not is_by_key)
 
     def _compare(self, rows: dict[str, list[str]], parts: Sequence[str]) -> str:
         for name, sink in self.sinks.items():
@@ -300,8 +310,8 @@ class Program:
                 if wrong:
                     return wrong
                 continue
-            wanted = Counter(row for part in parts for row in sink[part] or [])
-            found = Counter(rows.get(name, []))
+            wanted = Counter(_folded(sink, [row for part in parts for row in sink[part] or []]))
+            found = Counter(_folded(sink, rows.get(name, [])))
             if wanted != found:
                 missing, extra = sorted((wanted - found).elements()), sorted((found - wanted).elements())
                 return f"{name}: missing {missing[:6]}, extra {extra[:6]}"
@@ -315,9 +325,10 @@ class Program:
 
     def _compare_tables(self, sink: dict[str, Any], rows: Sequence[str]) -> str:
         """As `_compare`, for the table that a changelog stands for."""
-        wanted = Counter(sink["expected_materialized_strings"] or sink["expected_net"])
+        expected = sink["expected_before_strings"] + sink["expected_after_strings"]
+        wanted = Counter(_folded(sink, sink["expected_materialized_strings"] or expected))
         found: Counter[str] = Counter()
-        for row in rows:
+        for row in _folded(sink, rows):
             found[f"+I{row[2:]}"] += 1 if row[0] == "+" else -1
         found = +found
         return "" if found == wanted else f"{sink['name']}: table {sorted(found)[:6]}, not {sorted(wanted)[:6]}"
@@ -330,12 +341,34 @@ def _columns(data: Sequence[Sequence[Any]], scan: logical.Scan) -> pa.RecordBatc
     return pa.RecordBatch.from_arrays(arrays, [f"c{index}" for index in range(len(arrays))])
 
 
+def _folded(sink: dict[str, Any], rows: Sequence[str]) -> list[str]:
+    """What a sink that writes by key has after these rows; for others the rows as they are."""
+    if sink["compare"] != "materialized" or not sink["dedup_fields"]:
+        return list(rows)
+    found: dict[tuple[str, ...], str] = {}
+    for row in rows:
+        values = row[3:-1].split(", ")
+        key = tuple(values[place] for place in sink["dedup_fields"])
+        if row[:2] in ("+I", "+U"):
+            found[key] = f"+I{row[2:]}"
+        elif row[:2] == "-D":
+            found.pop(key, None)
+    return list(found.values())
+
+
 def _written(schema: ResolvedSchema) -> Any:
     return row_schema([column for column in schema.columns if column.is_persisted()])
 
 
-def _accepted(sink: dict[str, Any]) -> Changes:
-    return INSERTS if sink["options"].get("sink-insert-only") == "true" else ALL
+def _writer(sink: dict[str, Any], records: CollectSink) -> TableWriter:
+    """What a sink takes: what its options say, else rows by its primary key if it has one."""
+    options = sink["options"]
+    if options.get("sink-insert-only") == "true":
+        return TableWriter(records, INSERTS)
+    mode = options.get("changelog-mode")
+    wants_before = "UB" in mode.split(",") if mode else sink["primary_key"] is None
+    by_key = options.get("sink.supports-delete-by-key") == "true"
+    return TableWriter(records, ALL, wants_before, deletes_by_key=by_key)
 
 
 def outcome(case: dict[str, Any], restores: bool) -> str:

@@ -12,6 +12,7 @@ from penstock.table.analyser.planned import MethodCalls, PlannedQuery
 from penstock.table.analyser.queries import QueryAnalyser
 from penstock.table.analyser.rewriting import rewritten
 from penstock.table.analyser.scalars import ScalarAnalyser
+from penstock.table.analyser.scopes import scope_of
 from penstock.table.analyser.select import project
 from penstock.table.catalog.manager import CatalogManager
 from penstock.table.data.errors import ValidationError
@@ -47,7 +48,7 @@ class Plans:
         analyser = self._analyser()
 
         def type_of(node: syntax.Expression) -> DataType:
-            return ScalarAnalyser(analyser.relations.scope_of(plan), analyser.calls).typed(node).type
+            return ScalarAnalyser(scope_of(plan), analyser.calls).typed(node).type
 
         return selected(fields, plan.schema.names, type_of)
 

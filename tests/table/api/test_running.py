@@ -138,7 +138,10 @@ def test_a_program_of_streams_shares_its_options() -> None:
 @pytest.mark.parametrize(
     ("sql", "message"),
     [
-        ("SELECT customer, COUNT(*) FROM orders GROUP BY ROLLUP (customer)", "ROLLUP and CUBE are not supported"),
+        (
+            "SELECT * FROM orders MATCH_RECOGNIZE (ORDER BY id MEASURES A.id AS n PATTERN (A) DEFINE A AS A.id > 0)",
+            "MatchRecognize is not supported",
+        ),
     ],
 )
 def test_what_does_not_run_yet_says_so(sql: str, message: str) -> None:

@@ -117,7 +117,7 @@ def written(options: str, query: str) -> list[int | None]:
     write = Write(
         schema=plan.schema, input=plan, path=path, options=(("connector", "x"), ("sink.parallelism", options))
     )
-    planner.sink(write, TableWriter(DiscardingSink(), ALL), False)
+    planner.sink(write, TableWriter(DiscardingSink(), ALL))
     return [step.parallelism for step in found if step.kind in ("Rows", "Sink")]
 
 

@@ -126,13 +126,22 @@ def _options(call: syntax.Call) -> tuple[str, ...]:
 class GroupedScope:
     """After GROUP BY: what is grouped by, and aggregates. Anything else is refused."""
 
-    def __init__(self, inner: ScalarAnalyser, keys: Sequence[Typed], has_groups: bool, scalars: ScalarQueries) -> None:
+    def __init__(
+        self,
+        inner: ScalarAnalyser,
+        keys: Sequence[Typed],
+        sets: Sequence[tuple[int, ...]],
+        scalars: ScalarQueries,
+    ) -> None:
         self.inner = inner
         self._scalars = scalars
         #: queries in expressions, each of which gives a column after the groups
         self.queries: list[Uncorrelated] = []
         self.keys = list(keys)
-        self.has_groups = has_groups
+        self.has_groups = bool(keys)
+        self._has_sets = bool(sets)
+        #: keys that are NULL in the groups of some set
+        self._left_out = {index for index in range(len(self.keys)) if any(index not in one for one in sets)}
         self.calls: list[AggregateCall] = []
         #: results that depend on the set of keys: GROUPING and its like, as operands
         self.groupings: list[tuple[int, ...]] = []
@@ -169,8 +178,13 @@ class GroupedScope:
             return found
         for index, key in enumerate(self.keys):
             if found == key:
-                return Pending(key.type, "key", index)
+                return self.key(index)
         return None
+
+    def key(self, index: int) -> Typed:
+        """What is grouped by, as a column of the groups."""
+        kind = self.keys[index].type
+        return Pending(kind.nullable() if index in self._left_out else kind, "key", index)
 
     def _called(self, call: AggregateCall) -> Typed:
         if call not in self.calls:
@@ -178,13 +192,18 @@ class GroupedScope:
         return Pending(call.type, "aggregate", self.calls.index(call))
 
     def _grouping(self, node: syntax.Call) -> Typed:
+        if bool(node.operands) == (node.name == "GROUP_ID"):
+            takes = "no arguments" if node.operands else "what is grouped by"
+            raise ValidationError(f"Invalid number of arguments to function '{node.name}': it takes {takes}")
         numbers = []
         for operand in node.operands:
             found = self.inner.typed(operand)
             if found not in self.keys:
                 raise ValidationError(f"Argument to function {node.name} must be a grouped expression")
             numbers.append(self.keys.index(found))
-        which = tuple(numbers)
+        if not self._has_sets:
+            return Constant(BIGINT.not_null(), 0)
+        which = tuple(numbers or range(len(self.keys)))
         if which not in self.groupings:
             self.groupings.append(which)
         return Pending(BIGINT.not_null(), "grouping", self.groupings.index(which))

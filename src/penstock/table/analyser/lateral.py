@@ -1,19 +1,23 @@
-"""LATERAL of a query: its rows for each row of the tables before it, as a join with the query on its own."""
+"""LATERAL of a query: it is worked out for each row of what stands before it, whose columns it may use."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from penstock.base.errors import UnsupportedError
+from penstock.table.analyser.calls import Calls
+from penstock.table.analyser.literals import number
 from penstock.table.analyser.scalars import ScalarAnalyser
 from penstock.table.analyser.scopes import Part, RelationScope
 from penstock.table.analyser.seams import Queries
 from penstock.table.analyser.select import project
-from penstock.table.analyser.subqueries import join_condition, uncorrelated, uses_outer_columns
+from penstock.table.analyser.subqueries import TRUE, has_one_row, join_condition, settled, uncorrelated, uses_outer
 from penstock.table.data.errors import ValidationError
 from penstock.table.data.logical_types import BooleanType
-from penstock.table.plan.logical import Aggregate, Join, JoinType, Node
+from penstock.table.plan.logical import Aggregate, Filter, Join, JoinType, Node, Project
 from penstock.table.plan.row_schema import RowSchema
 from penstock.table.sql import relations
-from penstock.table.typed.nodes import Typed
+from penstock.table.typed.nodes import Field, Typed
 
 
 def lateral_query(
@@ -29,37 +33,80 @@ def lateral_query(
         raise ValidationError(f"{node.join_type} JOIN of LATERAL is not possible: the join is CROSS, INNER or LEFT")
     if node.using or node.is_natural:
         raise UnsupportedError("NATURAL and USING with LATERAL are not supported: write the condition after ON")
-    calls = queries.calls
+    calls, keeps, width = queries.calls, node.join_type == "LEFT", len(left.schema)
     query = queries.query(relation.query, left)
-    _check_groups(query)
-    found = uncorrelated(query, calls)
     names = relation.columns or query.schema.names
     if len(names) != len(query.schema):
         raise ValidationError(f"the list of names has {len(names)} columns, and the query {len(query.schema)}")
-    join_type = JoinType.LEFT if node.join_type == "LEFT" else JoinType.INNER
-    schema = left.schema.joined(found.plan.schema, right_nullable=join_type is JoinType.LEFT)
-    width = len(left.schema)
-    seen = RowSchema(schema.columns[: width + len(query.schema)]).renamed([*left.schema.names, *names])
-    part = Part(relation.alias, (), width, RowSchema(seen.columns[width:]))
-    # While the condition is read, the columns are those that it may name.
-    scope = RelationScope([*left.parts, part], left.plan, left.merged, left.hidden, left.outer)
-    conditions: list[Typed] = []
-    scope.plan = Join(
-        schema=seen, left=left.plan, right=query, join_type=join_type, condition=join_condition(found, width, (), calls)
-    )
+    # Not by a projection: its own one, which may use the columns before it, has to be the last.
+    query = replace(query, schema=query.schema.renamed(names))
+    plan = _joined(left.plan, query, keeps, TRUE, calls)
+    part = Part(relation.alias, (), width, RowSchema(plan.schema.columns[width:]))
+    found = RelationScope([*left.parts, part], plan, dict(left.merged), set(left.hidden), left.outer)
     if node.condition is not None:
-        conditions.append(calls.implicit(ScalarAnalyser(scope, calls).typed(node.condition), BooleanType()))
-    condition = join_condition(found, width, conditions, calls)
-    joined = Join(schema=schema, left=left.plan, right=found.plan, join_type=join_type, condition=condition)
-    scope.plan = project(joined, schema.fields()[: len(seen)], seen.names)
-    return scope
+        condition = calls.implicit(ScalarAnalyser(found, calls).typed(node.condition), BooleanType())
+        if condition != TRUE and keeps:
+            found.plan = _joined(left.plan, query, keeps, condition, calls)
+        elif condition != TRUE:
+            found.plan = Filter(schema=plan.schema, input=plan, condition=condition)
+    return found
 
 
-def _check_groups(plan: Node) -> None:
-    """A group of all rows is there even where no row is, and a join has no row for it."""
-    if isinstance(plan, Aggregate) and not plan.keys and uses_outer_columns(plan):
+def _joined(left: Node, query: Node, keeps: bool, on: Typed, calls: Calls) -> Node:
+    """The columns of `left`, then those of the query. `keeps`: also rows for which the query has none.
+
+    `on`: what has to be true besides, over these columns.
+    """
+    selected: tuple[Typed, ...] | None = None
+    names = query.schema.names
+    if isinstance(query, Project) and any(map(uses_outer, query.expressions)):
+        # What it selects is worked out over the join, where the columns from outside are.
+        selected, query = query.expressions, query.input
+    found = uncorrelated(query, calls)
+    width = len(left.schema)
+    is_one = bool(found.conditions) and has_one_row(query)
+    if is_one and on != TRUE:
         raise UnsupportedError(
-            "LATERAL of an aggregate without GROUP BY is not supported: write it as a query in an expression"
+            "LEFT JOIN LATERAL of an aggregate without groups takes ON TRUE: put the condition into the query around it"
         )
-    for inner in plan.inputs():
-        _check_groups(inner)
+    join_type = JoinType.LEFT if keeps or is_one else JoinType.INNER
+    joined = Join(
+        schema=left.schema.joined(found.plan.schema, right_nullable=join_type is JoinType.LEFT),
+        left=left,
+        right=found.plan,
+        join_type=join_type,
+        condition=join_condition(found, width, () if on == TRUE else (on,), calls),
+    )
+    columns: list[Typed] = list(joined.schema.fields()[:width])
+    if selected is None:
+        columns += [_column(joined, query, place, is_one, calls) for place in range(len(query.schema))]
+    elif join_type is JoinType.LEFT:
+        raise UnsupportedError(
+            "a LATERAL query that selects what it works out of columns of the table before it cannot be joined by LEFT "
+            "JOIN, nor have an aggregate without groups"
+        )
+    else:
+        columns += [settled(one, width) for one in selected]
+    return project(joined, columns, [*left.schema.names, *names])
+
+
+def _column(joined: Join, query: Node, place: int, is_one: bool, calls: Calls) -> Typed:
+    """A column of the query. An aggregate without groups has a row for no rows, too, in which COUNT is 0."""
+    column = joined.schema.field(len(joined.left.schema) + place)
+    if not is_one or query.schema[place].type.is_nullable:
+        return column
+    if not _is_count(query, place):
+        raise UnsupportedError(
+            f"column '{query.schema[place].name}' of a LATERAL query with an aggregate without groups must be the "
+            "aggregate itself: work with its result in the query around it"
+        )
+    return calls.call("COALESCE", [column, calls.cast(number("0"), column.type)])
+
+
+def _is_count(node: Node, place: int) -> bool:
+    while isinstance(node, Project):
+        column = node.expressions[place]
+        if not isinstance(column, Field):
+            return False
+        node, place = node.input, column.index
+    return isinstance(node, Aggregate) and node.calls[place - len(node.keys)].function == "COUNT"

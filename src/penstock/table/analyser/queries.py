@@ -12,7 +12,7 @@ from penstock.table.analyser.lookup_hints import lookup_hints
 from penstock.table.analyser.planned import PlannedQuery
 from penstock.table.analyser.relations import RelationAnalyser
 from penstock.table.analyser.scalars import ScalarAnalyser
-from penstock.table.analyser.scopes import RelationScope
+from penstock.table.analyser.scopes import RelationScope, scope_of
 from penstock.table.analyser.seams import CommonTable, Tables
 from penstock.table.analyser.select import SelectPlan, nulls_first, project
 from penstock.table.analyser.state_hints import lifetimes_of, name_of
@@ -74,7 +74,7 @@ class QueryAnalyser:
 
     def filtered(self, plan: Node, condition: syntax.Expression) -> Node:
         """The rows of a plan for which a condition holds."""
-        scope = self.relations.scope_of(plan)
+        scope = scope_of(plan)
         scope.scalars = self._scalar
         self._where(condition, scope)
         width = len(plan.schema)
@@ -169,7 +169,8 @@ class QueryAnalyser:
         if node.operator == "UNION":
             flat = tuple(more for part in parts for more in _flat(part, node.is_all))
             union = SetOperation(schema=schema, operator="UNION", parts=flat, is_all=True)
-            return union if node.is_all else Distinct(schema=schema, input=union)
+            return union if node.is_all else Distinct(schema=schema.without_time(), input=union)
+        schema = schema.without_time()
         return SetOperation(schema=schema, operator=node.operator, parts=parts, is_all=node.is_all)
 
     def _cast_to(self, plan: Node, schema: RowSchema) -> Node:
@@ -186,7 +187,7 @@ class QueryAnalyser:
         if isinstance(node.query, relations.Select) and node.order:
             return self._ordered_select(node, node.query, outer, offset, fetch)
         plan = self.query(node.query, outer)
-        scope = self.relations.scope_of(plan)
+        scope = scope_of(plan)
         keys = []
         for item in node.order:
             place = _ordinal(item.expression, len(plan.schema))
@@ -290,8 +291,18 @@ def _test_of_query(part: syntax.Expression) -> tuple[syntax.In | syntax.Exists |
     is_negated = False
     while isinstance(part, syntax.Call) and part.name == "NOT":
         part, is_negated = part.operands[0], not is_negated
+    if isinstance(part, syntax.Quantified):
+        part = _as_in(part)
     if isinstance(part, syntax.In) and isinstance(part.among, syntax.Query):
         return part, is_negated != part.is_negated
     if isinstance(part, syntax.Exists) and not part.is_unique:
         return part, is_negated
     return None, False
+
+
+def _as_in(part: syntax.Quantified) -> syntax.Expression:
+    """`= SOME` is IN, and `<> ALL` is NOT IN; others stay."""
+    is_negated = part.quantifier == "ALL"
+    if part.operator not in (("<>", "!=") if is_negated else ("=",)):
+        return part
+    return syntax.In(part.operand, part.among, is_negated)

@@ -90,10 +90,6 @@ class RelationAnalyser:
         plan = Values(schema=RowSchema(()), rows=((),))
         return RelationScope([], plan, outer=outer)
 
-    def scope_of(self, plan: Node) -> RelationScope:
-        """What names mean over a plan."""
-        return scope_of(plan)
-
     def named(self, path: tuple[str, ...], hints: tuple[relations.Hint, ...]) -> tuple[Node, tuple[str, ...]]:
         """The plan of a table, view or query of WITH. Raises `ValidationError` where there is none."""
         if len(path) == 1:

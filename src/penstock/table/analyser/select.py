@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from penstock.base.errors import UnsupportedError
 from penstock.table.analyser.aggregation import (
     GroupedScope,
     OverCall,
     OverScope,
-    Pending,
     contains_aggregate,
     placed,
 )
@@ -24,6 +22,7 @@ from penstock.table.analyser.scopes import RelationScope
 from penstock.table.analyser.subqueries import ScalarQueries, with_scalar
 from penstock.table.data.errors import ValidationError
 from penstock.table.data.logical_types import BooleanType, RowType
+from penstock.table.functions.signatures import BIGINT
 from penstock.table.plan.logical import (
     Aggregate,
     AggregateCall,
@@ -64,7 +63,7 @@ class SelectPlan:
         before_over = self.rows
         if self._is_aggregated():
             keys = self._group_keys()
-            self.grouped = GroupedScope(self.rows, keys, bool(keys), scalars)
+            self.grouped = GroupedScope(self.rows, keys, self.sets, scalars)
             before_over = ScalarAnalyser(self.grouped, calls)
         self.over = OverScope(before_over, dict(node.windows))
         self.analyser = ScalarAnalyser(self.over, calls)
@@ -109,7 +108,7 @@ class SelectPlan:
         assert self.grouped is not None
         for index, key in enumerate(self.grouped.keys):
             if key == column:
-                return Pending(key.type, "key", index)
+                return self.grouped.key(index)
         raise ValidationError(f"Expression '{column.name}' is not being grouped")
 
     def _all_fields(self, row: Typed) -> Iterable[Selected]:
@@ -195,8 +194,6 @@ class SelectPlan:
     def _aggregate(self, plan: Node, columns: dict[tuple[str, int], Typed]) -> Node:
         grouped = self.grouped
         assert grouped is not None
-        if grouped.groupings:
-            raise UnsupportedError("GROUPING and GROUPING_ID are not supported yet")
         expressions = list(grouped.keys)
         calls = [_moved(call, expressions) for call in grouped.calls]
         names = [_column_name(key, index) for index, key in enumerate(grouped.keys)]
@@ -205,17 +202,21 @@ class SelectPlan:
         keys = tuple(range(len(grouped.keys)))
         key_columns = [self._key_column(before.schema, index) for index in keys]
         call_columns = [PlanColumn(f"$agg{index}", call.type) for index, call in enumerate(calls)]
+        call_columns += [PlanColumn(f"$grouping{index}", BIGINT.not_null()) for index in range(len(grouped.groupings))]
         schema = RowSchema((*key_columns, *call_columns))
         for index in keys:
             columns["key", index] = schema.field(index)
         for index in range(len(calls)):
             columns["aggregate", index] = schema.field(len(keys) + index)
+        for index in range(len(grouped.groupings)):
+            columns["grouping", index] = schema.field(len(keys) + len(calls) + index)
         found: Node = Aggregate(
             schema=schema,
             input=before,
             keys=keys,
             calls=tuple(calls),
             sets=self.sets,
+            groupings=tuple(grouped.groupings),
             state_ttl_ms=self.state_ttl_ms,
         )
         for number, query in enumerate(grouped.queries):

@@ -178,8 +178,10 @@ def _sort(plan: Sort, calls: Calls) -> Uncorrelated:
         return Uncorrelated(replace(plan, input=inner.plan), ())
     if plan.fetch is None and not plan.offset:
         return inner
-    partition = [place for one in inner.conditions if (place := _compared_column(one)) is not None]
-    if len(partition) < len(inner.conditions) or plan.fetch is None or not plan.keys:
+    # What only looks at columns from outside says whether there are rows, and not which ones.
+    telling = [one for one in inner.conditions if any(isinstance(part, Field) for part in one.walk())]
+    partition = [_compared_column(one) for one in telling]
+    if None in partition or plan.fetch is None or not plan.keys:
         raise UnsupportedError(
             "ORDER BY with LIMIT in a query that uses columns of the query around it needs both, and conditions that "
             "compare columns with those by ="
@@ -187,7 +189,7 @@ def _sort(plan: Sort, calls: Calls) -> Uncorrelated:
     ranked = Rank(
         schema=inner.plan.schema,
         input=inner.plan,
-        partition=tuple(dict.fromkeys(partition)),
+        partition=tuple(dict.fromkeys(place for place in partition if place is not None)),
         order=plan.keys,
         start=plan.offset + 1,
         end=plan.offset + plan.fetch,
@@ -240,13 +242,18 @@ def shifted(expression: Typed, by: int) -> Typed:
 
 def join_condition(found: Uncorrelated, width: int, more: Sequence[Typed], calls: Calls) -> Typed:
     """The condition of a join whose left side, of `width` columns, is the query around."""
+    return all_of([*(settled(one, width) for one in found.conditions), *more], calls)
 
-    def settled(node: Typed) -> Typed:
+
+def settled(expression: Typed, width: int) -> Typed:
+    """An expression of a query as one over its join with the query around, which has `width` columns."""
+
+    def change(node: Typed) -> Typed:
         if isinstance(node, Field):
             return replace(node, index=node.index + width)
         return Field(node.type, node.index, node.name) if isinstance(node, OuterField) else node
 
-    return all_of([*(transformed(one, settled) for one in found.conditions), *more], calls)
+    return transformed(expression, change)
 
 
 def matching(left: Node, query: Node, equal_to: Sequence[Typed], is_negated: bool, calls: Calls) -> Node:
@@ -274,18 +281,16 @@ def scalar_query(query: Node, calls: Calls) -> Uncorrelated:
     """A query that gives one value: more than one row is an error when it runs."""
     if len(query.schema) != 1:
         raise ValidationError(f"a query in an expression must give one column, not {len(query.schema)}")
-    found = uncorrelated(query, calls)
-    if _has_one_row(query):
-        return found
-    if found.conditions:
-        raise UnsupportedError("a query in an expression that uses outer columns must have an aggregate")
-    column = found.plan.schema[0]
-    call = AggregateCall("SINGLE_VALUE", (found.plan.schema.field(0),), column.type.nullable())
+    if has_one_row(query):
+        return uncorrelated(query, calls)
+    column = query.schema[0]
+    call = AggregateCall("SINGLE_VALUE", (query.schema.field(0),), column.type.nullable())
     schema = RowSchema((PlanColumn(column.name, column.type.nullable()),))
-    return Uncorrelated(Aggregate(schema=schema, input=found.plan, keys=(), calls=(call,)), ())
+    return uncorrelated(Aggregate(schema=schema, input=query, keys=(), calls=(call,)), calls)
 
 
-def _has_one_row(plan: Node) -> bool:
+def has_one_row(plan: Node) -> bool:
+    """Whether it has one row, whatever it reads."""
     while isinstance(plan, Project | Sort):
         plan = plan.input
     return isinstance(plan, Aggregate) and not plan.keys

@@ -32,8 +32,10 @@ from penstock.table.batch.query import BatchQuery
 from penstock.table.connectors.connector import Connectors
 from penstock.table.functions.definition import Session
 from penstock.table.plan.logical import Node, Write
-from penstock.table.streaming.rows.not_null_operator import ENFORCER, NotNullOperator
 from penstock.table.streaming.rows.rows_operator import ToRowsOperator
+from penstock.table.streaming.sinks.constraint_operator import ConstraintOperator
+from penstock.table.streaming.sinks.constraints import constraints_of
+from penstock.table.streaming.sinks.sink_options import SinkOptions, sink_options
 from penstock.table.user_functions.options import async_settings
 
 #: options that say how queries are planned and shown, and nothing to the runtime
@@ -56,10 +58,10 @@ class BatchExecutor:
     ) -> BatchJob:
         """Start one job that writes into all these tables."""
         environment = StreamExecutionEnvironment.get_execution_environment(_configuration(options))
-        drops = options.get(ENFORCER, "").upper() == "DROP"
+        of_sinks = sink_options(options)
         with self._planning(options, session) as (_, planner):
             for frame, plan in zip(planner.frames([plan.input for plan in plans]), plans, strict=True):
-                self._sink(environment, frame, plan, drops)
+                self._sink(environment, frame, plan, of_sinks)
         return BatchJob(environment.execute_async(name))
 
     def frame(self, plan: Node, options: Mapping[str, str], session: Session) -> Any:
@@ -98,7 +100,7 @@ class BatchExecutor:
         finally:
             planner.close()
 
-    def _sink(self, environment: StreamExecutionEnvironment, frame: Any, plan: Write, drops: bool) -> None:
+    def _sink(self, environment: StreamExecutionEnvironment, frame: Any, plan: Write, options: SinkOptions) -> None:
         title = ".".join(plan.path)
         if plan.overwrites:
             raise UnsupportedError(f"INSERT OVERWRITE is not supported in batch yet: table {title}")
@@ -118,20 +120,14 @@ class BatchExecutor:
         reading = partial(SourceOperator, source, WatermarkStrategy.no_watermarks())
         found = add("Source", reading, name=f"Spark {title}", is_stateful=True, source=source)
         found = add("Columns", packed.UnpackOperator, found)
-        checked = _not_null(plan)
-        if checked:
-            names = [plan.schema[place].name for place in checked]
-            found = add("Not Null", partial(NotNullOperator, checked, names, drops), found)
-        rows = partial(ToRowsOperator, types, writer.takes_text)
-        found = add("Rows", rows, found)
+        checks = constraints_of(plan.schema, options.nested, options.length)
+        if checks:
+            operator = partial(ConstraintOperator, checks, options.drops_null, options.length)
+            found = add("Constraint Enforcer", operator, found)
+        if not writer.takes_columns:
+            found = add("Rows", partial(ToRowsOperator, types, writer.takes_text), found)
         sink = partial(SinkOperator, writer.sink)
         add("Sink", sink, found, name=f"Sink {title}", is_stateful=True, sink=writer.sink)
-
-
-def _not_null(plan: Write) -> list[int]:
-    """The columns of the table that take no NULL where the query may have some."""
-    pairs = enumerate(zip(plan.input.schema, plan.schema, strict=True))
-    return [place for place, (one, other) in pairs if one.type.is_nullable and not other.type.is_nullable]
 
 
 def _configuration(options: Mapping[str, str]) -> Configuration:

@@ -29,4 +29,4 @@ class PrintConnector(TableConnector):
 
     def writer(self, write: Write, options: TableOptions) -> TableWriter:
         """Takes all changes."""
-        return TableWriter(PrintSink(options.read(IDENTIFIER)), ALL, takes_text=True)
+        return TableWriter(PrintSink(options.read(IDENTIFIER)), ALL, takes_text=True, follows_query=True)

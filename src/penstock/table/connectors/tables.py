@@ -52,6 +52,8 @@ class TableReader:
     key: tuple[int, ...] = ()
     #: whether an insert may replace a row of its key, and a deletion have the key alone
     is_upsert: bool = False
+    #: whether a deletion of a table with `is_upsert` has all columns all the same
+    has_full_deletes: bool = False
     #: where its rows are, if they are in files
     location: TableLocation | None = field(default=None)
     frame: Callable[[Any], Any] | None = None
@@ -62,7 +64,8 @@ class TableWriter:
     """How a table is written: a sink, and which changes it takes.
 
     The sink is handed (kind, held values) for each row, with `takes_text` the text of the row, or with `takes_columns`
-    columns as a `TableReader` gives them, see `SinkWriter.write_columns` and `write_changes`.
+    columns as a `TableReader` gives them, see `SinkWriter.write_columns` and `write_changes`. One that takes updates
+    without the rows as they were writes by the table's primary key, in the place of rows that were there.
     """
 
     sink: Sink[Any]
@@ -71,3 +74,7 @@ class TableWriter:
     wants_before: bool = True
     takes_text: bool = False
     takes_columns: bool = False
+    #: whether a deletion may have the primary key alone, and NULL in the other columns
+    deletes_by_key: bool = False
+    #: whether it is for inserts alone where the query only inserts
+    follows_query: bool = False

@@ -17,6 +17,8 @@ from penstock.table.user_functions.definition import UserFunction
 
 #: the role of a step that reads a table
 SOURCE: Final = "Source"
+#: the role of a step that writes a table
+SINK: Final = "Sink"
 
 
 def rows_text(node: Node) -> str:
@@ -29,9 +31,15 @@ def state_id(node: Node, role: str) -> str:
 
     They stay the same in other processes, and when names of results, options of tables or lifetimes of state change;
     they change with the node and all that it reads, because state is only good for the query that made it. The position
-    in a table, which is the state of a `SOURCE`, is good for any query that reads it.
+    in a table, which is the state of a `SOURCE`, is good for any query that reads it, and that
+    of a `SINK` for any query that writes its table.
     """
-    text = f"{node.path}" if isinstance(node, Scan) and role.startswith(SOURCE) else _text(node, _STATE)
+    if isinstance(node, Scan) and role.startswith(SOURCE):
+        text = f"{node.path}"
+    elif isinstance(node, Write) and role.rpartition(" ")[0] != SINK:
+        text = f"Write({node.path},{node.key},{node.conflict},{_text(node.input, _STATE)})"
+    else:
+        text = _text(node, _STATE)
     return xxhash.xxh3_128_hexdigest(f"{role}:{text}".encode())
 
 

@@ -102,6 +102,13 @@ class WatermarkAssigner(Unary):
     expression: Typed
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangelogNormalize(Unary):
+    """Rows of a table by its key: an update may come with the row as it was, and a deletion with the whole row."""
+
+    key: tuple[int, ...]
+
+
 class JoinType(Enum):
     """Which rows a join gives besides the pairs that match."""
 
@@ -163,14 +170,28 @@ class AggregateCall:
 class Aggregate(Unary):
     """A row for each group. `keys` are columns of the input; its rows are keys and then aggregates.
 
-    With several `sets`, each of which has some of the keys, there are groups for each set. `state_ttl_ms`: how long
-    state lives, by a hint; None for what the session says.
+    With several `sets`, each of which has some of the keys, there are groups for each set. Then `groupings` are further
+    columns after the calls: each has a bit for each of its keys, the first the highest, which is 1 where a set leaves
+    the key out. `state_ttl_ms`: how long state lives, by a hint; None for what the session says.
     """
 
     keys: tuple[int, ...]
     calls: tuple[AggregateCall, ...]
     sets: tuple[tuple[int, ...], ...] = ()
+    groupings: tuple[tuple[int, ...], ...] = ()
     state_ttl_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expand(Unary):
+    """For each row a row of each of the `projections`, which have a column for each expression."""
+
+    projections: tuple[tuple[Typed, ...], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replicate(Unary):
+    """Each row as often as its last column says, without this column."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

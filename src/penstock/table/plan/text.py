@@ -79,13 +79,19 @@ def _aggregate(node: Any) -> str:
     names = names_of(node.input)
     calls = [
         f"{_call(call, names)} AS {column.name}"
-        for call, column in zip(node.calls, node.schema.columns[len(node.keys) :], strict=True)
+        for call, column in zip(node.calls, node.schema.columns[len(node.keys) :], strict=False)
     ]
     keys = ", ".join(names[key] for key in node.keys)
     sets = ", ".join("{" + ", ".join(names[key] for key in one) + "}" for one in node.sets)
     parts = [f"groupBy=[{keys}]"] if node.keys else []
     parts += [f"groups=[{sets}]"] if node.sets else []
     return ", ".join([*parts, f"select=[{', '.join(calls)}]"])
+
+
+def _expand(node: Any) -> str:
+    names = names_of(node.input)
+    rows = ", ".join("{" + ", ".join(expression_text(one, names) for one in row) + "}" for row in node.projections)
+    return f"projects=[{rows}]"
 
 
 def _call(call: logical.AggregateCall, names: list[str]) -> str:
@@ -169,10 +175,13 @@ _DESCRIBE: Final[dict[type[logical.Node], Callable[[Any], str]]] = {
         f"rowtime=[{node.schema.names[node.column]}], "
         f"watermark=[{expression_text(node.expression, names_of(node.input))}]"
     ),
+    logical.ChangelogNormalize: lambda node: f"key=[{', '.join(names_of(node.input)[key] for key in node.key)}]",
     logical.Join: _join,
     logical.TemporalJoin: _join,
     logical.LookupJoin: _lookup,
     logical.Aggregate: _aggregate,
+    logical.Expand: _expand,
+    logical.Replicate: lambda node: f"times=[{node.input.schema.names[-1]}]",
     logical.SetOperation: lambda node: f"{node.operator}{' ALL' if node.is_all else ''}",
     logical.Sort: _sort,
     logical.Over: _over,

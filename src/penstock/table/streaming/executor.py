@@ -23,7 +23,6 @@ from penstock.table.streaming.planning.options import plan_options
 from penstock.table.streaming.planning.planner import StreamPlanner
 from penstock.table.streaming.planning.table_options import of_connector
 from penstock.table.streaming.records.record_target import RecordTarget
-from penstock.table.streaming.rows.not_null_operator import ENFORCER
 from penstock.table.streaming.rows.sessions import StreamSession
 from penstock.table.streaming.windows.emit_options import check_emit
 from penstock.table.user_functions.options import async_settings
@@ -44,7 +43,7 @@ class StreamExecutor:
     ) -> StreamJob:
         """Start one job that writes into all these tables."""
         environment, planner = self._begin(options, session)
-        self._add_sinks(planner, plans, options)
+        self._add_sinks(planner, plans)
         return StreamJob(environment.execute_async(name))
 
     def attach(
@@ -55,7 +54,7 @@ class StreamExecutor:
         session: Session,
     ) -> None:
         """Add what writes into these tables to a program of streams, which starts it."""
-        self._add_sinks(self._planner(environment, options, session), plans, options)
+        self._add_sinks(self._planner(environment, options, session), plans)
 
     def stream(
         self,
@@ -68,11 +67,10 @@ class StreamExecutor:
         upstreams = self._planner(environment, options, session).records(target)
         return DataStream(environment, upstreams, target.type_info)
 
-    def _add_sinks(self, planner: StreamPlanner, plans: Sequence[Write], options: Mapping[str, str]) -> None:
-        drops = options.get(ENFORCER, "").upper() == "DROP"
+    def _add_sinks(self, planner: StreamPlanner, plans: Sequence[Write]) -> None:
         for plan in plans:
             _check(plan)
-            planner.sink(plan, self._connectors.writer(of_connector(plan)), drops)
+            planner.sink(plan, self._connectors.writer(of_connector(plan)))
 
     def collect(self, plan: Node, options: Mapping[str, str], session: Session) -> CollectingStreamJob:
         """Start a job that gives the rows of a plan to the client."""
@@ -122,8 +120,6 @@ class StreamExecutor:
 def _check(plan: Write) -> None:
     if plan.overwrites:
         raise UnsupportedError(f"INSERT OVERWRITE is not supported in streams: table {'.'.join(plan.path)}")
-    if plan.conflict is not None:
-        raise UnsupportedError(f"ON CONFLICT is not supported yet: table {'.'.join(plan.path)}")
 
 
 class StreamJob:

@@ -11,12 +11,14 @@ from penstock.base.configuration import Configuration
 from penstock.base.value_types import BOOLEAN, DURATION_MS, INTEGER
 from penstock.table.data.errors import ValidationError
 from penstock.table.streaming.rows.bundles import MiniBatch
+from penstock.table.streaming.sinks.sink_options import BY_DEFAULT, SinkOptions, sink_options
 
 STATE_TTL_MS: Final = ConfigOption("table.exec.state.ttl", DURATION_MS, 0)
 MINI_BATCH: Final = ConfigOption("table.exec.mini-batch.enabled", BOOLEAN, False)
 LATENCY_MS: Final = ConfigOption("table.exec.mini-batch.allow-latency", DURATION_MS, 0)
 IDLE_TIMEOUT_MS: Final = ConfigOption("table.exec.source.idle-timeout", DURATION_MS, 0)
 PARALLELISM: Final = ConfigOption("table.exec.resource.default-parallelism", INTEGER, -1)
+DUPLICATES: Final = ConfigOption("table.exec.source.cdc-events-duplicate", BOOLEAN, False)
 SIZE: Final = ConfigOption("table.exec.mini-batch.size", INTEGER, -1)
 
 
@@ -29,12 +31,16 @@ class PlanOptions:
         mini_batch: how aggregates gather rows; None where each batch is taken in as it comes.
         idle_ms: after how long without rows a table with a watermark is idle; 0 for never.
         parallelism: of all steps; None for that of the job.
+        has_duplicates: whether changes of tables may come again.
+        sinks: how tables are written.
     """
 
     state_ttl_ms: int = 0
     mini_batch: MiniBatch | None = None
     idle_ms: int = 0
     parallelism: int | None = None
+    has_duplicates: bool = False
+    sinks: SinkOptions = BY_DEFAULT
 
     def lives(self, hinted_ms: int | None) -> int:
         """How long (ms) state lives, given what a hint says."""
@@ -55,4 +61,11 @@ def plan_options(options: Mapping[str, str]) -> PlanOptions:
         if mini_batch.size <= 0:
             raise ValidationError(f"Key: '{SIZE.key()}' , default: {SIZE.default_value()} must be > 0.")
     parallelism = read(PARALLELISM)
-    return PlanOptions(read(STATE_TTL_MS), mini_batch, read(IDLE_TIMEOUT_MS), parallelism if parallelism > 0 else None)
+    return PlanOptions(
+        read(STATE_TTL_MS),
+        mini_batch,
+        read(IDLE_TIMEOUT_MS),
+        parallelism if parallelism > 0 else None,
+        read(DUPLICATES),
+        sink_options(options),
+    )

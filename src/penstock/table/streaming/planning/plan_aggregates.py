@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 from typing import TypeAlias
 
-from penstock.base.errors import UnsupportedError
 from penstock.table.plan.changes import ALL, INSERTS, Changes
 from penstock.table.plan.logical import Aggregate, Distinct
 from penstock.table.streaming.aggregates.accumulators import check_unbounded
@@ -51,8 +50,6 @@ class AggregateRule(Rule[AggregateNode]):
 
 
 def _groups(node: Aggregate, inner: Stream, planning: Planning, wants_before: bool) -> Stream:
-    if node.sets:
-        raise UnsupportedError("GROUPING SETS, ROLLUP and CUBE are not supported in streams yet")
     for call in node.calls:
         check_unbounded(call)
     operator: Factory = partial(

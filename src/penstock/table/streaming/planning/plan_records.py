@@ -8,7 +8,6 @@ from penstock.table.data.errors import ValidationError
 from penstock.table.plan import logical
 from penstock.table.plan.changes import Changes
 from penstock.table.plan.text import node_text
-from penstock.table.streaming.planning.plan_sources import normalized
 from penstock.table.streaming.planning.rule import Factory, Planning, Rule
 from penstock.table.streaming.planning.streams import Stream, names_of
 from penstock.table.streaming.planning.table_options import watermark_options
@@ -34,8 +33,7 @@ class StreamRowsRule(Rule[logical.StreamRows]):
         key = node.key if node.is_upsert else ()
         operator = partial(FromRecordsOperator, stream.layout, stream.kinds, names, required, key, planning.session)
         upstreams = planning.step("From Records", operator, stream.upstreams)
-        found = Stream(upstreams, node.schema, node.changes, node.has_before)
-        return normalized(found, node, node.title, planning, wants_before)
+        return Stream(upstreams, node.schema, node.changes, node.has_before)
 
 
 def watermarks(node: logical.WatermarkAssigner, planning: Planning) -> Factory:

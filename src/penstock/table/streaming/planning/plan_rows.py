@@ -5,16 +5,26 @@ from __future__ import annotations
 from functools import partial
 from typing import TypeAlias
 
-from penstock.base.errors import UnsupportedError
 from penstock.table.plan.changes import INSERTS, Changes
-from penstock.table.plan.logical import Correlate, Filter, Project, SetOperation, WatermarkAssigner
-from penstock.table.plan.text import node_text
+from penstock.table.plan.logical import (
+    ChangelogNormalize,
+    Correlate,
+    Expand,
+    Filter,
+    Project,
+    Replicate,
+    SetOperation,
+    WatermarkAssigner,
+)
+from penstock.table.streaming.planning.plan_normalize import asks_key_alone, normalized
 from penstock.table.streaming.planning.plan_records import watermarks
 from penstock.table.streaming.planning.rule import Planning, Rule
 from penstock.table.streaming.planning.streams import Stream, names_of
 from penstock.table.streaming.rewrites.calc import is_identity
 from penstock.table.streaming.rows.calc_operator import CalcOperator
 from penstock.table.streaming.rows.correlate_operator import CorrelateOperator
+from penstock.table.streaming.rows.expand_operator import ExpandOperator
+from penstock.table.streaming.rows.replicate_operator import ReplicateOperator
 
 CalcNode: TypeAlias = Project | Filter
 
@@ -30,16 +40,23 @@ class CalcRule(Rule[CalcNode]):
 
     def asks_before(self, node: CalcNode, planning: Planning, wants_before: bool) -> bool:
         """A filter has to know of the row as it was: perhaps it passed, and the new one does not."""
-        return wants_before or (isinstance(node, Filter) and planning.updates(node.input))
+        is_of_table = isinstance(planning.calc_of(node).input, ChangelogNormalize)
+        return wants_before or (isinstance(node, Filter) and planning.updates(node.input) and not is_of_table)
 
     def stream(self, node: CalcNode, planning: Planning, wants_before: bool) -> Stream:
         """See `Rule`."""
         calc = planning.calc_of(node)
-        asks = wants_before or (calc.condition is not None and planning.updates(calc.input))
-        inner = planning.stream(calc.input, asks)
-        if calc.condition is None and (calc.expressions is None or is_identity(calc.expressions, calc.input.schema)):
+        condition, rows = calc.condition, calc.input
+        if not isinstance(rows, ChangelogNormalize) or condition is None or not planning.updates(rows):
+            inner = planning.stream(rows, wants_before or (condition is not None and planning.updates(rows)))
+        elif asks_key_alone(condition, rows.key):
+            inner = planning.stream(rows, wants_before)
+        else:
+            # The step that knows the rows of the table keeps none that the filter leaves out.
+            inner, condition = normalized(rows, planning, wants_before, condition), None
+        if condition is None and (calc.expressions is None or is_identity(calc.expressions, rows.schema)):
             return Stream(inner.upstreams, node.schema, inner.changes, inner.has_before)
-        operator = partial(CalcOperator, calc.condition, calc.expressions, names_of(node.schema), planning.session)
+        operator = partial(CalcOperator, condition, calc.expressions, names_of(node.schema), planning.session)
         return Stream(planning.step("Calc", operator, inner.upstreams), node.schema, inner.changes, inner.has_before)
 
 
@@ -82,14 +99,12 @@ class CorrelateRule(Rule[Correlate]):
 
 
 class UnionRule(Rule[SetOperation]):
-    """UNION ALL."""
+    """UNION ALL; other set operations are joins and groups by now, see `relational`."""
 
     nodes = (SetOperation,)
 
     def changes(self, node: SetOperation, planning: Planning) -> Changes:
         """See `Rule`."""
-        if node.operator != "UNION" or not node.is_all:
-            raise UnsupportedError(f"{node.operator} is not supported in streams yet: {node_text(node)}")
         found = INSERTS
         for part in node.parts:
             found |= planning.changes(part)
@@ -101,3 +116,40 @@ class UnionRule(Rule[SetOperation]):
         has_before = any(part.has_before for part in parts)
         upstreams = tuple(one for part in parts for one in part.upstreams)
         return Stream(upstreams, node.schema, planning.changes(node), has_before)
+
+
+class ExpandRule(Rule[Expand]):
+    """Rows that come once for each of several sets of keys."""
+
+    nodes = (Expand,)
+
+    def changes(self, node: Expand, planning: Planning) -> Changes:
+        """See `Rule`."""
+        return planning.changes(node.input)
+
+    def stream(self, node: Expand, planning: Planning, wants_before: bool) -> Stream:
+        """See `Rule`."""
+        inner = planning.stream(node.input, wants_before)
+        operator = partial(ExpandOperator, node.projections, names_of(node.schema), planning.session)
+        upstreams = planning.step("Expand", operator, inner.upstreams)
+        return Stream(upstreams, node.schema, inner.changes, inner.has_before)
+
+
+class ReplicateRule(Rule[Replicate]):
+    """Rows that come as often as a column says."""
+
+    nodes = (Replicate,)
+
+    def changes(self, node: Replicate, planning: Planning) -> Changes:
+        """See `Rule`."""
+        return planning.changes(node.input)
+
+    def asks_before(self, node: Replicate, planning: Planning, wants_before: bool) -> bool:
+        """A row may come less often than it did."""
+        return planning.updates(node.input)
+
+    def stream(self, node: Replicate, planning: Planning, wants_before: bool) -> Stream:
+        """See `Rule`."""
+        inner = planning.stream(node.input, self.asks_before(node, planning, wants_before))
+        upstreams = planning.step("Replicate", partial(ReplicateOperator, names_of(node.schema)), inner.upstreams)
+        return Stream(upstreams, node.schema, inner.changes, inner.has_before)

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import pyarrow as pa
 
 from penstock.base.errors import UnsupportedError
 from penstock.connectors.columns import ColumnsSource
-from penstock.table.connectors.tables import TableReader
 from penstock.table.data.arrow_types import arrow_type
 from penstock.table.data.errors import ValidationError
 from penstock.table.evaluation.columns import Columns
 from penstock.table.evaluation.evaluator import Evaluator
 from penstock.table.plan.changes import INSERTS, Changes
-from penstock.table.plan.logical import ArrowRows, Scan, StreamRows, Values
+from penstock.table.plan.logical import ArrowRows, Scan, Values
 from penstock.table.streaming.planning.rule import Planning, Rule
-from penstock.table.streaming.planning.streams import Stream, by_columns, names_of
+from penstock.table.streaming.planning.streams import Stream, names_of
 from penstock.table.streaming.planning.table_options import parallelism_of
-from penstock.table.streaming.rows.normalize_operator import ChangelogNormalizeOperator
-from penstock.table.streaming.rows.state_times import lasting
+from penstock.table.streaming.rows.drop_update_before_operator import DropUpdateBeforeOperator
 
 
 class ValuesRule(Rule[Values]):
@@ -65,7 +61,7 @@ class ArrowRowsRule(Rule[ArrowRows]):
 
 
 class ScanRule(Rule[Scan]):
-    """Tables. Where updates do not say which row they replace, and somebody has to know, a step finds out."""
+    """Tables. Where their changes go by key, a step above them says what they are, see `plan_normalize`."""
 
     nodes = (Scan,)
 
@@ -86,22 +82,7 @@ class ScanRule(Rule[Scan]):
                 "it out, so that the changes of a row stay in order"
             )
         found = planning.source(title, table.source, node.schema, table.changes, table.has_before, parallelism)
-        return normalized(found, table, title, planning, wants_before)
-
-
-def normalized(
-    found: Stream, table: TableReader | StreamRows, title: str, planning: Planning, wants_before: bool
-) -> Stream:
-    """The rows of a table with the changes that the rest of the plan asks for."""
-    if not table.is_upsert and (table.has_before or not wants_before or Changes.UPDATE not in table.changes):
-        return found
-    if not table.key:
-        raise ValidationError(
-            f"Table '{title}' produces a changelog stream that contains UPDATE_AFTER but no UPDATE_BEFORE. This "
-            "requires defining primary key constraint on the table."
-        )
-    names = names_of(found.schema)
-    operator = partial(ChangelogNormalizeOperator, table.key, found.schema.types, names, wants_before)
-    factory = lasting(operator, planning.options.state_ttl_ms)
-    upstreams = planning.step("Changelog Normalize", factory, by_columns(found, table.key), is_stateful=True)
-    return Stream(upstreams, found.schema, table.changes, wants_before)
+        if wants_before or not found.has_before or Changes.UPDATE not in found.changes:
+            return found
+        upstreams = planning.step("Drop Update Before", DropUpdateBeforeOperator, found.upstreams)
+        return Stream(upstreams, node.schema, found.changes, False)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from itertools import count
 from typing import Any, Final
@@ -23,22 +24,31 @@ from penstock.table.data.errors import ValidationError
 from penstock.table.evaluation.stability import is_stable
 from penstock.table.plan import logical
 from penstock.table.plan.changes import ALL, INSERTS, Changes, shown
-from penstock.table.plan.identity import SOURCE, expressions_in, rows_text, state_id
+from penstock.table.plan.identity import SINK, SOURCE, expressions_in, rows_text, state_id
 from penstock.table.plan.row_schema import RowSchema
 from penstock.table.plan.text import node_text
-from penstock.table.streaming.planning import plan_joins
+from penstock.table.streaming.planning import plan_joins, plan_sinks
 from penstock.table.streaming.planning.lookups import Lookups
 from penstock.table.streaming.planning.options import DEFAULTS, PlanOptions
 from penstock.table.streaming.planning.plan_aggregates import AggregateRule
 from penstock.table.streaming.planning.plan_changelogs import FromChangelogRule, ToChangelogRule
 from penstock.table.streaming.planning.plan_lookups import LookupJoinRule
+from penstock.table.streaming.planning.plan_normalize import NormalizeRule, with_normalizers
 from penstock.table.streaming.planning.plan_over import OverRule
 from penstock.table.streaming.planning.plan_ranks import RankRule, SortRule
 from penstock.table.streaming.planning.plan_records import StreamRowsRule
-from penstock.table.streaming.planning.plan_rows import CalcRule, CorrelateRule, UnionRule, WatermarkRule
+from penstock.table.streaming.planning.plan_rows import (
+    CalcRule,
+    CorrelateRule,
+    ExpandRule,
+    ReplicateRule,
+    UnionRule,
+    WatermarkRule,
+)
 from penstock.table.streaming.planning.plan_sources import ArrowRowsRule, ScanRule, ValuesRule
 from penstock.table.streaming.planning.plan_temporal import TemporalJoinRule
 from penstock.table.streaming.planning.plan_windows import WindowTableRule
+from penstock.table.streaming.planning.relational import with_relations
 from penstock.table.streaming.planning.rule import Factory, Rule
 from penstock.table.streaming.planning.streams import Stream
 from penstock.table.streaming.planning.table_options import of_connector, parallelism_of
@@ -47,7 +57,6 @@ from penstock.table.streaming.records.record_target import RecordTarget
 from penstock.table.streaming.rewrites.calc import Calc, calc_of
 from penstock.table.streaming.rewrites.columns import Narrowed, no_narrower
 from penstock.table.streaming.rewrites.rewritten import rewritten
-from penstock.table.streaming.rows.not_null_operator import NotNullOperator
 from penstock.table.streaming.rows.rows_operator import ToRowsOperator
 from penstock.table.streaming.rows.sessions import StreamSession
 
@@ -56,10 +65,13 @@ RULES: Final[tuple[Rule[Any], ...]] = (
     ArrowRowsRule(),
     ScanRule(),
     StreamRowsRule(),
+    NormalizeRule(),
     CalcRule(),
     CorrelateRule(),
     WatermarkRule(),
     UnionRule(),
+    ExpandRule(),
+    ReplicateRule(),
     WindowTableRule(),
     AggregateRule(),
     plan_joins.JoinRule(),
@@ -111,11 +123,12 @@ class StreamPlanner:
         self._readers: dict[int, tuple[logical.Scan, TableReader]] = {}
         self._changes: dict[int, tuple[logical.Node, Changes]] = {}
         self._calcs: dict[int, tuple[logical.Node, Calc]] = {}
+        self.by_key: set[int] = set()
         self.upsert_keys = UpsertKeys(lambda scan: self.table(scan).key, self.calc_of, calls)
         #: each node, and what is planned in its place
         self._rewritten: dict[int, tuple[logical.Node, logical.Node]] = {}
         self._shares = shares
-        self._streams: dict[tuple[str, bool], Stream] = {}
+        self._streams: dict[tuple[str, bool, tuple[bool, ...]], Stream] = {}
         self._is_taken = is_taken
         self._narrowed = narrowed
         #: the nodes whose steps are being added, the innermost one last; and the ids that steps have
@@ -123,11 +136,14 @@ class StreamPlanner:
         self._ids: set[str] = set()
 
     def rewritten(self, node: logical.Node) -> logical.Node:
-        """The plan of a node as it is run, see `rewrites`."""
+        """The plan of a node as it is run, see `relational`, `plan_normalize` and `rewrites`."""
         known = self._rewritten.get(id(node))
         if known is not None:
             return known[1]
-        found = node if self._is_made_by_a_rule(node) else rewritten(node, self.calls, self._narrowed)
+        found = node
+        if not self._is_made_by_a_rule(node):
+            found = with_normalizers(with_relations(node, self.calls), self.table, self.options.has_duplicates)
+            found = rewritten(found, self.calls, self._narrowed)
         self._rewritten[id(node)] = (node, found)
         waiting = [found]
         while waiting:
@@ -179,7 +195,8 @@ class StreamPlanner:
     def stream(self, node: logical.Node, wants_before: bool) -> Stream:
         """The stream of a node. `wants_before`: whether updates have to come with the row as it was before."""
         node = self.rewritten(node)
-        key = (rows_text(node), wants_before)
+        whole = tuple(id(one) in self.by_key for one in _normalizers(node))
+        key = (rows_text(node), wants_before, whole)
         found = self._streams.get(key) if self._shares else None
         if found is None:
             with self._planning(node):
@@ -207,17 +224,10 @@ class StreamPlanner:
                 return found
         raise AssertionError
 
-    def sink(self, write: logical.Write, writer: TableWriter, drops_null: bool) -> None:
-        """Write rows into a table. Raises `ValidationError` where changes come that the sink does not take.
-
-        `drops_null`: whether rows with NULL where the table has none are dropped; else they fail the job.
-        """
+    def sink(self, write: logical.Write, writer: TableWriter) -> None:
+        """Write rows into a table. Raises `ValidationError` where changes come that the sink does not take."""
         title = ".".join(write.path)
-        target, sink = (write.schema, drops_null), writer.sink
-        upstreams = self._for_sink(write.input, writer.accepts, writer.wants_before, title, target)
-        if not writer.takes_columns:
-            upstreams = self._as_rows(write.input, writer.takes_text, upstreams)
-        operator = partial(SinkOperator, sink)
+        upstreams, sink = self.written(write, writer), writer.sink
         parallelism = parallelism_of(write)
         if parallelism is not None and self.changes(write.input) != INSERTS:
             raise UnsupportedError(
@@ -226,8 +236,8 @@ class StreamPlanner:
             )
         with self._planning(write):
             self.step(
-                "Sink",
-                operator,
+                SINK,
+                partial(SinkOperator, sink),
                 upstreams,
                 name=f"Sink {title}",
                 parallelism=parallelism,
@@ -235,9 +245,19 @@ class StreamPlanner:
                 sink=sink,
             )
 
+    def written(self, write: logical.Write, writer: TableWriter) -> tuple[Upstream, ...]:
+        """What goes into a table, see `plan_sinks`: columns, or rows one by one, see `ToRowsOperator`."""
+        write = replace(write, input=self.rewritten(write.input))
+        with self._planning(write):
+            try:
+                upstreams = plan_sinks.written(write, writer, self)
+            finally:
+                self.by_key = set()
+            return upstreams if writer.takes_columns else self._as_rows(write.input, writer.takes_text, upstreams)
+
     def rows(self, node: logical.Node, accepts: Changes, wants_before: bool, title: str) -> tuple[Upstream, ...]:
         """The rows of a node one by one, see `ToRowsOperator`."""
-        return self._as_rows(node, False, self._for_sink(node, accepts, wants_before, title, None))
+        return self._as_rows(node, False, self._for_client(node, accepts, wants_before, title).upstreams)
 
     def _as_rows(self, node: logical.Node, as_text: bool, upstreams: tuple[Upstream, ...]) -> tuple[Upstream, ...]:
         return self.step("Rows", partial(ToRowsOperator, node.schema.types, as_text), upstreams)
@@ -245,30 +265,14 @@ class StreamPlanner:
     def records(self, target: RecordTarget) -> tuple[Upstream, ...]:
         """The rows of a table as records of a stream."""
         target.check_key(self.changes(target.plan), lambda: self.upsert_keys.of(self.rewritten(target.plan)))
-        upstreams = self._for_sink(
-            target.plan, target.accepts, target.wants_before, target.title, (target.schema, False)
-        )
-        return self.step("To Records", target.operator(self.session), upstreams)
+        stream = self._for_client(target.plan, target.accepts, target.wants_before, target.title)
+        checked = plan_sinks.checked(stream, target.schema, self)
+        return self.step("To Records", target.operator(self.session), checked.upstreams)
 
-    def _for_sink(
-        self,
-        node: logical.Node,
-        accepts: Changes,
-        wants_before: bool,
-        title: str,
-        target: tuple[RowSchema, bool] | None,
-    ) -> tuple[Upstream, ...]:
+    def _for_client(self, node: logical.Node, accepts: Changes, wants_before: bool, title: str) -> Stream:
         changes = self.changes(node)
         self.accept(f"Table sink '{title}'", node, accepts)
-        upstreams = self.stream(node, wants_before and Changes.UPDATE in changes).upstreams
-        if target is not None:
-            schema, drops_null = target
-            pairs = enumerate(zip(node.schema, schema, strict=True))
-            checked = [place for place, (one, other) in pairs if one.type.is_nullable and not other.type.is_nullable]
-            if checked:
-                names = [schema[place].name for place in checked]
-                upstreams = self.step("Not Null", partial(NotNullOperator, checked, names, drops_null), upstreams)
-        return upstreams
+        return self.stream(node, wants_before and Changes.UPDATE in changes)
 
     def accept(self, consumer: str, node: logical.Node, accepts: Changes) -> None:
         """Raise `ValidationError` where a node sends changes that its consumer does not take."""
@@ -334,6 +338,14 @@ def _source_of(node: logical.Node, refused: Changes, changes: Callable[[logical.
         if changes(inner) & refused:
             return _source_of(inner, refused, changes)
     return node
+
+
+def _normalizers(node: logical.Node) -> Iterator[logical.Node]:
+    """The steps over tables that are updated by key, in a node and what it reads."""
+    if isinstance(node, logical.ChangelogNormalize):
+        yield node
+    for inner in node.inputs():
+        yield from _normalizers(inner)
 
 
 def _is_stable(node: logical.Node) -> bool:

@@ -34,6 +34,8 @@ class Planning(Protocol):
     calls: Calls
     upsert_keys: UpsertKeys
     lookups: Lookups
+    #: the steps that need not complete deletions, by their ids, see `plan_normalize`
+    by_key: set[int]
 
     def changes(self, node: Node) -> Changes:
         """Which changes the rows of a node are."""

@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from typing import Final
 
 from penstock.table.analyser.calls import Calls
+from penstock.table.data.logical_types import (
+    LENGTH_MAX,
+    BigIntType,
+    CharType,
+    DataType,
+    IntType,
+    SmallIntType,
+    TinyIntType,
+    VarCharType,
+)
 from penstock.table.plan import logical
 from penstock.table.plan.logical import JoinType
 from penstock.table.streaming.joins.join_conditions import keys_of
 from penstock.table.streaming.rewrites.calc import Calc
-from penstock.table.typed.nodes import Field, Typed
+from penstock.table.typed.nodes import Field, FunctionCall, Typed
 
 Keys = frozenset[frozenset[int]]
 _NONE: Keys = frozenset()
+#: whole numbers, the shortest ones first
+_WHOLE: Final[tuple[type[DataType], ...]] = (TinyIntType, SmallIntType, IntType, BigIntType)
 
 
 class UpsertKeys:
@@ -39,7 +52,7 @@ class UpsertKeys:
                 return frozenset({frozenset(key)}) if key else _NONE
             case logical.StreamRows(key=key):
                 return frozenset({frozenset(key)}) if key else _NONE
-            case logical.WatermarkAssigner():
+            case logical.WatermarkAssigner() | logical.ChangelogNormalize() | logical.Sort():
                 return self.of(node.input)
             case logical.Filter() | logical.Project():
                 calc = self._calc_of(node)
@@ -54,12 +67,25 @@ class UpsertKeys:
             case logical.LookupJoin():
                 is_one = bool(node.table.key) and set(node.table.key) <= set(node.key)
                 return self.of(node.input) if is_one else _NONE
+            case logical.Over():
+                return _having(self.of(node.input), node.partition)
+            case logical.Rank():
+                return self._ranked(node)
             case logical.FromChangelog(partition=partition) if node.is_upsert:
                 return frozenset({frozenset(range(len(partition)))})
             case logical.Join():
                 return _joined(node, self.of(node.left), self.of(node.right), self._calls)
             case _:
                 return _NONE
+
+    def _ranked(self, node: logical.Rank) -> Keys:
+        """Those of its rows, and its partitions with the number of a row; without it where there is one number."""
+        found = _having(self.of(node.input), node.partition)
+        if node.end == node.start:
+            return found | {frozenset(node.partition)}
+        if node.shows_number:
+            return found | {frozenset((*node.partition, len(node.input.schema)))}
+        return found
 
     def least(self, node: logical.Node, among: Collection[int]) -> Sequence[int] | None:
         """One of those that have all these columns."""
@@ -70,9 +96,24 @@ def projected(keys: Keys, expressions: Sequence[Typed]) -> Keys:
     """The keys whose columns are all there still."""
     places: dict[int, int] = {}
     for place, one in enumerate(expressions):
+        if isinstance(one, FunctionCall) and one.function == "CAST" and _tells_apart(one.operands[0].type, one.type):
+            one = one.operands[0]
         if isinstance(one, Field):
             places.setdefault(one.index, place)
     return frozenset(frozenset(places[column] for column in key) for key in keys if key <= places.keys())
+
+
+def _tells_apart(found: DataType, to: DataType) -> bool:
+    """Whether a cast gives different values for different values."""
+    if found.nullable() == to.nullable():
+        return True
+    if type(found) in _WHOLE:
+        return type(to) in _WHOLE[_WHOLE.index(type(found)) :] or _is_text(to, LENGTH_MAX)
+    return isinstance(found, CharType | VarCharType) and _is_text(to, found.length)
+
+
+def _is_text(kind: DataType, length: int) -> bool:
+    return isinstance(kind, VarCharType) and kind.length >= length
 
 
 def _joined(node: logical.Join, left: Keys, right: Keys, calls: Calls) -> Keys:

@@ -23,6 +23,12 @@ def window_of(node: logical.Node, column: int) -> tuple[logical.WindowTable, int
             if not isinstance(expression, Field):
                 return None
             node, column = node.input, expression.index
+        elif isinstance(node, logical.Expand):
+            found = {row[column] for row in node.projections}
+            same = found.pop()
+            if found or not isinstance(same, Field):
+                return None
+            node, column = node.input, same.index
         elif isinstance(node, logical.Filter):
             node = node.input
         elif isinstance(node, logical.WindowTable):

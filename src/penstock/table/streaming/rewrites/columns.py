@@ -87,6 +87,8 @@ class _Pruner:
             Scan: scan,
             logical.Project: self._project,
             logical.Filter: self._filter,
+            logical.ChangelogNormalize: self._normalize,
+            logical.Expand: self._expand,
             logical.WatermarkAssigner: self._watermark,
             logical.WindowTable: self._window_table,
             logical.Join: self._join,
@@ -137,6 +139,24 @@ class _Pruner:
             return node, places
         schema = _schema(node.schema, sorted(places, key=places.__getitem__))
         return logical.Filter(schema=schema, input=inner, condition=_moved(node.condition, places)), places
+
+    def _normalize(self, node: logical.ChangelogNormalize, used: Used) -> tuple[Node, Places]:
+        inner, places = self.kept(node.input, used | frozenset(node.key))
+        if inner is node.input:
+            return node, places
+        schema = _schema(node.schema, sorted(places, key=places.__getitem__))
+        key = tuple(places[index] for index in node.key)
+        return logical.ChangelogNormalize(schema=schema, input=inner, key=key), places
+
+    def _expand(self, node: logical.Expand, used: Used) -> tuple[Node, Places]:
+        kept = sorted(used)
+        projections = [[row[index] for index in kept] for row in node.projections]
+        inner, found = self.kept(node.input, columns_in(one for row in projections for one in row))
+        places = {index: place for place, index in enumerate(kept)}
+        if inner is node.input and len(kept) == len(node.schema):
+            return node, places
+        moved = tuple(tuple(_moved(one, found) for one in row) for row in projections)
+        return logical.Expand(schema=_schema(node.schema, kept), input=inner, projections=moved), places
 
     def _watermark(self, node: logical.WatermarkAssigner, used: Used) -> tuple[Node, Places]:
         inner, places = self.kept(node.input, used | {node.column} | columns_in([node.expression]))

@@ -5,41 +5,61 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from penstock.core.columns.batch import as_columns
+from penstock.core.columns.batch import ColumnBatch, as_columns
+from penstock.core.operators.base import UserCodeError
 from penstock.core.records import Batch
+from penstock.table.data.errors import TableRuntimeError
 from penstock.table.data.logical_types import DataType
+from penstock.table.evaluation.columns import Columns
+from penstock.table.evaluation.evaluator import Evaluator
 from penstock.table.plan.changes import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
+from penstock.table.streaming.rows.evaluating import EvaluatingOperator
 from penstock.table.streaming.rows.row_keys import RowKeys
 from penstock.table.streaming.rows.row_tuples import batch_of, tuples_of
+from penstock.table.streaming.rows.sessions import StreamSession
 from penstock.table.streaming.rows.state_times import ExpiringOperator
+from penstock.table.typed.nodes import Typed
 
 #: The state: key -> values of its row.
 ROWS: Final = "rows"
 
 
-class ChangelogNormalizeOperator(ExpiringOperator):
+class ChangelogNormalizeOperator(ExpiringOperator, EvaluatingOperator):
     """Takes rows by key, and deletions that may have only the key; gives inserts, updates and deletes of whole rows.
 
     A row that is the same as before sends nothing, nor does the deletion of a key that is not there. Where state
-    expires the same row is sent again, so that it lives on in the steps behind.
+    expires the same row is sent again, so that it lives on in the steps behind. Of the rows for which a condition is
+    not true none is kept: such a row deletes the one that was there.
 
     Args:
         keys: the places of the columns of the key.
         types: of all columns.
         names: of all columns.
         sends_before: whether an update sends the row as it was, too.
+        condition: over all columns; None for all rows.
     """
 
     def __init__(
-        self, keys: Sequence[int], types: Sequence[DataType], names: Sequence[str], sends_before: bool
+        self,
+        keys: Sequence[int],
+        types: Sequence[DataType],
+        names: Sequence[str],
+        sends_before: bool,
+        condition: Typed | None = None,
+        session: StreamSession | None = None,
     ) -> None:
         self._keys = RowKeys(keys)
         self._types = tuple(types)
         self._names = list(names)
         self._sends_before = sends_before
+        self._condition = condition
+        self._session = session or StreamSession()
+        self._watermark: int | None = None
 
     def open(self) -> None:
         """Look up the state."""
+        session = self.running(self._session, lambda: self._watermark)
+        self._where = None if self._condition is None else Evaluator([self._condition], session)
         table = self.context.keyed.table(ROWS)
         self._rows, self._mark = table.entries(None), table.mark
         self._expire(self._rows, table.mark)
@@ -50,14 +70,15 @@ class ChangelogNormalizeOperator(ExpiringOperator):
         keys = self._keys.of(taken.columns)
         distinct = set(keys)
         self._look(distinct)
-        kept, kinds = self._rows, taken.kinds
+        kept, kinds, passes = self._rows, taken.kinds, self._passes(taken)
         found: list[tuple[Any, ...]] = []
         found_kinds = bytearray()
         for row, (key, values) in enumerate(zip(keys, tuples_of(taken, self._types), strict=True)):
             kind = INSERT if kinds is None else kinds[row]
             before = kept.get(key)
-            if kind in (UPDATE_BEFORE, DELETE):
-                if before is not None and kind == DELETE:
+            goes = kind == DELETE or (passes is not None and not passes[row])
+            if kind == UPDATE_BEFORE or goes:
+                if before is not None and kind != UPDATE_BEFORE:
                     found.append(before)
                     found_kinds.append(DELETE)
                     del kept[key]
@@ -74,3 +95,18 @@ class ChangelogNormalizeOperator(ExpiringOperator):
         self._written(distinct & kept.keys())
         if found:
             self.output.collect(batch_of(found, self._types, self._names, kinds=found_kinds))
+
+    def _passes(self, taken: ColumnBatch) -> list[bool] | None:
+        """For which rows the condition is true; None for all."""
+        if self._where is None:
+            return None
+        try:
+            (answers,) = self._where(Columns.of(taken.columns))
+        except TableRuntimeError as error:
+            raise UserCodeError(self.context.operator_name, f"a batch of {len(taken)} rows") from error
+        return answers.to_pylist()  # type: ignore[no-any-return]
+
+    def process_watermark(self, timestamp: int) -> None:
+        """Note it for CURRENT_WATERMARK."""
+        self._watermark = timestamp
+        super().process_watermark(timestamp)

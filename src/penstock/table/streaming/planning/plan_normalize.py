@@ -1,0 +1,160 @@
+"""Tables and streams of the program whose changes go by key: where a step has to find out which row a change is about.
+
+Such a step stands over each table that is updated by key, behind its watermarks. It is left out where nobody asks for
+the row as it was before an update, nor for the columns of a row that is deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from functools import partial
+from typing import TypeAlias
+
+from penstock.table.connectors.tables import TableReader
+from penstock.table.data.errors import ValidationError
+from penstock.table.evaluation.stability import is_stable
+from penstock.table.plan.changes import INSERTS, Changes
+from penstock.table.plan.inputs import with_inputs
+from penstock.table.plan.logical import (
+    ChangelogNormalize,
+    Filter,
+    Join,
+    JoinType,
+    Node,
+    Project,
+    Scan,
+    StreamRows,
+    WatermarkAssigner,
+)
+from penstock.table.streaming.planning.rule import Planning, Rule
+from penstock.table.streaming.planning.streams import Stream, by_columns, names_of
+from penstock.table.streaming.rows.normalize_operator import ChangelogNormalizeOperator
+from penstock.table.streaming.rows.state_times import lasting
+from penstock.table.typed.nodes import Field, Typed
+
+#: what a plan reads, with its changes
+Source: TypeAlias = Scan | StreamRows
+
+
+def with_normalizers(plan: Node, table: Callable[[Scan], TableReader], has_duplicates: bool) -> Node:
+    """A plan with such a step over each table that is updated by key. `has_duplicates`: changes may come again."""
+    if isinstance(plan, ChangelogNormalize):
+        return plan
+    found = _table_below(plan)
+    if found is None:
+        return with_inputs(plan, [with_normalizers(part, table, has_duplicates) for part in plan.inputs()])
+    source, key = found
+    reader = _reader(source, table)
+    is_by_key = Changes.UPDATE in reader.changes and (reader.is_upsert or not reader.has_before)
+    comes_again = has_duplicates and reader.changes != INSERTS and bool(reader.key)
+    if not is_by_key and not comes_again:
+        return plan
+    # The planner knows nodes by their ids, and the node that this one takes the place of is no longer the same one.
+    table_below = replace(plan)
+    return ChangelogNormalize(schema=plan.schema, input=table_below, key=tuple(key[place] for place in reader.key))
+
+
+def _reader(source: Source, table: Callable[[Scan], TableReader]) -> TableReader | StreamRows:
+    """What is known of the changes of a table or stream."""
+    return table(source) if isinstance(source, Scan) else source
+
+
+def _table_below(node: Node) -> tuple[Source, dict[int, int]] | None:
+    """The table or stream that a node is, with its watermarks; and where its columns are."""
+    path: list[Project] = []
+    if isinstance(node, WatermarkAssigner):
+        node = node.input
+        while isinstance(node, Project):
+            path.append(node)
+            node = node.input
+    if not isinstance(node, Scan | StreamRows):
+        return None
+    places = {index: index for index in range(len(node.schema))}
+    for one in reversed(path):
+        at = {found.index: place for place, found in enumerate(one.expressions) if isinstance(found, Field)}
+        places = {index: at[place] for index, place in places.items() if place in at}
+    return node, places
+
+
+def source_of(node: ChangelogNormalize) -> Source:
+    """The table or stream of a step."""
+    found = _table_below(node.input)
+    assert found is not None  # `with_normalizers` has seen it
+    return found[0]
+
+
+class NormalizeRule(Rule[ChangelogNormalize]):
+    """See the module's text."""
+
+    nodes = (ChangelogNormalize,)
+
+    def changes(self, node: ChangelogNormalize, planning: Planning) -> Changes:
+        """See `Rule`."""
+        return planning.changes(node.input)
+
+    def asks_before(self, node: ChangelogNormalize, planning: Planning, wants_before: bool) -> bool:
+        """It knows the rows as they were."""
+        return False
+
+    def stream(self, node: ChangelogNormalize, planning: Planning, wants_before: bool) -> Stream:
+        """See `Rule`."""
+        reader = _reader(source_of(node), planning.table)
+        is_whole = isinstance(reader, TableReader) and reader.has_full_deletes
+        has_whole_rows = not reader.is_upsert or is_whole or Changes.DELETE not in reader.changes
+        is_asked = wants_before and not reader.has_before
+        if not planning.options.has_duplicates and not is_asked and (has_whole_rows or id(node) in planning.by_key):
+            return planning.stream(node.input, False)
+        return normalized(node, planning, wants_before)
+
+
+def normalized(
+    node: ChangelogNormalize, planning: Planning, wants_before: bool, condition: Typed | None = None
+) -> Stream:
+    """The rows of a table by key for which a condition is true. Raises `ValidationError` for a table without key."""
+    if not node.key:
+        source = source_of(node)
+        title = source.title if isinstance(source, StreamRows) else ".".join(source.path)
+        raise ValidationError(
+            f"Table '{title}' produces a changelog stream that contains UPDATE_AFTER but no UPDATE_BEFORE. This "
+            "requires defining primary key constraint on the table."
+        )
+    inner = planning.stream(node.input, False)
+    sends_before = wants_before and Changes.UPDATE in inner.changes
+    operator = partial(
+        ChangelogNormalizeOperator,
+        node.key,
+        node.schema.types,
+        names_of(node.schema),
+        sends_before,
+        condition,
+        planning.session,
+    )
+    factory = lasting(operator, planning.options.state_ttl_ms)
+    upstreams = planning.step("Changelog Normalize", factory, by_columns(inner, node.key), is_stateful=True)
+    return Stream(upstreams, node.schema, inner.changes, sends_before)
+
+
+def asks_key_alone(condition: Typed, key: Collection[int]) -> bool:
+    """Whether a condition is the same for all rows of a key, also for a deletion that has nothing else."""
+    return is_stable(condition) and all(one.index in key for one in condition.walk() if isinstance(one, Field))
+
+
+def deleted_by_key(node: Node, planning: Planning) -> set[int]:
+    """The steps, by their ids, that need not complete deletions for a consumer that takes those of its keys alone."""
+    match node:
+        case ChangelogNormalize():
+            return {id(node)}
+        case WatermarkAssigner():
+            return deleted_by_key(node.input, planning)
+        case Project() | Filter():
+            calc = planning.calc_of(node)
+            keys = planning.upsert_keys.of(calc.input)
+            is_whole = calc.condition is not None and not any(asks_key_alone(calc.condition, one) for one in keys)
+            if is_whole or not planning.upsert_keys.of(node):
+                return set()
+            return deleted_by_key(calc.input, planning)
+        case Join(join_type=JoinType.INNER) if planning.upsert_keys.of(node):
+            return deleted_by_key(node.left, planning) | deleted_by_key(node.right, planning)
+        case _:
+            return set()

@@ -1,0 +1,125 @@
+"""How tables are written: which constraints are looked at, and what happens to rows that share a primary key.
+
+A sink that writes by key is right if the query has at most one row for each key at any time: if its columns tell the
+rows of the query apart. Else rows of the query meet in one of the table, and ON CONFLICT says which one stays.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from penstock.plan.transformation import Upstream
+from penstock.table.connectors.tables import TableWriter
+from penstock.table.data.errors import ValidationError
+from penstock.table.plan.changes import INSERTS, Changes
+from penstock.table.plan.logical import Node, Scan, WatermarkAssigner, Write
+from penstock.table.plan.row_schema import RowSchema
+from penstock.table.streaming.planning.plan_normalize import deleted_by_key
+from penstock.table.streaming.planning.rule import Factory, Planning
+from penstock.table.streaming.planning.streams import Stream, by_columns, names_of
+from penstock.table.streaming.rows.state_times import lasting
+from penstock.table.streaming.sinks.constraint_operator import ConstraintOperator
+from penstock.table.streaming.sinks.constraints import constraints_of
+from penstock.table.streaming.sinks.first_upsert_operator import FirstUpsertOperator
+from penstock.table.streaming.sinks.last_upsert_operator import LastUpsertOperator
+from penstock.table.streaming.sinks.sink_options import SinkOptions
+
+
+def written(write: Write, writer: TableWriter, planning: Planning) -> tuple[Upstream, ...]:
+    """The columns that go into a table. Raises `ValidationError` where changes come that the sink does not take."""
+    title, options = ".".join(write.path), planning.options.sinks
+    node, key = write.input, write.key
+    changes = planning.changes(node)
+    planning.accept(f"Table sink '{title}'", node, writer.accepts)
+    materialize = _materialize(write, writer, options, planning)
+    keys = planning.upsert_keys.of(node)
+    if writer.deletes_by_key and not materialize and frozenset(key) in keys:
+        planning.by_key = deleted_by_key(node, planning)
+    wants_before = (writer.wants_before or materialize) and Changes.UPDATE in changes
+    stream = checked(planning.stream(node, wants_before), write.schema, planning)
+    if materialize:
+        own = min(map(sorted, keys), key=len, default=None)
+        return _materialized(write, stream, own, planning)
+    if options.shuffle == "FORCE" and key:
+        return tuple(by_columns(stream, key))
+    return stream.upstreams
+
+
+def checked(stream: Stream, schema: RowSchema, planning: Planning) -> Stream:
+    """A stream whose values keep to the constraints of the columns that they go to."""
+    options = planning.options.sinks
+    checks = constraints_of(schema, options.nested, options.length)
+    if not checks:
+        return stream
+    operator = partial(ConstraintOperator, checks, options.drops_null, options.length)
+    upstreams = planning.step("Constraint Enforcer", operator, stream.upstreams)
+    return Stream(upstreams, stream.schema, stream.changes, stream.has_before)
+
+
+def _materialized(write: Write, stream: Stream, own: list[int] | None, planning: Planning) -> tuple[Upstream, ...]:
+    common = (write.key, own, write.input.schema.types, names_of(write.input.schema))
+    operator: Factory
+    if write.conflict in ("ERROR", "NOTHING"):
+        names = [write.schema[place].name for place in write.key]
+        operator = partial(FirstUpsertOperator, *common, names, write.conflict == "ERROR")
+    else:
+        operator = lasting(partial(LastUpsertOperator, *common), planning.options.state_ttl_ms)
+    inputs = by_columns(stream, write.key)
+    return planning.step("Sink Materializer", operator, inputs, is_stateful=True)
+
+
+def _materialize(write: Write, writer: TableWriter, options: SinkOptions, planning: Planning) -> bool:
+    """Whether a step says which of the rows of a key is written."""
+    title = ".".join(write.path)
+    changes = planning.changes(write.input)
+    is_append = writer.accepts == INSERTS or (writer.follows_query and changes == INSERTS)
+    if write.conflict is not None:
+        _check_conflict(write, is_append, writer)
+    if not write.key or is_append or writer.wants_before:
+        return False
+    if options.materialize != "AUTO":
+        return options.materialize == "FORCE"
+    if changes == INSERTS and write.conflict == "DEDUPLICATE":
+        return False
+    keys = planning.upsert_keys.of(write.input)
+    if any(one <= set(write.key) for one in keys):
+        return False
+    if write.conflict is None and options.requires_on_conflict:
+        names = write.input.schema.names
+        shown = " or ".join(sorted(f"[{', '.join(names[place] for place in sorted(one))}]" for one in keys)) or "none"
+        raise ValidationError(
+            f"The query has an upsert key that differs from the primary key of the sink table '{title}'. Primary key: "
+            f"[{', '.join(write.schema.names[place] for place in write.key)}], upsert key: {shown}. This can lead to "
+            "non-deterministic results when multiple records with different upsert keys map to the same primary key. "
+            "Please specify an ON CONFLICT clause to define how conflicts should be handled: ON CONFLICT DO "
+            "DEDUPLICATE (update to the latest record, state intensive, since we need to keep the entire history), or "
+            "ON CONFLICT DO ERROR (fail on conflict), or ON CONFLICT DO NOTHING (keep first record)."
+        )
+    return True
+
+
+def _check_conflict(write: Write, is_append: bool, writer: TableWriter) -> None:
+    title = ".".join(write.path)
+    if is_append or writer.wants_before or not write.key:
+        if is_append:
+            reason = "it only accepts INSERT (append-only) changes"
+        else:
+            reason = "it requires UPDATE_BEFORE (retract mode)" if writer.wants_before else "it has no primary key"
+        raise ValidationError(
+            f"ON CONFLICT clause is only allowed for upsert sinks. The sink '{title}' is not an upsert sink because "
+            f"{reason}."
+        )
+    missing = [] if write.conflict == "DEDUPLICATE" else sorted(set(_without_watermarks(write.input)))
+    if missing:
+        raise ValidationError(
+            f"ON CONFLICT DO {write.conflict} requires all source tables to define watermarks, but the following "
+            f"source(s) do not: {', '.join(missing)}. Please add a WATERMARK declaration to these tables."
+        )
+
+
+def _without_watermarks(node: Node) -> list[str]:
+    if isinstance(node, Scan):
+        return [".".join(node.path)]
+    if isinstance(node, WatermarkAssigner):
+        return []
+    return [title for part in node.inputs() for title in _without_watermarks(part)]

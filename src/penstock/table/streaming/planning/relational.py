@@ -1,0 +1,134 @@
+"""Set operations and grouping sets as what streams have: joins, groups, and rows that come several times.
+
+INTERSECT and EXCEPT ask for each row whether the others have it: a semi or anti join, in which NULL is like NULL. With
+ALL the rows are counted on each side, and come as often as the counts say.
+
+Rows of grouping sets come once for each set, with NULL for the keys that the set leaves out. The number of the set is a
+key, too: so a NULL of the data and one of a set make two groups.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import reduce
+
+from penstock.table.analyser.calls import Calls
+from penstock.table.analyser.subqueries import all_of, shifted
+from penstock.table.functions.signatures import BIGINT
+from penstock.table.plan.inputs import with_inputs
+from penstock.table.plan.logical import (
+    Aggregate,
+    AggregateCall,
+    Distinct,
+    Expand,
+    Filter,
+    Join,
+    JoinType,
+    Node,
+    Project,
+    Replicate,
+    SetOperation,
+)
+from penstock.table.plan.row_schema import PlanColumn, RowSchema
+from penstock.table.typed.nodes import Constant, Field, Typed, transformed
+
+_COUNT = BIGINT.not_null()
+
+
+def with_relations(plan: Node, calls: Calls) -> Node:
+    """The plan without INTERSECT, EXCEPT and grouping sets. Parts that stay as they are stay the same objects."""
+    plan = with_inputs(plan, [with_relations(part, calls) for part in plan.inputs()])
+    if isinstance(plan, Aggregate) and plan.sets:
+        return _expanded(plan)
+    if isinstance(plan, SetOperation) and plan.operator != "UNION":
+        return _counted(plan, calls) if plan.is_all else _matched(plan, calls)
+    return plan
+
+
+def _matched(node: SetOperation, calls: Calls) -> Node:
+    """INTERSECT and EXCEPT: the rows of the first part that the others have, or have not, each once."""
+    width = len(node.schema)
+    kind = JoinType.SEMI if node.operator == "INTERSECT" else JoinType.ANTI
+
+    def joined(left: Node, right: Node) -> Node:
+        pairs = zip(left.schema.fields(), right.schema.fields(), strict=True)
+        same = [calls.call("IS NOT DISTINCT FROM", [one, shifted(other, width)]) for one, other in pairs]
+        return Join(schema=left.schema, left=left, right=right, join_type=kind, condition=all_of(same, calls))
+
+    return Distinct(schema=node.schema, input=reduce(joined, node.parts))
+
+
+def _counted(node: SetOperation, calls: Calls) -> Node:
+    """INTERSECT ALL and EXCEPT ALL: how often each row is there is worked out by counts."""
+    width, is_intersection = len(node.schema), node.operator == "INTERSECT"
+    sides = len(node.parts) if is_intersection else 1
+    numbers = tuple(PlanColumn(f"$count{index}", _COUNT) for index in range(sides))
+    marked = RowSchema((*node.schema.columns, *numbers))
+
+    def numbered(place: int, part: Node) -> Node:
+        sign = -1 if place else 1
+        marks = [int(index == place) for index in range(sides)] if is_intersection else [sign]
+        expressions = (*part.schema.fields(), *(Constant(_COUNT, mark) for mark in marks))
+        return Project(schema=marked, input=part, expressions=expressions)
+
+    parts = tuple(numbered(place, part) for place, part in enumerate(node.parts))
+    union = SetOperation(schema=marked, operator="UNION", parts=parts, is_all=True)
+    sums = tuple(AggregateCall("$SUM0", (marked.field(width + index),), _COUNT) for index in range(sides))
+    counted = Aggregate(schema=marked, input=union, keys=tuple(range(width)), calls=sums)
+    counts: list[Typed] = list(marked.fields()[width:])
+    times = counts[0] if len(counts) == 1 else calls.call("LEAST", counts)
+    kept = Filter(schema=marked, input=counted, condition=calls.call(">", [times, Constant(_COUNT, 0)]))
+    schema = RowSchema((*node.schema.columns, PlanColumn("$times", _COUNT)))
+    rows = Project(schema=schema, input=kept, expressions=(*marked.fields()[:width], times))
+    return Replicate(schema=node.schema, input=rows)
+
+
+def _expanded(node: Aggregate) -> Node:
+    """Groups of several sets as groups of rows that come once for each set."""
+    rows, width = node.input, len(node.keys)
+    used = sorted({one.index for call in node.calls for one in _fields(call)})
+    number = PlanColumn("$set", _COUNT)
+    groupings = node.schema.columns[width + len(node.calls) :]
+    columns = (*node.schema.columns[:width], *(rows.schema[index] for index in used), number, *groupings)
+    expanded = Expand(
+        schema=RowSchema(columns),
+        input=rows,
+        projections=tuple(_projection(node, place, used) for place in range(len(node.sets))),
+    )
+    keys = (*range(width), *range(width + len(used), len(columns)))
+    places = {index: width + place for place, index in enumerate(used)}
+    calls = tuple(_moved(call, places) for call in node.calls)
+    results = node.schema.columns[width : width + len(calls)]
+    schema = RowSchema((*(columns[key] for key in keys), *results))
+    grouped = Aggregate(schema=schema, input=expanded, keys=keys, calls=calls, state_ttl_ms=node.state_ttl_ms)
+    order = (*range(width), *range(len(keys), len(schema)), *range(width + 1, len(keys)))
+    return Project(schema=node.schema, input=grouped, expressions=tuple(schema.field(index) for index in order))
+
+
+def _projection(node: Aggregate, place: int, used: list[int]) -> tuple[Typed, ...]:
+    """What a set makes of a row: its keys, what is aggregated, the number of the set, and what tells of its keys."""
+    rows, among = node.input.schema, node.sets[place]
+    keys: list[Typed] = []
+    for number, key in enumerate(node.keys):
+        keys.append(rows.field(key) if number in among else Constant(node.schema[number].type, None))
+    told = []
+    for grouping in node.groupings:
+        bits = "".join("0" if key in among else "1" for key in grouping)
+        told.append(Constant(_COUNT, int(bits, 2)))
+    return (*keys, *(rows.field(index) for index in used), Constant(_COUNT, place), *told)
+
+
+def _fields(call: AggregateCall) -> list[Field]:
+    parts = call.operands if call.condition is None else (*call.operands, call.condition)
+    return [one for part in parts for one in part.walk() if isinstance(one, Field)]
+
+
+def _moved(call: AggregateCall, places: dict[int, int]) -> AggregateCall:
+    def change(one: Typed) -> Typed:
+        return replace(one, index=places[one.index]) if isinstance(one, Field) else one
+
+    condition = None if call.condition is None else transformed(call.condition, change)
+    order = tuple(replace(key, index=places.get(key.index, key.index)) for key in call.order)
+    return replace(
+        call, operands=tuple(transformed(one, change) for one in call.operands), condition=condition, order=order
+    )

@@ -1,0 +1,22 @@
+"""Changes without the rows as they were before updates, for those who do not ask for them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from penstock.core.columns.batch import as_columns
+from penstock.core.operators.base import StreamOperator
+from penstock.core.records import Batch
+from penstock.table.plan.changes import UPDATE_BEFORE
+
+
+class DropUpdateBeforeOperator(StreamOperator):
+    """See the module's text."""
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        """Pass on all other changes."""
+        taken = as_columns(batch, self.context.operator_name)
+        if taken.kinds is not None and UPDATE_BEFORE in taken.kinds:
+            taken = taken.where(np.frombuffer(taken.kinds, np.uint8) != UPDATE_BEFORE)
+        if len(taken):
+            self.output.collect(taken)

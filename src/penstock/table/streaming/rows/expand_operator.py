@@ -1,0 +1,49 @@
+"""Rows of grouping sets: each row comes once for each set."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.core.columns.batch import ColumnBatch, as_columns
+from penstock.core.operators.base import StreamOperator, UserCodeError
+from penstock.core.records import Batch
+from penstock.table.data.errors import TableRuntimeError
+from penstock.table.evaluation.columns import Columns
+from penstock.table.evaluation.evaluator import Evaluator
+from penstock.table.streaming.rows.sessions import StreamSession
+from penstock.table.typed.nodes import Typed
+
+
+class ExpandOperator(StreamOperator):
+    """Gives the rows of a batch once for each projection, those of the first one first.
+
+    Args:
+        projections: expressions for each column of the output.
+        names: of the columns of the output.
+    """
+
+    def __init__(self, projections: Sequence[Sequence[Typed]], names: Sequence[str], session: StreamSession) -> None:
+        self._projections = tuple(map(tuple, projections))
+        self._names = list(names)
+        self._session = session
+
+    def open(self) -> None:
+        """Make what runs the expressions."""
+        session = self._session.open(self.context.now_ms)
+        self._evaluators = [Evaluator(one, session) for one in self._projections]
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        """Repeat the rows of a batch."""
+        taken = as_columns(batch, self.context.operator_name)
+        columns = Columns.of(taken.columns)
+        try:
+            parts = [evaluate(columns) for evaluate in self._evaluators]
+        except TableRuntimeError as error:
+            raise UserCodeError(self.context.operator_name, f"a batch of {len(taken)} rows") from error
+        arrays = [pa.concat_arrays(list(column)) for column in zip(*parts, strict=True)]
+        times = None if taken.rowtimes is None else np.tile(taken.rowtimes, len(parts))
+        kinds = None if taken.kinds is None else taken.kinds * len(parts)
+        self.output.collect(ColumnBatch(pa.RecordBatch.from_arrays(arrays, self._names), times, kinds))

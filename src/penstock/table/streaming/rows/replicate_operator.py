@@ -1,0 +1,29 @@
+"""Rows that come as often as their last column says: what INTERSECT ALL and EXCEPT ALL give."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.core.columns.batch import ColumnBatch, as_columns
+from penstock.core.operators.base import StreamOperator
+from penstock.core.records import Batch
+
+
+class ReplicateOperator(StreamOperator):
+    """See the module's text. `names`: of the columns of the output, which lacks the last one."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = list(names)
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        """Repeat each row."""
+        taken = as_columns(batch, self.context.operator_name)
+        *columns, times = taken.columns.columns
+        counts = times.to_numpy(zero_copy_only=False)
+        rows = ColumnBatch(pa.RecordBatch.from_arrays(columns, self._names), taken.rowtimes, taken.kinds)
+        repeated = np.repeat(np.arange(len(taken)), counts)
+        if len(repeated):
+            self.output.collect(rows.take(repeated))

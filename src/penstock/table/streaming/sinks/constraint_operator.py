@@ -1,0 +1,111 @@
+"""Values that a table does not take: NULL in what is NOT NULL, text and bytes that are too long or too short."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.core.columns.batch import ColumnBatch, as_columns
+from penstock.core.operators.base import StreamOperator, UserCodeError
+from penstock.core.records import Batch
+from penstock.table.data.errors import TableRuntimeError
+from penstock.table.data.logical_types import BinaryType, CharType
+from penstock.table.streaming.sinks.constraints import KEY, VALUE, Constraint
+from penstock.table.streaming.sinks.sink_options import LENGTH, NOT_NULL
+
+
+class ConstraintOperator(StreamOperator):
+    """Looks at constraints. `drops`: rows with NULL are dropped; else they fail the job.
+
+    `length`: with TRIM_PAD values of another length get the right one, with ERROR they fail the job.
+    """
+
+    def __init__(self, constraints: Sequence[Constraint], drops: bool, length: str) -> None:
+        self._constraints = tuple(constraints)
+        self._drops = drops
+        self._trims = length == "TRIM_PAD"
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        """Pass on what fits."""
+        taken = as_columns(batch, self.context.operator_name)
+        for one in self._constraints:
+            column = taken.columns.column(one.path[0])
+            if one.is_length:
+                taken = self._of_length(one, taken, column)
+                continue
+            part, rows = reached(column, one.path[1:])
+            if not part.null_count:
+                continue
+            bad = part.is_null().to_numpy(zero_copy_only=False)
+            if not self._drops:
+                self._fail(
+                    f"Column '{one.name}' is NOT NULL, however, a null value is being written into it. You can set job "
+                    f"configuration '{NOT_NULL}'='DROP' to suppress this exception and drop such records silently."
+                )
+            keeps = np.ones(len(taken), np.bool_)
+            keeps[rows[bad]] = False
+            taken = taken.where(keeps)
+        if len(taken):
+            self.output.collect(taken)
+
+    def _of_length(self, one: Constraint, taken: ColumnBatch, column: pa.Array) -> ColumnBatch:
+        part, _ = reached(column, one.path[1:])
+        lengths = lengths_of(part)
+        wanted: int = one.type.length  # type: ignore[attr-defined]
+        is_exact = isinstance(one.type, CharType | BinaryType)
+        bad = pc.fill_null((pc.not_equal if is_exact else pc.greater)(lengths, wanted), False)
+        if not bad.true_count:
+            return taken
+        if self._trims:
+            place = one.path[0]
+            fitted = _fitted(column, wanted, is_exact)
+            return ColumnBatch(
+                taken.columns.set_column(place, taken.columns.schema.names[place], fitted), taken.rowtimes, taken.kinds
+            )
+        found = lengths.filter(bad)[0].as_py()
+        self._fail(
+            f"Column '{one.name}' is {one.type.nullable()}, however, a string of length {found} is being written into "
+            f"it. You can set job configuration '{LENGTH}' to control this behaviour."
+        )
+        return taken
+
+    def _fail(self, message: str) -> None:
+        raise UserCodeError(self.context.operator_name, None) from TableRuntimeError(message)
+
+
+def reached(column: pa.Array, path: Sequence[int]) -> tuple[pa.Array, Any]:
+    """What is at a path in the values that are there, and the row of each, as a numpy array."""
+    rows = np.arange(len(column))
+    for step in path:
+        if column.null_count:
+            there = column.is_valid()
+            rows = rows[there.to_numpy(zero_copy_only=False)]
+            column = column.filter(there)
+        if step >= 0:
+            column = column.field(step) if column.offset == 0 else column.flatten()[step]
+            continue
+        offsets = column.offsets.to_numpy()
+        rows = np.repeat(rows, np.diff(offsets))
+        inner = column.keys if step == KEY else column.items if step == VALUE else column.values
+        column = inner.slice(offsets[0], offsets[-1] - offsets[0])
+    return column, rows
+
+
+def lengths_of(column: pa.Array) -> pa.Array:
+    """How many characters or bytes each value has."""
+    return (pc.utf8_length if pa.types.is_string(column.type) else pc.binary_length)(column)
+
+
+def _fitted(column: pa.Array, length: int, is_padded: bool) -> pa.Array:
+    """Values cut to a length, and with blanks or zeros up to it."""
+    if pa.types.is_string(column.type):
+        cut = pc.utf8_slice_codeunits(column, 0, length)
+        return pc.utf8_rpad(cut, length, " ") if is_padded else cut
+    cut = pc.binary_slice(column, 0, length)
+    if not is_padded:
+        return cut
+    return pa.array([None if one is None else one.ljust(length, b"\0") for one in cut.to_pylist()], column.type)

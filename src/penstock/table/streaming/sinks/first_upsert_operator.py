@@ -1,0 +1,126 @@
+"""One row of each primary key, where the query should have no more: ON CONFLICT DO ERROR and DO NOTHING.
+
+Changes may come in another order than they were made: a row that comes may take the key over from one that is still to
+go. So changes wait until the watermark has passed, and only then it is looked whether more than one row is left. With
+DO ERROR that fails the job; with DO NOTHING the first one stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from penstock.core.columns.batch import as_columns
+from penstock.core.operators.base import StreamOperator, UserCodeError
+from penstock.core.records import Batch
+from penstock.table.data.errors import TableRuntimeError
+from penstock.table.data.logical_types import DataType
+from penstock.table.plan.changes import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
+from penstock.table.streaming.rows.held_rows import rows_of
+from penstock.table.streaming.rows.row_keys import RowKeys
+from penstock.table.streaming.sinks.upserts import Identity, Row, sent_batch
+
+#: The states: primary key -> the row that is written; primary key -> changes that wait, as (comes, row).
+WRITTEN: Final = "written"
+WAITING: Final = "waiting"
+
+
+class FirstUpsertOperator(StreamOperator):
+    """See the module's text.
+
+    Args:
+        key: the places of the columns of the primary key.
+        own: those of the columns that tell the rows of the query apart; None where only all columns do.
+        types: of all columns.
+        names: of all columns.
+        key_names: the names of the columns of the key, as the table has them.
+        fails: whether a conflict fails the job.
+    """
+
+    is_keyed = True
+
+    def __init__(
+        self,
+        key: Sequence[int],
+        own: Sequence[int] | None,
+        types: Sequence[DataType],
+        names: Sequence[str],
+        key_names: Sequence[str],
+        fails: bool,
+    ) -> None:
+        self._keys = RowKeys(key)
+        self._identity = Identity(own)
+        self._types = tuple(types)
+        self._names = list(names)
+        self._key_names = tuple(key_names)
+        self._fails = fails
+
+    def open(self) -> None:
+        """Look up the states."""
+        written, waiting = self.context.keyed.table(WRITTEN), self.context.keyed.table(WAITING)
+        self._written, self._mark_written = written.entries(None), written.mark
+        self._waiting, self._mark_waiting = waiting.entries(None), waiting.mark
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        """Keep changes until the watermark has passed."""
+        taken = as_columns(batch, self.context.operator_name)
+        keys, kinds = self._keys.of(taken.columns), taken.kinds
+        for place, (key, row) in enumerate(
+            zip(keys, rows_of(taken.columns.columns, self._types, len(taken)), strict=True)
+        ):
+            comes = kinds is None or kinds[place] not in (UPDATE_BEFORE, DELETE)
+            self._waiting.setdefault(key, []).append((comes, row))
+        self._mark_waiting(None, set(keys))
+
+    def process_watermark(self, timestamp: int) -> None:
+        """Settle what has waited."""
+        keys = list(self._waiting)
+        sent: list[tuple[int, Row]] = []
+        for key in keys:
+            self._settle(key, self._waiting.pop(key), sent)
+        self._mark_waiting(None, keys)
+        self._mark_written(None, keys)
+        if sent:
+            self.output.collect(sent_batch(sent, self._types, self._names))
+        super().process_watermark(timestamp)
+
+    def _settle(self, key: Any, changes: list[tuple[bool, Row]], sent: list[tuple[int, Row]]) -> None:
+        before = self._written.get(key)
+        left = self._left([] if before is None else [before], changes)
+        if self._fails and len({self._identity.of(row) for row in left}) > 1:
+            values = [left[0][place] for place in self._keys.places]
+            shown = ", ".join(f"'{name}'={value}" for name, value in zip(self._key_names, values, strict=True))
+            raise UserCodeError(self.context.operator_name, None) from TableRuntimeError(
+                f"Primary key constraint violation: {len(left)} rows of the query have the primary key [{shown}], and "
+                "ON CONFLICT DO ERROR takes one. ON CONFLICT DO NOTHING keeps the first of them, and ON CONFLICT DO "
+                "DEDUPLICATE the last one."
+            )
+        if not left:
+            if before is not None:
+                sent.append((DELETE, before))
+                del self._written[key]
+        elif left[0] != before:
+            sent.append((INSERT if before is None else UPDATE_AFTER, left[0]))
+            self._written[key] = left[0]
+
+    def _left(self, rows: list[Row], changes: list[tuple[bool, Row]]) -> list[Row]:
+        """The rows that are there after changes. A row may go before it comes."""
+        missing: list[Row] = []
+        for comes, row in changes:
+            if comes:
+                gone = self._identity.find(missing, row) if not self._identity.is_known else None
+                if gone is not None:
+                    missing.pop(gone)
+                    continue
+                at = self._identity.find(rows, row) if self._identity.is_known else None
+                if at is None:
+                    rows.append(row)
+                else:
+                    rows[at] = row
+                continue
+            at = self._identity.find(rows, row)
+            if at is None:
+                missing.append(row)
+            elif rows[at] == row or not self._identity.is_known:
+                rows.pop(at)
+        return rows

@@ -1,0 +1,85 @@
+"""The last row of each primary key, of all rows that the query has for it: what ON CONFLICT DO DEDUPLICATE writes.
+
+When the last one goes, the one before it is written again; when all have gone, the key is deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from penstock.core.columns.batch import as_columns
+from penstock.core.records import Batch
+from penstock.table.data.logical_types import DataType
+from penstock.table.plan.changes import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
+from penstock.table.streaming.rows.held_rows import rows_of
+from penstock.table.streaming.rows.row_keys import RowKeys
+from penstock.table.streaming.rows.state_times import ExpiringOperator
+from penstock.table.streaming.sinks.upserts import Identity, sent_batch
+
+#: The state: primary key -> the rows of the query, in the order in which they came.
+ROWS: Final = "rows"
+
+
+class LastUpsertOperator(ExpiringOperator):
+    """See the module's text.
+
+    Args:
+        key: the places of the columns of the primary key.
+        own: those of the columns that tell the rows of the query apart; None where only all columns do.
+        types: of all columns.
+        names: of all columns.
+    """
+
+    def __init__(
+        self, key: Sequence[int], own: Sequence[int] | None, types: Sequence[DataType], names: Sequence[str]
+    ) -> None:
+        self._keys = RowKeys(key)
+        self._identity = Identity(own)
+        self._types = tuple(types)
+        self._names = list(names)
+
+    def open(self) -> None:
+        """Look up the state."""
+        table = self.context.keyed.table(ROWS)
+        self._rows, self._mark = table.entries(None), table.mark
+        self._expire(self._rows, table.mark)
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        """Take rows in, and send what is written."""
+        taken = as_columns(batch, self.context.operator_name)
+        keys, kinds = self._keys.of(taken.columns), taken.kinds
+        distinct = set(keys)
+        self._look(distinct)
+        rows = rows_of(taken.columns.columns, self._types, len(taken))
+        sent: list[tuple[int, tuple[Any, ...]]] = []
+        for place, (key, row) in enumerate(zip(keys, rows, strict=True)):
+            kind = INSERT if kinds is None else kinds[place]
+            held = self._rows.setdefault(key, [])
+            if kind in (UPDATE_BEFORE, DELETE):
+                self._remove(held, row, sent)
+            else:
+                sent.append((UPDATE_AFTER if held else INSERT, row))
+                at = self._identity.find(held, row) if self._identity.is_known else None
+                if at is None:
+                    held.append(row)
+                else:
+                    held[at] = row
+            if not held:
+                del self._rows[key]
+        self._mark(None, distinct)
+        self._written(distinct & self._rows.keys())
+        if sent:
+            self.output.collect(sent_batch(sent, self._types, self._names))
+
+    def _remove(
+        self, held: list[tuple[Any, ...]], row: tuple[Any, ...], sent: list[tuple[int, tuple[Any, ...]]]
+    ) -> None:
+        at = self._identity.find(held, row)
+        if at is None:
+            return
+        gone = held.pop(at)
+        if not held:
+            sent.append((DELETE, gone))
+        elif at == len(held):
+            sent.append((UPDATE_AFTER, held[-1]))

@@ -1,0 +1,45 @@
+"""Rows of a query that share a primary key: which of them a change is about, and how they are sent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.core.columns.batch import ColumnBatch
+from penstock.table.data.logical_types import DataType
+from penstock.table.streaming.rows.held_rows import columns_of
+from penstock.table.streaming.rows.row_tuples import kinds_of
+
+Row = tuple[Any, ...]
+
+
+class Identity:
+    """Tells rows apart by the columns at `places`, or by all columns where None are known to do."""
+
+    def __init__(self, places: Sequence[int] | None) -> None:
+        self._places = None if places is None else tuple(places)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether there are such columns: then a row takes the place of the one with the same values in them."""
+        return self._places is not None
+
+    def of(self, row: Row) -> Row:
+        """What tells a row from others."""
+        return row if self._places is None else tuple([row[place] for place in self._places])
+
+    def find(self, rows: Sequence[Row], row: Row) -> int | None:
+        """Where the row is that a change is about; the last one of those that are alike."""
+        wanted = self.of(row)
+        for place in range(len(rows) - 1, -1, -1):
+            if self.of(rows[place]) == wanted:
+                return place
+        return None
+
+
+def sent_batch(sent: Sequence[tuple[int, Row]], types: Sequence[DataType], names: Sequence[str]) -> ColumnBatch:
+    """Kinds and rows as a batch."""
+    columns = columns_of([row for _, row in sent], types)
+    return ColumnBatch(pa.RecordBatch.from_arrays(columns, list(names)), None, kinds_of([kind for kind, _ in sent]))

@@ -1,0 +1,93 @@
+"""NOT NULL and lengths of the columns of a table that is written, also within rows and collections."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.table.running import Rows
+from tests.table.streaming.written import written
+
+from penstock.base.errors import PenstockError
+from penstock.table.data.errors import ValidationError
+from penstock.table.data.logical_types import ArrayType, BinaryType, CharType, DataType, MapType, RowField, RowType
+from penstock.table.functions.signatures import BIGINT, STRING
+
+NULLS = "table.exec.sink.not-null-enforcer"
+LENGTHS = "table.exec.sink.type-length-enforcer"
+NESTED = "table.exec.sink.nested-constraint-enforcer"
+
+
+def values(kind: DataType, column: str, rows: list[Any], **options: str) -> list[Any]:
+    """What a table with one column, of which the query has these values, is handed."""
+    keys = {"nulls": NULLS, "lengths": LENGTHS, "nested": NESTED}
+    table = Rows({"a": kind}, [("+I", (one,)) for one in rows])
+    found = written("SELECT a FROM t", f"a {column}", options={keys[k]: v for k, v in options.items()}, t=table)
+    return [row[0] for _, row in found]
+
+
+def failure(kind: DataType, column: str, rows: list[Any], **options: str) -> str:
+    with pytest.raises(PenstockError) as error:
+        values(kind, column, rows, **options)
+    return f"{error.value} {error.value.__cause__}"
+
+
+def test_null_in_a_column_that_is_not_null_fails_or_is_dropped() -> None:
+    assert "Column 'a' is NOT NULL, however" in failure(BIGINT, "BIGINT NOT NULL", [1, None])
+    assert values(BIGINT, "BIGINT NOT NULL", [None, 1, None], nulls="DROP") == [1]
+
+
+INNER = RowType([RowField("x", BIGINT), RowField("y", BIGINT)])
+ROW = RowType([RowField("id", BIGINT), RowField("ab", INNER)])
+NOT_NULL = "ROW<id BIGINT NOT NULL, ab ROW<x BIGINT NOT NULL, y BIGINT> NOT NULL>"
+
+
+def test_fields_are_only_looked_at_when_asked_for() -> None:
+    assert values(ROW, NOT_NULL, [(1, None)]) == [(1, None)]
+    assert "Column 'a.ab' is NOT NULL" in failure(ROW, NOT_NULL, [(1, None)], nested="ROWS")
+    assert "Column 'a.ab.x' is NOT NULL" in failure(ROW, NOT_NULL, [(1, (None, 1))], nested="ROWS")
+    rows = [(1, (None, 1)), (2, None), None, (3, (1, None)), (None, (1, 1))]
+    assert values(ROW, NOT_NULL, rows, nested="ROWS", nulls="DROP") == [None, (3, (1, None))]
+
+
+def test_collections_are_looked_at_when_asked_for() -> None:
+    kind, column = ArrayType(ArrayType(BIGINT)), "ARRAY<ARRAY<BIGINT NOT NULL> NOT NULL>"
+    rows: list[Any] = [[[1], [None]], [None], [], None, [[1, 2]]]
+    assert values(kind, column, rows, nested="ROWS", nulls="DROP") == rows
+    assert values(kind, column, rows, nested="ROWS_AND_COLLECTIONS", nulls="DROP") == [[], None, [[1, 2]]]
+
+
+def test_values_of_maps_are_looked_at() -> None:
+    kind, column = MapType(BIGINT, BIGINT), "MAP<BIGINT NOT NULL, BIGINT NOT NULL>"
+    rows: list[Any] = [[(1, 1)], [(1, 1), (2, None)], None]
+    assert values(kind, column, rows, nested="ROWS_AND_COLLECTIONS", nulls="DROP") == [[(1, 1)], None]
+    assert "'a[value]'" in failure(kind, column, rows, nested="ROWS_AND_COLLECTIONS")
+
+
+@pytest.mark.parametrize(
+    ("column", "wrong", "length"),
+    [("CHAR(2)", "a", 1), ("CHAR(2)", "äöü", 3), ("VARCHAR(2)", "abc", 3)],
+)
+def test_text_of_another_length_fails(column: str, wrong: str, length: int) -> None:
+    message = f"Column 'a' is {column}, however, a string of length {length} is being written into it."
+    assert message in failure(STRING, column, ["ab", None, wrong], lengths="ERROR")
+    assert values(STRING, column, ["ab", None, wrong]) == ["ab", None, wrong]
+
+
+def test_text_and_bytes_are_cut_and_padded() -> None:
+    assert values(CharType(9), "CHAR(2)", ["a", "äöü", None], lengths="TRIM_PAD") == ["a ", "äö", None]
+    assert values(STRING, "VARCHAR(2)", ["a", "abc"], lengths="TRIM_PAD") == ["a", "ab"]
+    assert values(BinaryType(9), "BINARY(2)", [b"a", b"abc", None], lengths="TRIM_PAD") == [b"a\0", b"ab", None]
+    assert values(BinaryType(9), "VARBINARY(2)", [b"a", b"abc"], lengths="TRIM_PAD") == [b"a", b"ab"]
+
+
+def test_lengths_within_rows_fail_and_are_not_mended() -> None:
+    kind = RowType([RowField("b", STRING)])
+    assert "Column 'a.b' is CHAR(2)" in failure(kind, "ROW<b CHAR(2)>", [("abc",)], nested="ROWS", lengths="ERROR")
+    with pytest.raises(ValidationError, match="neither trimmed nor padded"):
+        values(kind, "ROW<b CHAR(2)>", [], nested="ROWS", lengths="TRIM_PAD")
+
+
+def test_a_value_that_an_option_has_not_is_refused() -> None:
+    with pytest.raises(ValidationError, match="can be ERROR, DROP, and not 'IGNORE'"):
+        values(BIGINT, "BIGINT", [], nulls="IGNORE")

@@ -1,0 +1,120 @@
+"""GROUPING SETS, ROLLUP and CUBE over tables that change, and in windows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.table.planned import columns_of, planned
+from tests.table.running import Rows, run
+
+from penstock.table.data.errors import ValidationError
+from penstock.table.data.logical_types import TimestampType
+from penstock.table.functions.signatures import BIGINT, STRING
+
+COLUMNS = {"a": BIGINT, "b": STRING, "c": BIGINT}
+DATA: list[Any] = [(1, "x", 1), (1, "y", 2), (None, "x", 4)]
+
+
+def rows(sql: str, data: list[Any] = DATA) -> list[Any]:
+    return sorted(run(sql, t=Rows(COLUMNS, data)).rows(), key=str)
+
+
+def test_rollup_has_a_group_for_each_prefix_and_null_of_the_data_is_another_group() -> None:
+    assert rows("SELECT a, b, SUM(c), GROUPING_ID(a, b) FROM t GROUP BY ROLLUP (a, b)") == [
+        (1, "x", 1, 0),
+        (1, "y", 2, 0),
+        (1, None, 3, 1),
+        (None, "x", 4, 0),
+        (None, None, 4, 1),
+        (None, None, 7, 3),
+    ]
+
+
+def test_cube_has_all_subsets() -> None:
+    assert rows("SELECT GROUPING(a), GROUPING(b), COUNT(*) FROM t GROUP BY CUBE (a, b)") == [
+        (0, 0, 1),
+        (0, 0, 1),
+        (0, 0, 1),
+        (0, 1, 1),
+        (0, 1, 2),
+        (1, 0, 1),
+        (1, 0, 2),
+        (1, 1, 3),
+    ]
+
+
+def test_a_key_that_is_aggregated_is_not_nulled_for_the_aggregate() -> None:
+    assert rows("SELECT SUM(a), COUNT(a) FROM t GROUP BY GROUPING SETS ((), (b))") == [
+        (1, 1),
+        (1, 1),
+        (2, 2),
+    ]
+
+
+def test_a_set_that_is_there_twice_gives_its_groups_twice() -> None:
+    assert rows("SELECT b, COUNT(*) FROM t GROUP BY GROUPING SETS (b, b) HAVING b = 'x'") == [("x", 2), ("x", 2)]
+
+
+def test_group_id_tells_the_sets_apart() -> None:
+    assert rows("SELECT GROUP_ID(), COUNT(DISTINCT b) FROM t GROUP BY GROUPING SETS ((a), ())") == [
+        (0, 1),
+        (0, 2),
+        (1, 2),
+    ]
+    assert rows("SELECT a, GROUPING(a), GROUP_ID() FROM t GROUP BY a") == [(1, 0, 0), (None, 0, 0)]
+
+
+def test_rows_that_go_leave_all_their_groups() -> None:
+    data = [*(("+I", row) for row in DATA), ("-U", (1, "x", 1)), ("+U", (1, "x", 8)), ("-D", (1, "y", 2))]
+    assert rows("SELECT a, SUM(c) FILTER (WHERE b = 'x') FROM t GROUP BY ROLLUP (a)", data) == [
+        (1, 8),
+        (None, 12),
+        (None, 4),
+    ]
+
+
+def test_sets_within_windows() -> None:
+    table = Rows(
+        {"a": BIGINT, "ts": TimestampType(3)},
+        [(1, 1_000_000_000), (2, 2_000_000_000), (1, 11_000_000_000)],
+    )
+    sql = """
+        SELECT window_start, a, COUNT(*) FROM TABLE(TUMBLE(TABLE w, DESCRIPTOR(ts), INTERVAL '10' SECOND))
+        GROUP BY window_start, window_end, ROLLUP (a)
+    """
+    found = run(sql, w=Watermarked(table.columns, table.rows))
+    assert all(kind == "+I" for kind, _ in found.changes)
+    assert {(row[0] // 1_000_000_000, *row[1:]) for row in found.rows()} == {
+        (0, 1, 1),
+        (0, 2, 1),
+        (0, None, 2),
+        (10, 1, 1),
+        (10, None, 1),
+    }
+
+
+class Watermarked(Rows):
+    def ddl(self, name: str) -> str:
+        return super().ddl(name)[:-1] + ", WATERMARK FOR ts AS ts)"
+
+
+def test_keys_that_a_set_leaves_out_may_be_null() -> None:
+    assert columns_of("SELECT id, id + 1 AS next_id, GROUPING(id) AS g FROM orders GROUP BY ROLLUP (id)") == [
+        "id BIGINT",
+        "next_id BIGINT",
+        "g BIGINT NOT NULL",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        ("GROUPING(price)", "must be a grouped expression"),
+        ("GROUPING()", "Invalid number of arguments to function 'GROUPING'"),
+        ("GROUP_ID(id)", "Invalid number of arguments to function 'GROUP_ID'"),
+    ],
+)
+def test_what_is_not_grouped_by_has_no_grouping(call: str, error: str) -> None:
+    with pytest.raises(ValidationError, match=error.replace("(", r"\(")):
+        planned(f"SELECT {call} FROM orders GROUP BY ROLLUP (id)")

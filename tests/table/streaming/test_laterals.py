@@ -1,0 +1,108 @@
+"""LATERAL queries and queries in expressions that use columns of the query around them, from text to rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.table.running import Rows, run
+
+from penstock.base.errors import PenstockError, UnsupportedError
+from penstock.table.data.errors import ValidationError
+from penstock.table.functions.signatures import BIGINT, STRING
+
+LEFT: list[Any] = [(1, "x"), (2, "y"), (3, "z"), (None, "n")]
+RIGHT: list[Any] = [("+I", (1, 10)), ("+I", (1, 20)), ("+I", (2, 30)), ("+I", (2, 40)), ("-D", (2, 40))]
+
+
+def rows(sql: str) -> list[Any]:
+    left, right = Rows({"a": BIGINT, "b": STRING}, LEFT), Rows({"a": BIGINT, "c": BIGINT}, RIGHT)
+    return sorted(run(sql, t=left, u=right).rows(), key=str)
+
+
+def test_a_lateral_query_sees_the_columns_before_it() -> None:
+    assert rows("SELECT b, c FROM t, LATERAL (SELECT c FROM u WHERE u.a = t.a AND c > t.a * 10) AS v") == [
+        ("x", 20),
+        ("y", 30),
+    ]
+
+
+def test_what_it_selects_may_use_them() -> None:
+    assert rows("SELECT b, s FROM t, LATERAL (SELECT t.a + u.c FROM u WHERE u.a = t.a) AS v(s)") == [
+        ("x", 11),
+        ("x", 21),
+        ("y", 32),
+    ]
+    assert rows("SELECT b, s FROM t CROSS JOIN LATERAL (SELECT t.a + 1 AS s) AS v WHERE b <> 'n'") == [
+        ("x", 2),
+        ("y", 3),
+        ("z", 4),
+    ]
+
+
+def test_left_join_keeps_rows_for_which_there_is_nothing() -> None:
+    assert rows("SELECT t.a, v.* FROM t LEFT JOIN LATERAL (SELECT c FROM u WHERE u.a = t.a) AS v ON TRUE") == [
+        (1, 10),
+        (1, 20),
+        (2, 30),
+        (3, None),
+        (None, None),
+    ]
+
+
+def test_an_aggregate_has_a_row_for_no_rows() -> None:
+    sql = "SELECT b, n, m FROM t, LATERAL (SELECT COUNT(*) AS n, MAX(c) AS m FROM u WHERE u.a = t.a) AS v"
+    assert rows(sql) == [("n", 0, None), ("x", 2, 20), ("y", 1, 30), ("z", 0, None)]
+    assert rows(f"SELECT b FROM ({sql}) WHERE n = 0") == [("n",), ("z",)]
+
+
+def test_the_first_rows_for_each_row_before_it() -> None:
+    assert rows("SELECT b, c FROM t, LATERAL (SELECT c FROM u WHERE u.a = t.a ORDER BY c DESC LIMIT 1) AS v") == [
+        ("x", 20),
+        ("y", 30),
+    ]
+
+
+def test_one_value_without_an_aggregate() -> None:
+    assert rows("SELECT b, (SELECT c FROM u WHERE u.a = t.a AND c > 10 AND c < 40) FROM t WHERE a IS NOT NULL") == [
+        ("x", 20),
+        ("y", 30),
+        ("z", None),
+    ]
+    with pytest.raises(PenstockError):
+        rows("SELECT b, (SELECT c FROM u WHERE u.a = t.a) FROM t")
+
+
+def test_some_is_in_and_not_equal_to_all_is_not_in() -> None:
+    assert rows("SELECT b FROM t WHERE a = SOME (SELECT a FROM u)") == [("x",), ("y",)]
+    assert rows("SELECT b FROM t WHERE a <> ALL (SELECT a FROM u)") == [("z",)]
+    assert rows("SELECT b FROM t WHERE NOT a = ANY (SELECT a FROM u)") == [("z",)]
+
+
+@pytest.mark.parametrize(
+    ("relation", "message"),
+    [
+        ("LEFT JOIN LATERAL (SELECT t.a + c AS s FROM u WHERE u.a = t.a) AS v ON TRUE", "cannot be joined by LEFT"),
+        ("LEFT JOIN LATERAL (SELECT COUNT(*) AS n FROM u WHERE u.a = t.a) AS v ON v.n > 1", "takes ON TRUE"),
+        ("CROSS JOIN LATERAL (SELECT COUNT(*) + 1 AS s FROM u WHERE u.a = t.a) AS v", "must be the aggregate itself"),
+        ("CROSS JOIN LATERAL (SELECT c FROM u WHERE u.a > t.a LIMIT 1) AS v", "compare columns with those by ="),
+    ],
+)
+def test_what_is_not_supported_says_so(relation: str, message: str) -> None:
+    with pytest.raises(UnsupportedError, match=message):
+        rows(f"SELECT * FROM t {relation}")
+
+
+def test_a_join_that_keeps_the_right_side_cannot_be_lateral() -> None:
+    with pytest.raises(ValidationError, match="RIGHT JOIN of LATERAL is not possible"):
+        rows("SELECT * FROM t RIGHT JOIN LATERAL (SELECT c FROM u WHERE u.a = t.a) AS v ON TRUE")
+
+
+def test_columns_of_using_are_there_once() -> None:
+    assert rows("SELECT * FROM t JOIN u USING (a)") == [(1, "x", 10), (1, "x", 20), (2, "y", 30)]
+    assert rows("SELECT * FROM t NATURAL JOIN u") == [(1, "x", 10), (1, "x", 20), (2, "y", 30)]
+
+
+def test_rows_of_values_are_a_table() -> None:
+    assert rows("SELECT y FROM (VALUES (1, 'a'), (2, 'b')) AS v(x, y) WHERE x > 1") == [("b",)]
+    assert rows("SELECT 1 + 1") == [(2,)]

@@ -1,0 +1,194 @@
+"""Rows of a query that meet in one row of a table, and deletions that have a key alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.table.running import Rows
+from tests.table.streaming.written import RETRACTS, UPSERTS, Source, by_key, planned_sink, written
+
+from penstock.base.errors import PenstockError
+from penstock.connectors.collect import CollectSink
+from penstock.core.task.channels.partitioners import HashPartitioner
+from penstock.table.connectors.tables import TableWriter
+from penstock.table.data.errors import ValidationError
+from penstock.table.data.logical_types import TimestampType
+from penstock.table.functions.signatures import BIGINT, STRING
+from penstock.table.plan.changes import ALL
+
+COLUMNS = {"a": BIGINT, "b": STRING}
+SINK = "a BIGINT, b STRING, PRIMARY KEY (a) NOT ENFORCED"
+VOTES = Rows(
+    {"who": STRING, "votes": BIGINT},
+    [("+I", ("x", 1)), ("+I", ("y", 1)), ("-D", ("y", 1)), ("+I", ("y", 2)), ("-D", ("x", 1))],
+)
+#: the upsert key is `who`, and the table is written by `votes`
+PER_VOTES = "SELECT SUM(votes), who FROM t GROUP BY who"
+
+
+# --- keys that differ -----------------------------------------------------------------------------------------------
+
+
+def test_a_query_whose_rows_may_share_a_primary_key_has_to_say_what_then() -> None:
+    with pytest.raises(ValidationError) as error:
+        written(PER_VOTES, SINK, t=VOTES)
+    assert "Primary key: [a], upsert key: [who]" in str(error.value)
+    assert "ON CONFLICT DO NOTHING" in str(error.value)
+
+
+def test_a_query_with_the_key_of_the_table_need_not() -> None:
+    found = written(
+        "SELECT SUM(votes), who FROM t GROUP BY who", "a BIGINT, b STRING PRIMARY KEY NOT ENFORCED", t=VOTES
+    )
+    assert [kind for kind, _ in found] == ["+I", "+I", "-D", "+I", "-D"]
+
+
+def test_the_key_may_be_cast_to_a_type_that_holds_all_its_values() -> None:
+    sql = "SELECT CAST(a AS STRING), COUNT(*) FROM t GROUP BY a"
+    assert written(sql, "a STRING, n BIGINT, PRIMARY KEY (a) NOT ENFORCED", t=Rows(COLUMNS, [(1, "x")])) == [
+        ("+I", ("1", 1))
+    ]
+    narrow = "SELECT CAST(a AS TINYINT), COUNT(*) FROM t GROUP BY a"
+    with pytest.raises(ValidationError, match="upsert key: none"):
+        written(narrow, "a TINYINT, n BIGINT, PRIMARY KEY (a) NOT ENFORCED", t=Rows(COLUMNS, [(1, "x")]))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("table.exec.sink.require-on-conflict", "false"), ("table.exec.sink.upsert-materialize", "FORCE")],
+)
+def test_options_say_the_last_row_counts(key: str, value: str) -> None:
+    assert written(PER_VOTES, SINK, options={key: value}, t=VOTES) == [
+        ("+I", (1, "x")),
+        ("+U", (1, "y")),
+        ("+U", (1, "x")),
+        ("+I", (2, "y")),
+        ("-D", (1, "x")),
+    ]
+
+
+def test_none_hands_rows_on_as_they_come() -> None:
+    found = written(PER_VOTES, SINK, options={"table.exec.sink.upsert-materialize": "NONE"}, t=VOTES)
+    assert found[1:3] == [("+I", (1, "y")), ("-D", (1, "y"))]
+
+
+def test_deduplicate_goes_back_to_the_row_before() -> None:
+    assert written(PER_VOTES, SINK, conflict="DEDUPLICATE", t=VOTES)[2] == ("+U", (1, "x"))
+
+
+def test_deduplicate_of_inserts_needs_no_state() -> None:
+    rows = Rows(COLUMNS, [(1, "x"), (1, "y")])
+    assert written("SELECT * FROM t", SINK, conflict="DEDUPLICATE", t=rows) == [("+I", (1, "x")), ("+I", (1, "y"))]
+
+
+def timed(rows: list[Any]) -> Source:
+    return Source({**COLUMNS, "ts": TimestampType(3)}, rows, more=", WATERMARK FOR ts AS ts")
+
+
+def test_nothing_keeps_the_first_row() -> None:
+    rows = timed([(1, "x", 1_000_000_000), (1, "y", 2_000_000_000), (2, "z", 3_000_000_000)])
+    found = written("SELECT a, b FROM t", SINK, conflict="NOTHING", t=rows)
+    assert found == [("+I", (1, "x")), ("+I", (2, "z"))]
+
+
+def test_error_takes_a_row_that_comes_in_the_place_of_one_that_goes() -> None:
+    rows: list[Any] = [
+        ("+I", (1, "x", 1_000_000_000)),
+        ("+I", (1, "y", 1_000_000_000)),
+        ("-D", (1, "x", 1_000_000_000)),
+    ]
+    assert written("SELECT a, b FROM t", SINK, conflict="ERROR", t=timed(rows)) == [("+I", (1, "y"))]
+    with pytest.raises(PenstockError) as error:
+        written("SELECT a, b FROM t", SINK, conflict="ERROR", t=timed(rows[:2]))
+    assert "have the primary key ['a'=1]" in str(error.value.__cause__ or error.value)
+
+
+@pytest.mark.parametrize("conflict", ["ERROR", "NOTHING"])
+def test_waiting_needs_watermarks(conflict: str) -> None:
+    with pytest.raises(ValidationError, match=r"requires all source tables to define watermarks.*database\.t"):
+        written("SELECT * FROM t", SINK, conflict=conflict, t=Rows(COLUMNS, []))
+
+
+@pytest.mark.parametrize(
+    ("writer", "reason"),
+    [(TableWriter(CollectSink(True)), "only accepts INSERT"), (RETRACTS, "requires UPDATE_BEFORE")],
+)
+def test_on_conflict_is_for_tables_that_are_written_by_key(writer: TableWriter, reason: str) -> None:
+    with pytest.raises(ValidationError, match=reason):
+        written("SELECT * FROM t", SINK, writer=writer, conflict="DEDUPLICATE", t=Rows(COLUMNS, [(1, "x")]))
+
+
+@pytest.mark.parametrize(("shuffle", "is_by_key"), [("FORCE", True), ("AUTO", False), ("NONE", False)])
+def test_rows_go_to_subtasks_by_the_primary_key_where_that_is_forced(shuffle: str, is_by_key: bool) -> None:
+    table = Rows({"who": STRING, "votes": BIGINT}, [("x", 1)])
+    options = {"table.exec.sink.keyed-shuffle": shuffle}
+    columns = "a BIGINT, b STRING PRIMARY KEY NOT ENFORCED"
+    _, (rows,) = planned_sink(PER_VOTES, columns, UPSERTS, options, None, {"t": table})
+    (read,) = rows.transformation.inputs
+    assert isinstance(read.partitioner, HashPartitioner) == is_by_key
+
+
+# --- deletions by key -----------------------------------------------------------------------------------------------
+
+CHANGES: list[Any] = [("+I", (1, "x")), ("+I", (2, "y")), ("+U", (2, "z")), ("-D", (1, None))]
+BY_KEY = Source(COLUMNS, CHANGES, more=", PRIMARY KEY (a) NOT ENFORCED", by=by_key())
+TAKES_KEYS = TableWriter(CollectSink(True), ALL, wants_before=False, deletes_by_key=True)
+
+
+def test_a_deletion_by_key_is_completed_for_a_table_that_wants_whole_rows() -> None:
+    assert written("SELECT * FROM t", SINK, t=BY_KEY)[-1] == ("-D", (1, "x"))
+    assert written("SELECT * FROM t", SINK, writer=RETRACTS, t=BY_KEY)[2:] == [
+        ("-U", (2, "y")),
+        ("+U", (2, "z")),
+        ("-D", (1, "x")),
+    ]
+
+
+def test_a_table_that_takes_keys_gets_the_changes_as_they_are() -> None:
+    assert written("SELECT * FROM t", SINK, writer=TAKES_KEYS, t=BY_KEY) == CHANGES
+    assert written("SELECT * FROM t WHERE a < 9", SINK, writer=TAKES_KEYS, t=BY_KEY) == CHANGES
+
+
+def test_a_filter_of_other_columns_needs_the_whole_row() -> None:
+    """A row that the filter no longer lets through is deleted, and no update is sent in its place."""
+    found = written("SELECT * FROM t WHERE b <> 'z'", SINK, writer=TAKES_KEYS, t=BY_KEY)
+    assert found == [("+I", (1, "x")), ("+I", (2, "y")), ("-D", (2, "y")), ("-D", (1, "x"))]
+
+
+def test_without_its_key_a_row_cannot_be_deleted_by_key() -> None:
+    sql = "SELECT a + 1, b FROM t"
+    options = {"table.exec.sink.require-on-conflict": "false"}
+    assert written(sql, SINK, writer=TAKES_KEYS, options=options, t=BY_KEY)[-1] == ("-D", (2, "x"))
+
+
+def test_whole_deletions_pass_to_a_table_that_is_written_by_key() -> None:
+    """Nothing holds the rows: the second insert of a key stays one."""
+    changes: list[Any] = [("+I", (1, "x")), ("+I", (1, "y")), ("-D", (1, "y"))]
+    table = Source(COLUMNS, changes, more=", PRIMARY KEY (a) NOT ENFORCED", by=by_key(has_full_deletes=True))
+    assert written("SELECT * FROM t", SINK, t=table) == changes
+
+
+def test_a_row_as_it_was_is_not_handed_to_a_table_that_is_written_by_key() -> None:
+    changes: list[Any] = [("+I", (1, "x")), ("-U", (1, "x")), ("+U", (1, "y"))]
+    table = Source(COLUMNS, changes, more=", PRIMARY KEY (a) NOT ENFORCED", by=retracting())
+    assert written("SELECT * FROM t", SINK, t=table) == [("+I", (1, "x")), ("+U", (1, "y"))]
+    assert written("SELECT * FROM t", SINK, writer=RETRACTS, t=table) == changes
+
+
+def test_changes_that_may_come_again_count_once() -> None:
+    changes: list[Any] = [("+I", (1, "x")), ("+I", (1, "x")), ("-U", (1, "x")), ("+U", (1, "y")), ("-D", (1, "y"))]
+    table = Source(COLUMNS, [*changes, changes[-1]], more=", PRIMARY KEY (a) NOT ENFORCED", by=retracting())
+    sql, options = "SELECT COUNT(*), SUM(a) FROM t", {"table.exec.source.cdc-events-duplicate": "true"}
+    found = written(sql, "n BIGINT, s BIGINT", writer=UPSERTS, options=options, t=table)
+    assert found == [("+I", (1, 1)), ("-D", (1, 1)), ("+I", (1, 1)), ("-D", (1, 1))]
+
+
+def retracting() -> Any:
+    return replace(by_key(), is_upsert=False, has_before=True)
+
+
+def test_a_table_that_only_inserts_counts_as_one_where_the_sink_follows() -> None:
+    writer = TableWriter(CollectSink(True), ALL, wants_before=False, follows_query=True)
+    assert written("SELECT * FROM t", SINK, writer=writer, t=Rows(COLUMNS, [(1, "x")])) == [("+I", (1, "x"))]
