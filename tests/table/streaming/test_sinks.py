@@ -6,17 +6,22 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.table.planned import manager_of, plan_of
 from tests.table.running import Rows
 from tests.table.streaming.written import RETRACTS, UPSERTS, Source, by_key, planned_sink, written
 
 from penstock.base.errors import PenstockError
 from penstock.connectors.collect import CollectSink
 from penstock.core.task.channels.partitioners import HashPartitioner
+from penstock.plan.transformation import Transformation
 from penstock.table.connectors.tables import TableWriter
 from penstock.table.data.errors import ValidationError
 from penstock.table.data.logical_types import TimestampType
 from penstock.table.functions.signatures import BIGINT, STRING
 from penstock.table.plan.changes import ALL
+from penstock.table.plan.logical import Write
+from penstock.table.streaming.planning.planner import StreamPlanner
+from penstock.table.streaming.rows.sessions import StreamSession
 
 COLUMNS = {"a": BIGINT, "b": STRING}
 SINK = "a BIGINT, b STRING, PRIMARY KEY (a) NOT ENFORCED"
@@ -149,6 +154,19 @@ def test_a_deletion_by_key_is_completed_for_a_table_that_wants_whole_rows() -> N
 def test_a_table_that_takes_keys_gets_the_changes_as_they_are() -> None:
     assert written("SELECT * FROM t", SINK, writer=TAKES_KEYS, t=BY_KEY) == CHANGES
     assert written("SELECT * FROM t WHERE a < 9", SINK, writer=TAKES_KEYS, t=BY_KEY) == CHANGES
+
+
+def test_tables_that_take_keys_and_others_do_not_share_deletions() -> None:
+    manager, kinds = manager_of(BY_KEY.ddl("t")), []
+    plan = plan_of("SELECT * FROM t", manager)
+
+    def add(step: Transformation) -> None:
+        kinds.append(step.kind)
+
+    planner = StreamPlanner(add, lambda scan: BY_KEY.reader(), StreamSession(), manager.calls())
+    for name, writer, is_normalized in (("x", TAKES_KEYS, 0), ("y", UPSERTS, 1), ("z", TAKES_KEYS, 1)):
+        planner.written(Write(schema=plan.schema, input=plan, path=("c", "d", name), key=(0,)), writer)
+        assert (kinds.count("Changelog Normalize"), kinds.count("Source")) == (is_normalized, 1)
 
 
 def test_a_filter_of_other_columns_needs_the_whole_row() -> None:

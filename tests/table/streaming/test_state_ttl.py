@@ -23,6 +23,8 @@ from penstock.table.streaming.ranking.top_n import RetractableTopN, TopN
 from penstock.table.streaming.rows.normalize_operator import ROWS as NORMALIZED
 from penstock.table.streaming.rows.normalize_operator import ChangelogNormalizeOperator
 from penstock.table.streaming.rows.state_times import EXPIRIES, WRITTEN, lasting
+from penstock.table.streaming.sinks.last_upsert_operator import ROWS as UPSERTED
+from penstock.table.streaming.sinks.last_upsert_operator import LastUpsertOperator
 from penstock.table.typed.nodes import Field
 
 TTL_MS = 80
@@ -46,6 +48,7 @@ LAST = partial(LastRowOperator, (K,), None, TYPES, NAMES, True)
 FIRST = partial(FirstRowsOperator, (K,), 1, 1, NAMES)
 TOP = partial(RankOperator, (K,), (SortKey(V),), 2, False, TopN(1, True, True), TYPES, NUMBERED)
 NORMALIZE = partial(ChangelogNormalizeOperator, (K,), TYPES, NAMES, True)
+LAST_UPSERT = partial(LastUpsertOperator, (K,), None, TYPES, NAMES)
 OVER = partial(OverAtOnceOperator, (K,), TS, (COUNT,), TYPES, NUMBERED, None)
 IN_ORDER = partial(OverInOrderOperator, (K,), V, True, (COUNT,), TYPES, NUMBERED, True)
 #: each operator, its state, and what two rows of one key give at once, or when the first one has been forgotten
@@ -55,6 +58,7 @@ OPERATORS: list[tuple[Callable[[], StreamOperator], str, list[Any], list[Any]]] 
     (FIRST, COUNTS, [], [("+I", "a", 2)]),
     (TOP, PARTITIONS, [("+I", "a", 2, 2)], [("+I", "a", 2, 1)]),
     (NORMALIZE, NORMALIZED, [("-U", "a", 1), ("+U", "a", 2)], [("+I", "a", 2)]),
+    (LAST_UPSERT, UPSERTED, [("+U", "a", 2)], [("+I", "a", 2)]),
     (OVER, FRAMES, [("+I", "a", 2, 2)], [("+I", "a", 2, 1)]),
     (IN_ORDER, SORTED, [("+I", "a", 2, 2)], [("+I", "a", 2, 1)]),
 ]

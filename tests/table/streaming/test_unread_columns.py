@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
 import pytest
 from tests.table.planned import manager_of, plan_of
 from tests.table.running import Rows, run
 
+from penstock.connectors.collect import CollectSink
+from penstock.table.connectors.tables import TableReader
 from penstock.table.data.logical_types import IntType, VarCharType
+from penstock.table.plan.changes import ALL
+from penstock.table.plan.logical import ChangelogNormalize, Scan
+from penstock.table.plan.row_schema import RowSchema
 from penstock.table.plan.text import plan_text
+from penstock.table.streaming.planning.plan_normalize import with_normalizers
+from penstock.table.streaming.planning.relational import with_relations
 from penstock.table.streaming.rewrites.columns import no_narrower, without_unread_columns
 from penstock.table.streaming.rewrites.ranks import with_ranks
 
@@ -53,6 +63,30 @@ def test_a_step_reads_only_what_is_asked_for(sql: str, line: str) -> None:
 
 def test_a_window_that_nobody_reads_is_not_worked_out() -> None:
     assert "Over" not in rewritten("SELECT a FROM (SELECT a, SUM(c) OVER (PARTITION BY b ORDER BY ts) AS s FROM t)")
+
+
+def test_a_table_that_is_updated_by_key_is_read_with_its_key() -> None:
+    def two_columns(scan: Scan, columns: Sequence[int]) -> Scan:
+        key = tuple(columns.index(place) for place in scan.key)
+        return replace(scan, schema=RowSchema(tuple(scan.schema[place] for place in columns)), key=key)
+
+    by_key = TableReader(CollectSink(True), ALL, key=(0,), is_upsert=True)  # type: ignore[arg-type]
+    plan = with_normalizers(plan_of("SELECT SUM(d) FROM u", manager_of(*TABLES.strip().split(";"))), _as(by_key), False)
+    found = without_unread_columns(plan, two_columns)
+    while not isinstance(found, ChangelogNormalize):
+        (found,) = found.inputs()
+    assert (found.schema.names, found.input.schema.names, found.key) == (["a", "d"], ["a", "d"], (0,))
+
+
+def _as(reader: TableReader) -> Callable[[Scan], TableReader]:
+    return lambda scan: reader
+
+
+def test_sets_of_groups_carry_only_what_is_read() -> None:
+    manager = manager_of(*TABLES.strip().split(";"))
+    sql = "SELECT a FROM (SELECT a, SUM(c) AS s, MAX(d) AS m FROM t GROUP BY ROLLUP (a)) WHERE m > 1"
+    plan = without_unread_columns(with_relations(plan_of(sql, manager), manager.calls()), no_narrower)
+    assert "Project(select=[a, d AS $f2])" in [one.strip() for one in plan_text(plan).splitlines()]
 
 
 def test_a_plan_that_loses_nothing_stays_the_same_object() -> None:
