@@ -1,0 +1,104 @@
+"""The jobs that a session has started: SHOW JOBS, DESCRIBE JOB, STOP JOB, and the wait for their ends."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from penstock.drivers.job_client import JobClient
+from penstock.table.data.errors import ValidationError
+from penstock.table.session.table_result import TableResult
+from penstock.table.sql import statements
+from penstock.table.statements import results
+
+_COLUMNS: Final = [(name, results.STRING) for name in ("job id", "job name", "status", "start time")]
+_TERMINAL: Final = ("FINISHED", "FAILED", "CANCELED", "SUSPENDED")
+
+
+@dataclass(slots=True)
+class SessionJob:
+    """A job of the session. `is_stopped`: a statement has ended it."""
+
+    result: TableResult
+    client: JobClient
+    name: str
+    started: datetime.datetime
+    is_stopped: bool = False
+
+    @property
+    def id(self) -> str:
+        """Its id, as hexadecimal digits."""
+        return str(self.client.get_job_id())
+
+    @property
+    def status(self) -> str:
+        """Where it is in its life."""
+        return self.client.get_job_status().result().name
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has not ended."""
+        return self.status not in _TERMINAL
+
+    def row(self) -> tuple[str, str, str, str]:
+        """What SHOW JOBS says of it."""
+        return self.id, self.name, self.status, self.started.isoformat(" ", "milliseconds")
+
+
+class SessionJobs:
+    """See the module's text."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[str, SessionJob] = {}
+
+    def add(self, result: TableResult, name: str) -> SessionJob:
+        """A job that a statement has started now."""
+        started = datetime.datetime.now(datetime.UTC).replace(tzinfo=None)
+        job = SessionJob(result, result.get_job_client(), name, started)
+        self._jobs[job.id] = job
+        return job
+
+    def running(self) -> list[SessionJob]:
+        """Those that have not ended."""
+        return [job for job in self._jobs.values() if job.is_running]
+
+    def show(self) -> TableResult:
+        """SHOW JOBS: the newest first."""
+        return results.table(_COLUMNS, [job.row() for job in reversed(self._jobs.values())])
+
+    def run(self, statement: statements.JobStatement) -> TableResult:
+        """DESCRIBE JOB or STOP JOB.
+
+        Raises:
+            ValidationError: if the session has not started the job, or the options do not fit.
+            CheckpointError: if the savepoint fails; the job then goes on.
+        """
+        job = self._jobs.get(statement.job_id)
+        if job is None:
+            raise ValidationError(
+                f"This session has not started a job '{statement.job_id}'. SHOW JOBS lists those it has started."
+            )
+        if statement.verb == "DESCRIBE":
+            return results.table(_COLUMNS, [job.row()])
+        drains = "DRAIN" in statement.options
+        if "SAVEPOINT" in statement.options:
+            path = job.client.stop_with_savepoint(drains).result()
+            job.is_stopped = True
+            return results.table([("savepoint path", results.STRING)], [(path,)])
+        if drains:
+            raise ValidationError("STOP JOB … WITH DRAIN needs WITH SAVEPOINT, too: what is drained is kept in it.")
+        job.is_stopped = True
+        job.client.cancel().result()
+        return results.done()
+
+    def unfinished(self) -> Iterator[SessionJob]:
+        """Those whose outcome nobody has asked for, in the order in which they were started."""
+        return (job for job in self._jobs.values() if not job.is_stopped)
+
+    def cancel_all(self) -> None:
+        """Cancel those that run."""
+        for job in self.running():
+            job.is_stopped = True
+            job.client.cancel().result()
