@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -18,6 +19,7 @@ _MORE_WORDS: Final = (
     "JOBS KEY MODULES OPTIONS PARTITIONED QUIT RENAME SAVEPOINT SESSION STATEMENT STOP TABLES TEMPORARY TUMBLE "
     "CUMULATE DESCRIPTOR VIEW VIEWS WATERMARK"
 )
+_PLAIN: Final = re.compile(r"[^\W\d]\w*")
 WORDS: Final = tuple(sorted({*RESERVED, *_MORE_WORDS.split()}))
 
 
@@ -59,9 +61,10 @@ def candidates(before: str, after: str, names: Names) -> Candidates:
         after: what follows the place.
         names: what the session knows.
     """
-    pieces = [piece for piece in scan(before) if not piece.is_blank]
-    if not pieces and before.strip():
-        return Candidates(())  # in a comment
+    every = list(scan(before))
+    if every and every[-1].kind is Kind.COMMENT and (every[-1].text[:2] != "/*" or not every[-1].is_closed):
+        return Candidates(())
+    pieces = [piece for piece in every if not piece.is_blank]
     last = pieces[-1] if pieces else None
     if last is not None and last.kind is Kind.TEXT and not last.is_closed:
         is_key = pieces[0].text.upper() in _OPTIONS and len(pieces) == 2
@@ -88,17 +91,27 @@ def _names(
 ) -> Iterable[str]:
     if parents:
         known = names.columns(tables[parents[-1]]) if parents[-1] in tables and len(parents) == 1 else ()
-        return known or (*(names.databases(parents[0]) if len(parents) == 1 else ()), *names.tables(parents))
+        of_catalog = names.databases(parents[0]) if len(parents) == 1 else ()
+        return _written(known or (*of_catalog, *names.tables(parents)))
     if previous == "USE":
-        return (*names.databases(), "CATALOG", "MODULES")
+        return (*_written(names.databases()), "CATALOG", "MODULES")
     if previous == "CATALOG":
-        return names.catalogs()
+        return _written(names.catalogs())
     if previous in _BEFORE_TABLES:
-        return (*names.tables(), *names.catalogs(), *names.databases())
+        return _written((*names.tables(), *names.catalogs(), *names.databases()))
     if not pieces:
         return WORDS
     columns = [column for path in dict.fromkeys(map(tuple, tables.values())) for column in names.columns(path)]
-    return (*columns, *tables, *WORDS, *names.functions())
+    return (*_written((*columns, *tables)), *WORDS, *names.functions())
+
+
+def _written(names: Iterable[str]) -> list[str]:
+    """Names as statements have them: in backticks where they would be no names otherwise."""
+    return [name if _PLAIN.fullmatch(name) and name.upper() not in RESERVED else _in_backticks(name) for name in names]
+
+
+def _in_backticks(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
 
 
 def _parents(pieces: list[Piece]) -> list[str]:
@@ -148,5 +161,9 @@ def _that_begin_with(found: Iterable[str], word: str) -> Iterator[str]:
     """Those that begin with a word; words of SQL as they are written, in small letters or in capitals."""
     begin = word.lstrip("`").lower()
     for one in found:
-        if one.lower().startswith(begin) and one != word:
+        if not one.lstrip("`").lower().startswith(begin) or one == word:
+            continue
+        if word.startswith("`"):
+            yield one if one.startswith("`") else _in_backticks(one)
+        else:
             yield one.lower() if one.isupper() and begin and word.islower() else one

@@ -4,28 +4,32 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterator
+from concurrent.futures import wait
 from dataclasses import dataclass
 from typing import Final
 
 from penstock.drivers.job_client import JobClient
+from penstock.service.sql_shell.errors import reason
 from penstock.table.data.errors import ValidationError
 from penstock.table.session.table_result import TableResult
 from penstock.table.sql import statements
 from penstock.table.statements import results
 
 _COLUMNS: Final = [(name, results.STRING) for name in ("job id", "job name", "status", "start time")]
+_PATIENCE_SECONDS: Final = 5.0
 _TERMINAL: Final = ("FINISHED", "FAILED", "CANCELED", "SUSPENDED")
 
 
 @dataclass(slots=True)
 class SessionJob:
-    """A job of the session. `is_stopped`: a statement has ended it."""
+    """A job of the session. `is_stopped`: a statement has ended it; `is_told`: a person knows how it ended."""
 
     result: TableResult
     client: JobClient
     name: str
     started: datetime.datetime
     is_stopped: bool = False
+    is_told: bool = False
 
     @property
     def id(self) -> str:
@@ -41,6 +45,11 @@ class SessionJob:
     def is_running(self) -> bool:
         """Whether it has not ended."""
         return self.status not in _TERMINAL
+
+    def failure(self, error: BaseException) -> str:
+        """What to tell of its failure."""
+        self.is_told = True
+        return f"[ERROR] Job {self.id} ({self.name}) failed. Reason:\n{reason(error)}\n"
 
     def row(self) -> tuple[str, str, str, str]:
         """What SHOW JOBS says of it."""
@@ -93,12 +102,22 @@ class SessionJobs:
         job.client.cancel().result()
         return results.done()
 
-    def unfinished(self) -> Iterator[SessionJob]:
-        """Those whose outcome nobody has asked for, in the order in which they were started."""
+    def not_stopped(self) -> Iterator[SessionJob]:
+        """Those that no statement has ended, in the order in which they were started."""
         return (job for job in self._jobs.values() if not job.is_stopped)
 
+    def failures(self) -> Iterator[str]:
+        """What to tell of each job that has failed since the last call."""
+        for job in self.not_stopped():
+            if not job.is_told and job.status == "FAILED":
+                error = job.client.get_job_execution_result().exception()
+                assert error is not None
+                yield job.failure(error)
+
     def cancel_all(self) -> None:
-        """Cancel those that run."""
-        for job in self.running():
+        """Cancel those that run, and wait a little for their ends."""
+        running = self.running()
+        for job in running:
             job.is_stopped = True
             job.client.cancel().result()
+        wait([job.client.get_job_execution_result() for job in running], _PATIENCE_SECONDS)

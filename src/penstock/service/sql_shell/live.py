@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -28,7 +28,7 @@ def show_live(
     console = Console() if console is None else console
     is_running = True
 
-    def drawn() -> Table:
+    def drawn() -> Group:
         return drawing(table, names, width, max(console.height - _LINES_AROUND, 1), is_running)
 
     with Live(get_renderable=drawn, console=console, refresh_per_second=REFRESHES_PER_SECOND):
@@ -37,7 +37,7 @@ def show_live(
         is_running = False
 
 
-def drawing(table: MaterializedTable, names: Sequence[str], width: int, rows_max: int, is_running: bool) -> Table:
+def drawing(table: MaterializedTable, names: Sequence[str], width: int, rows_max: int, is_running: bool) -> Group:
     """The last rows of the table, as many as fit."""
     shown = table.rows(rows_max)
     count = len(table)
@@ -45,9 +45,9 @@ def drawing(table: MaterializedTable, names: Sequence[str], width: int, rows_max
     if len(shown) < count:
         caption += f"; the last {len(shown)} are shown"
     caption += ". Ctrl-C ends the query." if is_running else "."
-    drawn = Table(caption=caption, caption_justify="left", caption_style="")
+    drawn = Table()
     for name in names:
         drawn.add_column(Text(name), max_width=max(width, len(name)), no_wrap=True, overflow="ellipsis")
     for row in shown:
         drawn.add_row(*map(Text, row))
-    return drawn
+    return Group(drawn, Text(caption))

@@ -86,6 +86,8 @@ class Prompt:
         write_out(WELCOME)
         try:
             while not self._shell.is_over:
+                for failure in self._shell.jobs.failures():
+                    write_out(failure)
                 try:
                     self._run(self._prompt.prompt())
                 except KeyboardInterrupt:

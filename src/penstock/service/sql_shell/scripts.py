@@ -6,7 +6,7 @@ import sys
 from typing import Final
 
 from penstock.base.errors import PenstockError
-from penstock.service.sql_shell.errors import error_text, reason
+from penstock.service.sql_shell.errors import error_text
 from penstock.service.sql_shell.results import write_out
 from penstock.service.sql_shell.shell import Shell
 from penstock.service.sql_shell.splitting import Statement, split
@@ -65,11 +65,11 @@ def _end(shell: Shell) -> int:
         _tell("[ERROR] BEGIN STATEMENT SET has no END, so its INSERT statements did not run.\n")
         shell.jobs.cancel_all()
         return 1
-    for job in shell.jobs.unfinished():
+    for job in shell.jobs.not_stopped():
         try:
             job.result.wait()
         except PenstockError as error:
-            _tell(f"[ERROR] Job {job.id} ({job.name}) failed. Reason:\n{reason(error)}\n")
+            _tell(job.failure(error))
             shell.jobs.cancel_all()
             return 1
     return 0

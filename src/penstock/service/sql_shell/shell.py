@@ -155,6 +155,7 @@ class Shell:
         if not waits:
             return True
         try:
+            job.is_told = True  # a failure is raised
             result.wait()
         except KeyboardInterrupt:
             job.is_stopped = True

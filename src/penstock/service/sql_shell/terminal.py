@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from penstock.base.errors import UnsupportedError
+from penstock.drivers.listener import log_to_stderr_by_default
 from penstock.service.sql_shell.shell import Shell
 
 
@@ -29,8 +30,9 @@ def run_terminal(shell: Shell, session: str | None, history: Path | None) -> int
         )
     from penstock.service.sql_shell.prompt import Prompt
 
-    # What jobs log would stand between the lines that are typed.
-    logging.getLogger("penstock").setLevel(logging.ERROR)
+    log_to_stderr_by_default()
+    # What jobs tell of their lives would stand between the lines that are typed.
+    logging.getLogger("penstock").setLevel(logging.WARNING)
     path = history_path(session, history)
     path.parent.mkdir(parents=True, exist_ok=True)
     Prompt(shell, path, session).run()
