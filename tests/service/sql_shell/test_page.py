@@ -16,9 +16,7 @@ TRANSCRIPTS = re.findall(r"^```console\n\$ (.*?)\n(.*?)^```", PAGE, re.MULTILINE
 
 
 @pytest.mark.parametrize(("command", "shown"), TRANSCRIPTS)
-def test_a_transcript_is_what_comes(
-    command: str, shown: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_transcript_is_what_comes(command: str, shown: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name, script in SCRIPTS.items():
         (tmp_path / name).write_text(f"-- {name}\n{script}")
