@@ -1,4 +1,4 @@
-"""`Table`: a query, made step by step. Nothing runs before `execute`, `execute_insert` or `to_pandas`."""
+"""`Table`: a query, made step by step. Nothing runs before a method that executes it or gives its rows."""
 
 from __future__ import annotations
 
@@ -51,6 +51,9 @@ class TableEnvironmentLike(Protocol):
 
     def _collect(self, plan: Node) -> Any:
         """Start a job that gives the rows of a plan to the program; a `TableResult`."""
+
+    def _frame(self, plan: Node) -> Any:
+        """The rows of a plan as a Spark data frame."""
 
     def _write(self, plan: Node, path: tuple[str, ...], overwrite: bool) -> Any:
         """What writes the rows of a plan into a table; a `TablePipeline`."""
@@ -303,6 +306,17 @@ class Table:
             NotImplementedError: where Polars is not installed.
         """
         return polars_of(self.to_arrow())
+
+    def to_dataframe(self) -> Any:
+        """The query as a Spark data frame, which runs when Spark is asked for its rows. In batch only.
+
+        TIMESTAMP is TIMESTAMP_NTZ there, and TIMESTAMP_LTZ is TIMESTAMP; ROW is STRUCT, and MULTISET a MAP of counts.
+
+        Raises:
+            ConfigurationError: in a stream.
+            UnsupportedError: for what does not run in batch, and for columns of types that Spark does not have.
+        """
+        return self._environment._frame(self._plan)
 
     # --- what it is --------------------------------------------------------------------------------------------------
 

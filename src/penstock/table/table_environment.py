@@ -22,6 +22,7 @@ from penstock.table.frame_methods import FrameMethods
 from penstock.table.plan.executor import Executor
 from penstock.table.plan.logical import Node
 from penstock.table.python_rows import RowsSchema, rows_of_elements
+from penstock.table.runtimes import ExecutorOfMode
 from penstock.table.session.session import TableSession
 from penstock.table.session.table_config import TableConfig
 from penstock.table.session.table_result import TableResult
@@ -33,7 +34,6 @@ from penstock.table.statement_set import StatementSet
 from penstock.table.statements.explain import plans_of
 from penstock.table.statements.run import run
 from penstock.table.stream_methods import StreamMethods
-from penstock.table.streaming.executor import StreamExecutor
 from penstock.table.table import Table
 from penstock.table.table_descriptor import TableDescriptor
 from penstock.table.table_pipeline import TablePipeline
@@ -185,6 +185,10 @@ class TableEnvironment(CatalogMethods, FrameMethods):
         """See `TableEnvironmentLike`."""
         return self._session.collect(plan)
 
+    def _frame(self, plan: Node) -> Any:
+        """See `TableEnvironmentLike`."""
+        return self._session.frame(plan)
+
     def _write(self, plan: Node, path: tuple[str, ...], overwrite: bool) -> TablePipeline:
         """See `TableEnvironmentLike`."""
         return TablePipeline(write_into(self._session, path, plan, overwrite), self._session)
@@ -278,7 +282,7 @@ class StreamTableEnvironment(TableEnvironment, StreamMethods):
 
 
 def _runtime() -> Executor:
-    return StreamExecutor(built_in())
+    return ExecutorOfMode(built_in())
 
 
 def _settings(found: EnvironmentSettings | Configuration) -> EnvironmentSettings:

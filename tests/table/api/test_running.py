@@ -148,18 +148,6 @@ def test_what_does_not_run_yet_says_so(sql: str, message: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("option", "value", "message"),
-    [
-        ("execution.runtime-mode", "BATCH", "tables do not run in BATCH yet"),
-    ],
-)
-def test_options_that_would_change_results_are_refused(option: str, value: str, message: str) -> None:
-    """Nothing is left out in silence."""
-    with pytest.raises(UnsupportedError, match=message):
-        environment((option, value)).execute_sql("SELECT id FROM orders")
-
-
-@pytest.mark.parametrize(
     ("options", "message"),
     [
         ("", "do not contain an option key 'connector'"),

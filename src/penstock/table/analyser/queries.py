@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from penstock.base.errors import UnsupportedError
 from penstock.table.analyser.calls import Calls
 from penstock.table.analyser.group_windows import with_windows
+from penstock.table.analyser.lookup_hints import lookup_hints
 from penstock.table.analyser.planned import PlannedQuery
 from penstock.table.analyser.relations import RelationAnalyser
 from penstock.table.analyser.scalars import ScalarAnalyser
@@ -60,7 +61,7 @@ class QueryAnalyser:
 
     def _select(self, node: relations.Select, outer: RelationScope | None) -> SelectPlan:
         lifetimes = lifetimes_of(node)
-        with self.relations.lasting(lifetimes):
+        with self.relations.lasting(lifetimes), self.relations.looking_up(lookup_hints(node.hints)):
             scope = self.relations.scope(node.source, outer)
         scope.outer = outer
         scope.scalars = self._scalar

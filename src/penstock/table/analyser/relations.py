@@ -10,6 +10,7 @@ from penstock.base.errors import UnsupportedError
 from penstock.table.analyser.changelog_functions import CHANGELOG_FUNCTIONS, changelog_table
 from penstock.table.analyser.correlates import correlated
 from penstock.table.analyser.lateral import lateral_query
+from penstock.table.analyser.lookup_hints import LookupHints, hinted_name
 from penstock.table.analyser.scalars import ScalarAnalyser
 from penstock.table.analyser.scopes import RelationScope, scope_of
 from penstock.table.analyser.seams import Queries
@@ -34,6 +35,23 @@ class RelationAnalyser:
         self.queries = queries
         self.calls = queries.calls
         self._lifetimes: Mapping[str, int] = {}
+        self._lookups: LookupHints = {}
+        self._looked_up: set[str] = set()
+
+    @contextmanager
+    def looking_up(self, hints: LookupHints) -> Iterator[None]:
+        """The hints LOOKUP of the query whose FROM is looked at. Raises `ValidationError` for one without a table."""
+        before = self._lookups, self._looked_up
+        self._lookups, self._looked_up = hints, set()
+        try:
+            yield
+            for name in hints.keys() - self._looked_up:
+                raise ValidationError(
+                    "The options of following hints cannot match the name of input tables or views: "
+                    f"`{name}` in `LOOKUP`"
+                )
+        finally:
+            self._lookups, self._looked_up = before
 
     @contextmanager
     def lasting(self, lifetimes: Mapping[str, int]) -> Iterator[None]:
@@ -171,7 +189,9 @@ class RelationAnalyser:
                 "Temporal table join currently only supports 'FOR SYSTEM_TIME AS OF' left table's time attribute field"
             )
         if join_type not in (JoinType.INNER, JoinType.LEFT):
-            raise ValidationError(f"Temporal table join supports INNER and LEFT, not {join_type.value}")
+            raise ValidationError(
+                f"Temporal table join currently only support INNER JOIN and LEFT JOIN, but was {join_type.value} JOIN."
+            )
         joined = self._joined(left, right, join_type)
         conditions = [ScalarAnalyser(joined, self.calls).typed(node.condition)] if node.condition is not None else []
         joined.plan = TemporalJoin(
@@ -181,7 +201,9 @@ class RelationAnalyser:
             join_type=join_type,
             condition=all_of(conditions, self.calls),
             time=time,
+            lookup=self._lookups.get(hinted_name(table), ()),
         )
+        self._looked_up.add(hinted_name(table))
         return joined
 
 

@@ -18,4 +18,4 @@ class BlackholeConnector(TableConnector):
 
     def writer(self, write: Write, options: TableOptions) -> TableWriter:
         """Takes all changes."""
-        return TableWriter(DiscardingSink(), ALL, wants_before=False)
+        return TableWriter(DiscardingSink(), ALL, wants_before=False, takes_columns=True)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from penstock.base.config_options import ConfigOption
-from penstock.table.connectors.abilities import TableScan, WholeScan
+from penstock.table.connectors.abilities import ProjectionPushDown, TableScan, WholeScan
 from penstock.table.connectors.lookup import TableLookup
 from penstock.table.connectors.table_options import CONNECTOR, TableOptions, missing
 from penstock.table.connectors.tables import TableReader, TableWriter
@@ -14,6 +15,7 @@ from penstock.table.data.errors import ValidationError
 from penstock.table.data.logical_types import DataType
 from penstock.table.functions.cast_rules import supports_cast
 from penstock.table.plan.logical import Scan, Write
+from penstock.table.plan.row_schema import RowSchema
 
 
 class TableConnector:
@@ -46,6 +48,7 @@ class TableConnector:
     def lookup(self, scan: Scan, key: Sequence[int], options: TableOptions) -> TableLookup:
         """How the rows of keys are found. `key`: the places of their columns in the table."""
         raise ValidationError(
+            "Processing-time temporal join is not supported yet. "
             f"Connector '{self.name}' cannot be asked for the rows of keys, so table {'.'.join(scan.path)} cannot be "
             "joined FOR SYSTEM_TIME AS OF a processing time: use a connector that has a look-up"
         )
@@ -111,6 +114,20 @@ class Connectors:
     def reader(self, node: Scan) -> TableReader:
         """How a table is read. Raises `ValidationError` for options that no connector takes."""
         return self.scan(node).reader()
+
+    def narrowed(self, node: Scan, columns: Sequence[int]) -> Scan | None:
+        """The table with these columns alone, in this order; None where its connector gives all of them."""
+        found = self.scan(node)
+        if not isinstance(found, ProjectionPushDown):
+            return None
+        places = {column: place for place, column in enumerate(columns)}
+        return replace(
+            node,
+            schema=RowSchema(tuple(node.schema[column] for column in columns)),
+            key=tuple(places[column] for column in node.key),
+            metadata=tuple((places[column], key) for column, key in node.metadata if column in places),
+            source=found.with_columns(columns),
+        )
 
     def lookup(self, node: Scan, key: Sequence[int]) -> TableLookup:
         """How the rows of keys are found. Raises `ValidationError` for connectors that cannot be asked."""

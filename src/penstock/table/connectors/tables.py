@@ -1,11 +1,12 @@
-"""What streams know of tables: how one is read, and how one is written."""
+"""What plans know of tables: how one is read, and how one is written."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.core.connector import Sink, Source
+from penstock.core.connector import Sink
 from penstock.table.plan.changes import INSERTS, Changes
 
 
@@ -37,9 +38,13 @@ class TableLocation:
 
 @dataclass(frozen=True, slots=True)
 class TableReader:
-    """How a table is read: a source of columns, in the order of its stored ones and under the names c0, c1 and on."""
+    """How a table is read: a source of columns, in the order of its stored ones and under the names c0, c1 and on.
 
-    source: Source[Any, Any]
+    `source` is a `Source`. `frame` makes a Spark data frame of the same columns, whatever their names, of a Spark
+    session; batches then read that, and need no source.
+    """
+
+    source: Any
     changes: Changes = INSERTS
     #: whether updates come with the row as it was before
     has_before: bool = False
@@ -49,14 +54,15 @@ class TableReader:
     is_upsert: bool = False
     #: where its rows are, if they are in files
     location: TableLocation | None = field(default=None)
+    frame: Callable[[Any], Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class TableWriter:
     """How a table is written: a sink, and which changes it takes.
 
-    The sink is handed (kind, held values) for each row, or with `takes_text` the text of the row. One that accepts
-    inserts alone and `takes_columns` may also be handed columns as a `TableReader` gives them.
+    The sink is handed (kind, held values) for each row, with `takes_text` the text of the row, or with `takes_columns`
+    columns as a `TableReader` gives them, see `SinkWriter.write_columns` and `write_changes`.
     """
 
     sink: Sink[Any]

@@ -15,6 +15,9 @@ from penstock.table.plan.row_schema import PlanColumn
 from penstock.table.typed.nodes import Field, Typed
 from penstock.table.user_functions.definition import UserFunction
 
+#: the role of a step that reads a table
+SOURCE: Final = "Source"
+
 
 def rows_text(node: Node) -> str:
     """A text that is the same for plans that give the same rows, if they only call deterministic functions."""
@@ -24,10 +27,12 @@ def rows_text(node: Node) -> str:
 def state_id(node: Node, role: str) -> str:
     """32 hexadecimal digits for the state that a step of a node has: what `role` it has for the node.
 
-    They stay the same in other processes, and when names of columns, options of tables or lifetimes of state change;
-    they change with the node and all that it reads, because state is only good for the query that made it.
+    They stay the same in other processes, and when names of results, options of tables or lifetimes of state change;
+    they change with the node and all that it reads, because state is only good for the query that made it. The position
+    in a table, which is the state of a `SOURCE`, is good for any query that reads it.
     """
-    return xxhash.xxh3_128_hexdigest(f"{role}:{_text(node, _STATE)}".encode())
+    text = f"{node.path}" if isinstance(node, Scan) and role.startswith(SOURCE) else _text(node, _STATE)
+    return xxhash.xxh3_128_hexdigest(f"{role}:{text}".encode())
 
 
 def expressions_in(node: Node) -> Iterator[Typed]:
@@ -92,7 +97,8 @@ def _of_state(value: Any) -> str | None:
         case StreamRows():
             return f"StreamRows({value.title},{_text(value.schema, _STATE)},{value.key})"
         case Scan():
-            return f"Scan({value.path},{_text(value.schema, _STATE)},{value.key})"
+            columns = [f"{column.name}:{column.type}" for column in value.schema]
+            return f"Scan({value.path},{columns},{value.key})"
         case Write():
             return f"Write({value.path})"
         case UserFunction():

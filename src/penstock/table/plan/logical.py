@@ -311,17 +311,47 @@ class Correlate(Unary):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TemporalJoin(Node):
-    """Each row of the left side with the version of the right side at a time (`time`: a column of the left side)."""
+    """Each row of the left side with the version of the right side at a time (`time`: a column of the left side).
+
+    `lookup`: the options of the hint LOOKUP for the right side.
+    """
 
     left: Node
     right: Node
     join_type: JoinType
     condition: Typed
     time: Field
+    lookup: tuple[tuple[str, str], ...] = ()
 
     def inputs(self) -> tuple[Node, ...]:
         """See `Node`."""
         return (self.left, self.right)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookupJoin(Unary):
+    """Each row of the input with the rows that a table has for its keys now: columns of both.
+
+    Of the rows of the table those are left for which `where` is true, and `expressions` are their columns.
+
+    Attributes:
+        table: is asked for the rows of keys.
+        key: the places of the columns of keys in the table.
+        key_values: what they have to be equal to, over the columns of the input.
+        asks: over the columns of the input; rows for which it is not true ask for nothing.
+        condition: over the columns of both sides, what else has to be true of pairs.
+        options: those of the hint LOOKUP.
+    """
+
+    table: Scan
+    join_type: JoinType
+    key: tuple[int, ...]
+    key_values: tuple[Typed, ...]
+    where: Typed | None
+    expressions: tuple[Typed, ...]
+    asks: Typed | None
+    condition: Typed | None
+    options: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

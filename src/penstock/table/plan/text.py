@@ -107,6 +107,17 @@ def _join(node: Any) -> str:
     return f"joinType={node.join_type.value}, where={expression_text(node.condition, names)}"
 
 
+def _lookup(node: Any) -> str:
+    names, columns = node.input.schema.names, node.table.schema.names
+    pairs = zip(node.key, node.key_values, strict=True)
+    keys = ", ".join(f"{columns[place]}={expression_text(one, names)}" for place, one in pairs)
+    parts = [f"table=[{'.'.join(node.table.path)}]", f"joinType={node.join_type.value}", f"lookup=[{keys}]"]
+    parts += [f"lookupWhere={expression_text(node.where, columns)}"] if node.where is not None else []
+    conditions = [expression_text(one, node.schema.names) for one in (node.asks, node.condition) if one is not None]
+    parts += [f"where={' AND '.join(conditions)}"] if conditions else []
+    return ", ".join(parts)
+
+
 def _over(node: Any) -> str:
     names = names_of(node.input)
     calls = ", ".join(_call(call, names) for call in node.calls)
@@ -160,6 +171,7 @@ _DESCRIBE: Final[dict[type[logical.Node], Callable[[Any], str]]] = {
     ),
     logical.Join: _join,
     logical.TemporalJoin: _join,
+    logical.LookupJoin: _lookup,
     logical.Aggregate: _aggregate,
     logical.SetOperation: lambda node: f"{node.operator}{' ALL' if node.is_all else ''}",
     logical.Sort: _sort,

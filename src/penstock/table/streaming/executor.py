@@ -7,7 +7,7 @@ from datetime import tzinfo
 from typing import Any, Final
 
 from penstock.base.configuration import Configuration
-from penstock.base.errors import UnsupportedError
+from penstock.base.errors import ConfigurationError, UnsupportedError
 from penstock.datastream.closeable_iterator import CloseableIterator
 from penstock.datastream.data_stream import DataStream, StreamExecutionEnvironment
 from penstock.drivers.running_job import RunningJob
@@ -18,6 +18,7 @@ from penstock.table.functions.definition import Session
 from penstock.table.plan.changes import ALL, SHORT
 from penstock.table.plan.executor import ChangelogRow
 from penstock.table.plan.logical import Node, Write
+from penstock.table.streaming.planning.lookups import Lookups
 from penstock.table.streaming.planning.options import plan_options
 from penstock.table.streaming.planning.planner import StreamPlanner
 from penstock.table.streaming.planning.table_options import of_connector
@@ -81,6 +82,13 @@ class StreamExecutor:
         assert isinstance(found, CloseableIterator)
         return CollectingStreamJob(found, plan, session.zone)
 
+    def frame(self, plan: Node, options: Mapping[str, str], session: Session) -> Any:
+        """A stream is no data frame: raises `ConfigurationError`."""
+        raise ConfigurationError(
+            "to_dataframe() needs batch execution: use EnvironmentSettings.in_batch_mode(), or "
+            "SET 'execution.runtime-mode' = 'batch'"
+        )
+
     def explain(
         self, plans: Sequence[Node], options: Mapping[str, str], session: Session, details: Sequence[str]
     ) -> str:
@@ -99,19 +107,16 @@ class StreamExecutor:
     def _planner(
         self, environment: StreamExecutionEnvironment, options: Mapping[str, str], session: Session
     ) -> StreamPlanner:
-        if options.get("execution.runtime-mode", "").upper() == "BATCH":
-            raise UnsupportedError(
-                "tables do not run in BATCH yet: use EnvironmentSettings.in_streaming_mode(), which takes bounded "
-                "tables, too"
-            )
         carried = StreamSession(session.zone, session.legacy_cast, async_settings(options))
         check_emit(options)
         found = plan_options(options)
         if found.parallelism is not None:
             environment.set_parallelism(found.parallelism)
         shares = options.get(_SHARES, "true").lower() == "true"
-        reader, calls, is_taken = self._connectors.reader, Calls(session), environment.has_id
-        return StreamPlanner(environment.add, reader, carried, calls, shares, found, is_taken)
+        reader, narrowed = self._connectors.reader, self._connectors.narrowed
+        add, has_id = environment.add, environment.has_id
+        lookups = Lookups(self._connectors.lookup, options)
+        return StreamPlanner(add, reader, carried, Calls(session), shares, found, has_id, narrowed, lookups)
 
 
 def _check(plan: Write) -> None:

@@ -13,6 +13,7 @@ from penstock.table.connectors.formats.built_in import built_in_formats
 from penstock.table.connectors.nexmark.connector import NexmarkConnector
 from penstock.table.connectors.print import PrintConnector
 from penstock.table.connectors.socket.connector import SocketConnector
+from penstock.table.connectors.spark import SparkConnector
 
 #: the entry points by which a package brings connectors: each is a class of `TableConnector`
 ENTRY_POINTS: Final = "penstock.table.connectors"
@@ -28,5 +29,6 @@ def built_in() -> Connectors:
         NexmarkConnector(),
         PrintConnector(),
         SocketConnector(formats),
+        SparkConnector(),
         *(point.load()() for point in importlib.metadata.entry_points(group=ENTRY_POINTS)),
     )

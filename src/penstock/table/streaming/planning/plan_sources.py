@@ -77,6 +77,8 @@ class ScanRule(Rule[Scan]):
         """See `Rule`."""
         table = planning.table(node)
         title = ".".join(node.path)
+        if table.source is None:
+            raise ValidationError(f"table '{title}' is read by Spark, in batch only: its connector has no source")
         parallelism = parallelism_of(node)
         if parallelism is not None and table.changes != INSERTS:
             raise UnsupportedError(

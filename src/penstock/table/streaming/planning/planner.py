@@ -23,18 +23,21 @@ from penstock.table.data.errors import ValidationError
 from penstock.table.evaluation.stability import is_stable
 from penstock.table.plan import logical
 from penstock.table.plan.changes import ALL, INSERTS, Changes, shown
-from penstock.table.plan.identity import expressions_in, rows_text, state_id
+from penstock.table.plan.identity import SOURCE, expressions_in, rows_text, state_id
 from penstock.table.plan.row_schema import RowSchema
 from penstock.table.plan.text import node_text
 from penstock.table.streaming.planning import plan_joins
+from penstock.table.streaming.planning.lookups import Lookups
 from penstock.table.streaming.planning.options import DEFAULTS, PlanOptions
 from penstock.table.streaming.planning.plan_aggregates import AggregateRule
 from penstock.table.streaming.planning.plan_changelogs import FromChangelogRule, ToChangelogRule
+from penstock.table.streaming.planning.plan_lookups import LookupJoinRule
 from penstock.table.streaming.planning.plan_over import OverRule
 from penstock.table.streaming.planning.plan_ranks import RankRule, SortRule
 from penstock.table.streaming.planning.plan_records import StreamRowsRule
 from penstock.table.streaming.planning.plan_rows import CalcRule, CorrelateRule, UnionRule, WatermarkRule
 from penstock.table.streaming.planning.plan_sources import ArrowRowsRule, ScanRule, ValuesRule
+from penstock.table.streaming.planning.plan_temporal import TemporalJoinRule
 from penstock.table.streaming.planning.plan_windows import WindowTableRule
 from penstock.table.streaming.planning.rule import Factory, Rule
 from penstock.table.streaming.planning.streams import Stream
@@ -42,6 +45,7 @@ from penstock.table.streaming.planning.table_options import of_connector, parall
 from penstock.table.streaming.planning.upsert_keys import UpsertKeys
 from penstock.table.streaming.records.record_target import RecordTarget
 from penstock.table.streaming.rewrites.calc import Calc, calc_of
+from penstock.table.streaming.rewrites.columns import Narrowed, no_narrower
 from penstock.table.streaming.rewrites.rewritten import rewritten
 from penstock.table.streaming.rows.not_null_operator import NotNullOperator
 from penstock.table.streaming.rows.rows_operator import ToRowsOperator
@@ -64,6 +68,8 @@ RULES: Final[tuple[Rule[Any], ...]] = (
     OverRule(),
     FromChangelogRule(),
     ToChangelogRule(),
+    TemporalJoinRule(),
+    LookupJoinRule(),
 )
 _BY_NODE: Final[Mapping[type[logical.Node], Rule[Any]]] = {kind: rule for rule in RULES for kind in rule.nodes}
 
@@ -79,7 +85,8 @@ class StreamPlanner:
     """Plans one job. `add` takes its transformations, and `reader` knows the tables that are read.
 
     `shares`: whether parts of plans that give the same rows are one part of the job. `is_taken`: whether another step
-    of the program has an id.
+    of the program has an id. `narrowed`: how tables are read with fewer columns; `lookups`: how they are asked for the
+    rows of keys.
     """
 
     def __init__(
@@ -91,12 +98,15 @@ class StreamPlanner:
         shares: bool = True,
         options: PlanOptions = DEFAULTS,
         is_taken: Callable[[str], bool] = lambda _: False,
+        narrowed: Narrowed = no_narrower,
+        lookups: Lookups | None = None,
     ) -> None:
         self.add = add
         self._reader = reader
         self.session = session
         self.calls = calls
         self.options = options
+        self.lookups = lookups or Lookups()
         #: by the id of a node; the node is kept too, because ids of nodes that are gone come again
         self._readers: dict[int, tuple[logical.Scan, TableReader]] = {}
         self._changes: dict[int, tuple[logical.Node, Changes]] = {}
@@ -107,6 +117,7 @@ class StreamPlanner:
         self._shares = shares
         self._streams: dict[tuple[str, bool], Stream] = {}
         self._is_taken = is_taken
+        self._narrowed = narrowed
         #: the nodes whose steps are being added, the innermost one last; and the ids that steps have
         self._planned: list[logical.Node] = []
         self._ids: set[str] = set()
@@ -116,7 +127,7 @@ class StreamPlanner:
         known = self._rewritten.get(id(node))
         if known is not None:
             return known[1]
-        found = node if self._is_made_by_a_rule(node) else rewritten(node, self.calls)
+        found = node if self._is_made_by_a_rule(node) else rewritten(node, self.calls, self._narrowed)
         self._rewritten[id(node)] = (node, found)
         waiting = [found]
         while waiting:
@@ -202,10 +213,10 @@ class StreamPlanner:
         `drops_null`: whether rows with NULL where the table has none are dropped; else they fail the job.
         """
         title = ".".join(write.path)
-        upstreams = self.rows(
-            write.input, writer.accepts, writer.wants_before, title, writer.takes_text, (write.schema, drops_null)
-        )
-        sink = writer.sink
+        target, sink = (write.schema, drops_null), writer.sink
+        upstreams = self._for_sink(write.input, writer.accepts, writer.wants_before, title, target)
+        if not writer.takes_columns:
+            upstreams = self._as_rows(write.input, writer.takes_text, upstreams)
         operator = partial(SinkOperator, sink)
         parallelism = parallelism_of(write)
         if parallelism is not None and self.changes(write.input) != INSERTS:
@@ -224,17 +235,11 @@ class StreamPlanner:
                 sink=sink,
             )
 
-    def rows(
-        self,
-        node: logical.Node,
-        accepts: Changes,
-        wants_before: bool,
-        title: str,
-        as_text: bool = False,
-        target: tuple[RowSchema, bool] | None = None,
-    ) -> tuple[Upstream, ...]:
-        """The rows of a node one by one, see `ToRowsOperator`; `target`: the table they are for, see `sink`."""
-        upstreams = self._for_sink(node, accepts, wants_before, title, target)
+    def rows(self, node: logical.Node, accepts: Changes, wants_before: bool, title: str) -> tuple[Upstream, ...]:
+        """The rows of a node one by one, see `ToRowsOperator`."""
+        return self._as_rows(node, False, self._for_sink(node, accepts, wants_before, title, None))
+
+    def _as_rows(self, node: logical.Node, as_text: bool, upstreams: tuple[Upstream, ...]) -> tuple[Upstream, ...]:
         return self.step("Rows", partial(ToRowsOperator, node.schema.types, as_text), upstreams)
 
     def records(self, target: RecordTarget) -> tuple[Upstream, ...]:
@@ -311,7 +316,7 @@ class StreamPlanner:
         strategy = WatermarkStrategy.no_watermarks()
         operator = partial(SourceOperator, source, strategy)
         upstreams = self.step(
-            "Source",
+            SOURCE,
             operator,
             (),
             name=title,

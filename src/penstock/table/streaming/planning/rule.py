@@ -13,6 +13,7 @@ from penstock.table.connectors.tables import TableReader
 from penstock.table.plan.changes import Changes
 from penstock.table.plan.logical import Node, Scan
 from penstock.table.plan.row_schema import RowSchema
+from penstock.table.streaming.planning.lookups import Lookups
 from penstock.table.streaming.planning.options import PlanOptions
 from penstock.table.streaming.planning.streams import Stream
 from penstock.table.streaming.planning.upsert_keys import UpsertKeys
@@ -32,6 +33,7 @@ class Planning(Protocol):
     options: PlanOptions
     calls: Calls
     upsert_keys: UpsertKeys
+    lookups: Lookups
 
     def changes(self, node: Node) -> Changes:
         """Which changes the rows of a node are."""

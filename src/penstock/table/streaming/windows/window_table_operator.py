@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
-import numpy as np
 import pyarrow as pa
 
 from penstock.core.columns.batch import ColumnBatch, as_columns
 from penstock.core.operators.base import StreamOperator
 from penstock.core.records import Batch
 from penstock.table.data.zones import to_moments
+from penstock.table.functions.window_assignment import ASSIGN
 from penstock.table.streaming.rows.sessions import StreamSession
 from penstock.table.streaming.windows.window_times import WindowTime
 
@@ -41,7 +41,7 @@ class WindowTableOperator(StreamOperator):
         names: Sequence[str],
         session: StreamSession,
     ) -> None:
-        self._assign = _ASSIGN[kind]
+        self._assign = ASSIGN[kind]
         self._time = time
         self._sizes = tuple(sizes)
         self._offset = offset
@@ -65,48 +65,3 @@ class WindowTableOperator(StreamOperator):
         time = to_moments(last, self._zone).cast(_MOMENT) if self._time.is_moment else last
         columns = pa.RecordBatch.from_arrays([*taken.columns.columns, *edges, time], self._names)
         self.output.collect(ColumnBatch(columns, taken.rowtimes, taken.kinds))
-
-
-Assigned = tuple[Any, Any, Any]
-
-
-def _tumble(times: Any, sizes: Sequence[int], offset: int) -> Assigned:
-    (size,) = sizes
-    starts = times - (times - offset) % size
-    return None, starts, starts + size
-
-
-def _hop(times: Any, sizes: Sequence[int], offset: int) -> Assigned:
-    slide, size = sizes
-    last = times - (times - offset) % slide
-    rows, starts = [], []
-    for back in range(0, size, slide):
-        start = last - back
-        among = np.flatnonzero(start + size > times)
-        rows.append(among)
-        starts.append(start[among])
-    return _in_order(rows, starts, size)
-
-
-def _in_order(rows: list[Any], starts: list[Any], size: int) -> Assigned:
-    """The windows of each row one after another, the earliest first."""
-    all_rows, all_starts = np.concatenate(rows), np.concatenate(starts)
-    order = np.lexsort((all_starts, all_rows))
-    return all_rows[order], all_starts[order], all_starts[order] + size
-
-
-def _cumulate(times: Any, sizes: Sequence[int], offset: int) -> Assigned:
-    step, size = sizes
-    start = times - (times - offset) % size
-    first = start + ((times - start) // step + 1) * step
-    counts = (start + size - first) // step + 1
-    rows = np.repeat(np.arange(len(times)), counts)
-    within = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
-    return rows, start[rows], first[rows] + within * step
-
-
-_ASSIGN: Final[dict[str, Callable[[Any, Sequence[int], int], Assigned]]] = {
-    "TUMBLE": _tumble,
-    "HOP": _hop,
-    "CUMULATE": _cumulate,
-}
