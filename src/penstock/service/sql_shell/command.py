@@ -1,0 +1,63 @@
+"""From the options of the command line to a session."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock.base.configuration import Configuration
+from penstock.base.errors import WrongValueError
+from penstock.service.sql_shell.display import check_option
+from penstock.service.sql_shell.scripts import run_init, run_script
+from penstock.service.sql_shell.shell import Shell
+from penstock.table import EnvironmentSettings, TableEnvironment
+
+
+@dataclass(frozen=True, slots=True)
+class ShellOptions:
+    """What the command line says.
+
+    `init`: files that prepare the session; `file`: the file to run; `session`: the name of the session; `history`:
+    where lines are kept; `properties`: options as `key=value`.
+    """
+
+    init: Sequence[Path] = ()
+    file: Path | None = None
+    session: str | None = None
+    history: Path | None = None
+    properties: Sequence[str] = ()
+
+
+def run_shell(options: ShellOptions) -> int:
+    """Run the shell. Returns its exit code.
+
+    Raises:
+        WrongValueError: for an option that is not `key=value`.
+        UnsupportedError: at a terminal without prompt-toolkit.
+    """
+    is_prompt = options.file is None and sys.stdin.isatty()
+    shell = Shell(TableEnvironment.create(settings_of(options.properties)), is_prompt and sys.stdout.isatty())
+    for path in options.init:
+        if not run_init(shell, path.read_text(), str(path)):
+            return 1
+    if options.file is not None:
+        return run_script(shell, options.file.read_text(), str(options.file))
+    if not is_prompt:
+        return run_script(shell, sys.stdin.read(), "standard input")
+    from penstock.service.sql_shell.terminal import run_terminal
+
+    return run_terminal(shell, options.session, options.history)
+
+
+def settings_of(properties: Sequence[str]) -> EnvironmentSettings:
+    """The settings with these options, each `key=value`."""
+    found = {}
+    for one in properties:
+        key, equals, value = one.partition("=")
+        if not key or not equals:
+            raise WrongValueError(f"-D takes key=value, not {one!r}")
+        check_option(key, value)
+        found[key] = value
+    return EnvironmentSettings.new_instance().with_configuration(Configuration.from_dict(found)).build()

@@ -1,0 +1,39 @@
+"""What a terminal needs before there is a prompt."""
+
+from __future__ import annotations
+
+import logging
+from importlib.util import find_spec
+from pathlib import Path
+
+from penstock.base.errors import UnsupportedError
+from penstock.drivers.listener import log_to_stderr_by_default
+from penstock.service.sql_shell.shell import Shell
+
+
+def history_path(session: str | None, history: Path | None) -> Path:
+    """The file of lines that were typed: the one that was named, or one in the home directory for each session."""
+    if history is not None:
+        return history.expanduser()
+    return Path.home() / (".penstock-sql-history" if session is None else f".penstock-sql-history-{session}")
+
+
+def run_terminal(shell: Shell, session: str | None, history: Path | None) -> int:
+    """Read statements from a person until there are no more. Returns the exit code.
+
+    Raises:
+        UnsupportedError: without prompt-toolkit.
+    """
+    if find_spec("prompt_toolkit") is None:
+        raise UnsupportedError(
+            "the prompt needs prompt-toolkit: pip install 'penstock[shell]', or run a file with penstock sql -f FILE"
+        )
+    from penstock.service.sql_shell.prompt import Prompt
+
+    log_to_stderr_by_default()
+    # What jobs tell of their lives would stand between the lines that are typed.
+    logging.getLogger("penstock").setLevel(logging.WARNING)
+    path = history_path(session, history)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Prompt(shell, path, session).run()
+    return 0
