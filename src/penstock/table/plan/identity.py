@@ -64,7 +64,7 @@ def _text(value: Any, special: _Special) -> str:
         case tuple() | list():
             return f"[{','.join(_text(one, special) for one in value)}]"
         case _ if is_dataclass(value):
-            inner = (f"{one.name}={_text(getattr(value, one.name), special)}" for one in fields(value))
+            inner = (f"{one.name}={_text(getattr(value, one.name), special)}" for one in fields(value) if one.compare)
             return f"{type(value).__name__}({','.join(inner)})"
         case _:
             return f"{type(value).__name__}:{value!r}"

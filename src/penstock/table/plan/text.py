@@ -116,6 +116,13 @@ def _over(node: Any) -> str:
     return f"partitionBy=[{partition}], orderBy=[{order}], {unit}, select=[{calls}]"
 
 
+def _table_aggregate(node: Any) -> str:
+    names = names_of(node.input)
+    keys = ", ".join(names[key] for key in node.keys)
+    parts = [f"groupBy=[{keys}]"] if keys else []
+    return ", ".join([*parts, f"select=[{_call(node.call, names)}]"])
+
+
 def _rank(node: Any) -> str:
     names = names_of(node.input)
     partition = ", ".join(names[index] for index in node.partition)
@@ -152,6 +159,7 @@ _DESCRIBE: Final[dict[type[logical.Node], Callable[[Any], str]]] = {
     logical.Join: _join,
     logical.TemporalJoin: _join,
     logical.Aggregate: _aggregate,
+    logical.TableAggregate: _table_aggregate,
     logical.SetOperation: lambda node: f"{node.operator}{' ALL' if node.is_all else ''}",
     logical.Sort: _sort,
     logical.Over: _over,

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.core.columns.batch import ColumnBatch, as_columns
-from penstock.core.operators.base import StreamOperator, UserCodeError
+from penstock.core.operators.base import UserCodeError
 from penstock.core.records import Batch
 from penstock.table.data.errors import TableRuntimeError
 from penstock.table.data.logical_types import DataType
@@ -27,8 +27,10 @@ from penstock.table.plan.logical import AggregateCall
 from penstock.table.streaming.aggregates.accumulators import Accumulator, accumulator_of
 from penstock.table.streaming.aggregates.base import Rows
 from penstock.table.streaming.aggregates.group_lives import Lives, differing
+from penstock.table.streaming.rows.evaluating import EvaluatingOperator
 from penstock.table.streaming.rows.row_keys import RowKeys
 from penstock.table.streaming.rows.row_tuples import kinds_of
+from penstock.table.streaming.rows.sessions import StreamSession
 from penstock.table.typed.nodes import Constant, Field
 
 #: The state.
@@ -41,7 +43,7 @@ FEW_ROWS: Final = 64
 _GOES: Final = bytes(kind in (UPDATE_BEFORE, DELETE) for kind in range(256))
 
 
-class GroupAggregateOperator(StreamOperator):
+class GroupAggregateOperator(EvaluatingOperator):
     """See the module's text.
 
     Args:
@@ -51,6 +53,7 @@ class GroupAggregateOperator(StreamOperator):
         names: of the columns of the output: keys, then calls.
         retracts: whether rows of the input may go.
         sends_before: whether an update sends the row as it was, too.
+        session: of the functions of the program.
     """
 
     is_keyed = True
@@ -63,6 +66,7 @@ class GroupAggregateOperator(StreamOperator):
         names: Sequence[str],
         retracts: bool,
         sends_before: bool,
+        session: StreamSession | None = None,
     ) -> None:
         self._groups = RowKeys(keys)
         self._calls = tuple(calls)
@@ -70,10 +74,14 @@ class GroupAggregateOperator(StreamOperator):
         self._names = list(names)
         self._retracts = retracts
         self._sends_before = sends_before
+        self._session = session or StreamSession()
 
     def open(self) -> None:
         """Look up the state."""
-        self._accumulators = [accumulator_of(call, self._retracts) for call in self._calls]
+        functions = self.running(self._session).functions
+        self._accumulators = [accumulator_of(call, self._retracts, functions) for call in self._calls]
+        for place, accumulator in enumerate(self._accumulators):
+            accumulator.keep_apart(self.context.keyed, f"{GROUPS}.{place}")
         table = self.context.keyed.table(GROUPS)
         self._entries, self._mark = table.entries(None), table.mark
 
@@ -86,7 +94,7 @@ class GroupAggregateOperator(StreamOperator):
         before = [state[LAST] for state in states]
         lives = self._count(groups, states, taken.kinds)
         try:
-            values = self._running(taken, lives, states)
+            values = self._running(taken, lives, keys, states)
         except TableRuntimeError as error:
             raise UserCodeError(self.context.operator_name, f"a batch of {len(taken)} rows") from error
         self._settle(keys, states, lives, values)
@@ -122,7 +130,7 @@ class GroupAggregateOperator(StreamOperator):
             state[COUNT] = count
         return Lives(groups, goes if any(goes) else None, frozenset(ends), np.frombuffer(alive, np.bool_))
 
-    def _running(self, taken: ColumnBatch, lives: Lives, states: list[list[Any]]) -> list[list[Any]]:
+    def _running(self, taken: ColumnBatch, lives: Lives, keys: list[Any], states: list[list[Any]]) -> list[list[Any]]:
         """What each call gives after each row."""
         groups = lives.groups.tolist()
         decoded: dict[int, list[Any]] = {}
@@ -130,7 +138,7 @@ class GroupAggregateOperator(StreamOperator):
         for place, (call, accumulator) in enumerate(zip(self._calls, self._accumulators, strict=True)):
             held = [state[HELD][place] for state in states]
             operands, keeps = self._operands(call, accumulator, taken, decoded)
-            found.append(accumulator.running(Rows(groups, operands, keeps, lives.goes, lives.ends), held))
+            found.append(accumulator.running(Rows(groups, operands, keeps, lives.goes, lives.ends, keys), held))
             for state, one in zip(states, held, strict=True):
                 state[HELD][place] = one
         return found
@@ -168,6 +176,8 @@ class GroupAggregateOperator(StreamOperator):
             state[LAST] = last if is_alive else None
             if state[COUNT] == 0 and self._is_spent(state[HELD]):
                 del self._entries[key]
+                for one in self._accumulators:
+                    one.forget(key)
 
     def _is_spent(self, held: list[Any]) -> bool:
         return all(one.is_spent(part) for one, part in zip(self._accumulators, held, strict=True))

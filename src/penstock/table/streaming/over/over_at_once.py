@@ -7,20 +7,22 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from penstock.core.columns.batch import ColumnBatch, as_columns
-from penstock.core.operators.base import StreamOperator, UserCodeError
+from penstock.core.operators.base import UserCodeError
 from penstock.core.records import Batch
 from penstock.table.data.errors import TableRuntimeError
 from penstock.table.data.logical_types import DataType
 from penstock.table.plan.logical import AggregateCall
 from penstock.table.streaming.over.over_calls import OverCalls
 from penstock.table.streaming.over.over_frames import Frame
+from penstock.table.streaming.rows.evaluating import EvaluatingOperator
 from penstock.table.streaming.rows.row_keys import RowKeys
+from penstock.table.streaming.rows.sessions import StreamSession
 
 #: The state.
 FRAMES = "over_frames"
 
 
-class OverAtOnceOperator(StreamOperator):
+class OverAtOnceOperator(EvaluatingOperator):
     """Rows with what the calls give over the rows so far.
 
     Args:
@@ -30,6 +32,7 @@ class OverAtOnceOperator(StreamOperator):
         types: of the columns of the input.
         names: of the columns of the output: those of the input, then the calls.
         distance: how many rows before the current one the frame has; None for all.
+        session: of the functions of the program.
     """
 
     is_keyed = True
@@ -42,6 +45,7 @@ class OverAtOnceOperator(StreamOperator):
         types: Sequence[DataType],
         names: Sequence[str],
         distance: int | None,
+        session: StreamSession,
     ) -> None:
         self._partition = RowKeys(partition)
         self._order = order
@@ -49,10 +53,12 @@ class OverAtOnceOperator(StreamOperator):
         self._types = tuple(types)
         self._names = list(names)
         self._distance = distance
+        self._session = session
 
     def open(self) -> None:
         """Look up the state."""
-        self._calls = OverCalls(self._call_list, self._order, self._types, self._distance is not None)
+        functions = self.running(self._session).functions
+        self._calls = OverCalls(self._call_list, self._order, self._types, self._distance is not None, functions)
         self._frame = Frame(self._calls, True, self._distance)
         table = self.context.keyed.table(FRAMES)
         self._entries, self._mark = table.entries(None), table.mark

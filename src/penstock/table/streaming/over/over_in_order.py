@@ -15,7 +15,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from penstock.core.columns.batch import ColumnBatch, as_columns
-from penstock.core.operators.base import StreamOperator, UserCodeError
+from penstock.core.operators.base import UserCodeError
 from penstock.core.records import Batch
 from penstock.table.data.errors import TableRuntimeError
 from penstock.table.data.logical_types import DataType
@@ -23,8 +23,10 @@ from penstock.table.functions.comparison import hashable
 from penstock.table.plan.changes import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from penstock.table.plan.logical import AggregateCall
 from penstock.table.streaming.over.over_calls import OverCalls, Row, copied
+from penstock.table.streaming.rows.evaluating import EvaluatingOperator
 from penstock.table.streaming.rows.row_keys import RowKeys
 from penstock.table.streaming.rows.row_tuples import kinds_of
+from penstock.table.streaming.rows.sessions import StreamSession
 
 #: The state.
 SORTED: Final = "over_sorted"
@@ -32,7 +34,7 @@ _ORDER, _ROWS, _HELD = range(3)
 _by_order: Final[Callable[[Any], Any]] = itemgetter(_ORDER)
 
 
-class OverInOrderOperator(StreamOperator):
+class OverInOrderOperator(EvaluatingOperator):
     """Rows with what the calls give over all rows up to them, as changes.
 
     Args:
@@ -43,6 +45,7 @@ class OverInOrderOperator(StreamOperator):
         types: of the columns of the input.
         names: of the columns of the output: those of the input, then the calls.
         is_rows: whether the frame is of ROWS; else it is a RANGE.
+        session: of the functions of the program.
     """
 
     is_keyed = True
@@ -56,6 +59,7 @@ class OverInOrderOperator(StreamOperator):
         types: Sequence[DataType],
         names: Sequence[str],
         is_rows: bool,
+        session: StreamSession,
     ) -> None:
         self._partition = RowKeys(partition)
         self._order = order
@@ -64,10 +68,12 @@ class OverInOrderOperator(StreamOperator):
         self._types = tuple(types)
         self._names = list(names)
         self._is_rows = is_rows
+        self._session = session
 
     def open(self) -> None:
         """Look up the state."""
-        self._calls = OverCalls(self._call_list, self._order, self._types, False)
+        functions = self.running(self._session).functions
+        self._calls = OverCalls(self._call_list, self._order, self._types, False, functions)
         table = self.context.keyed.table(SORTED)
         self._entries, self._mark = table.entries(None), table.mark
 

@@ -11,6 +11,7 @@ from penstock.table.data.logical_types import LocalZonedTimestampType
 from penstock.table.plan import logical
 from penstock.table.plan.changes import Changes
 from penstock.table.plan.row_schema import TimeAttribute
+from penstock.table.streaming.aggregates.accumulators import check_windowed
 from penstock.table.streaming.planning.rule import Factory, Planning, Rule
 from penstock.table.streaming.planning.streams import Stream, names_of
 from penstock.table.streaming.rows.sessions import StreamSession
@@ -79,6 +80,8 @@ def window_aggregate(
     found = window_of(node.input, places[0])
     assert found is not None  # `is_of_windows` has seen it
     window = found[0]
+    for call in node.calls:
+        check_windowed(call, window.kind, retracts)
     is_moment = isinstance(window.input.schema[window.time].type, LocalZonedTimestampType)
     operator = partial(
         WindowAggregateOperator,

@@ -32,6 +32,7 @@ from penstock.table.streaming.planning.plan_over import OverRule
 from penstock.table.streaming.planning.plan_ranks import RankRule, SortRule
 from penstock.table.streaming.planning.plan_rows import CalcRule, CorrelateRule, UnionRule, WatermarkRule
 from penstock.table.streaming.planning.plan_sources import ArrowRowsRule, ScanRule, ValuesRule
+from penstock.table.streaming.planning.plan_table_aggregates import TableAggregateRule
 from penstock.table.streaming.planning.plan_windows import WindowTableRule
 from penstock.table.streaming.planning.rule import Factory, Rule
 from penstock.table.streaming.planning.streams import Stream
@@ -52,6 +53,7 @@ RULES: Final[tuple[Rule[Any], ...]] = (
     UnionRule(),
     WindowTableRule(),
     AggregateRule(),
+    TableAggregateRule(),
     plan_joins.JoinRule(),
     RankRule(),
     SortRule(),
@@ -276,5 +278,5 @@ def _source_of(node: logical.Node, refused: Changes, changes: Callable[[logical.
 
 def _is_stable(node: logical.Node) -> bool:
     """Whether a node and all that it reads give the same rows when they are worked out again."""
-    varies = isinstance(node, logical.Correlate) and node.user is not None and not node.user.is_deterministic
+    varies = any(not user.is_deterministic for user in logical.users_of(node))
     return not varies and all(map(is_stable, expressions_in(node))) and all(map(_is_stable, node.inputs()))
