@@ -2,7 +2,7 @@
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
-.PHONY: help env java check format test demo bench bench-guard sim reference options functions lock clean
+.PHONY: help env java check format test demo bench bench-guard sim reference options connectors functions lock clean
 
 PYTEST_ARGS ?=
 # Much of a test on Spark is waiting, so three processes are worth having on two cores.
@@ -64,6 +64,9 @@ reference: env ## the API reference as HTML, in build/reference
 
 options: env ## write the page of all options from the code
 	@$(RUN) python scripts/options.py docs/options.md
+
+connectors: env ## write the tables of options on the page of connectors from the code
+	@$(RUN) python scripts/connectors.py docs/table-connectors.md
 
 functions: env ## write the page of all functions of SQL from the code
 	@$(RUN) python scripts/functions.py docs/sql-functions.md

@@ -114,6 +114,10 @@ PAGES: dict[str, Page] = {
     "docs/async.md": Page(None),
     "docs/sql.md": Page(),
     "docs/python-functions.md": Page(),
+    "docs/tables-and-streams.md": Page(
+        ("+I[1970-01-01 00:00:04.999000+00:00, 2]", "+I[1970-01-01 00:00:09.999000+00:00, 1]")
+    ),
+    "docs/table-connectors.md": Page(),
     "docs/broadcast-state.md": Page(),
     "docs/batch.md": Page(
         None, ("| tea|    1|1.0|", "tea rose by 1.0", "('on', 2)", "('the', 1)", "('and', 1)"), targets=("spark",)

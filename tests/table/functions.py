@@ -300,13 +300,59 @@ def outcome(case: dict[str, Any], row: Callable[[], Any], check: Check) -> str:
         return f"{type(error).__name__}: {error} ({Path(place.filename).name}:{place.lineno})"
 
 
+def native_in_spark(data: dict[str, Any], only: str, quiet: bool) -> None:
+    """Ask Spark for all expressions that it has natively, the sets of many cases in a query, and compare."""
+    from tests.table.batch.batches import in_spark, shifted
+
+    from penstock.table.batch.native import native_text
+
+    types: list[DataType] = []
+    values: list[Any] = []
+    asked: list[tuple[str, Typed, Any]] = []
+    for one in data["sets"]:
+        if only not in f"{one['test']} {one['function'] or one['description'] or ''}":
+            continue
+        try:
+            row = row_of_set(one)
+        except (NotApplicableError, UnknownTypeError):
+            continue
+        for case in one["cases"]:
+            try:
+                found = typed_case(case, row, session_of(row.zone))
+            except (PenstockError, SqlParserError, NotApplicableError, UnknownTypeError):
+                continue
+            for expression, wanted, kind in zip(found, case["results"], case["types"], strict=False):
+                if isinstance(expression, FunctionCall) and native_text(expression, str) is not None:
+                    asked.append((str(expression), shifted(expression, len(types)), held(wanted, parse_type(kind))))
+        types += row.types
+        values += row.values
+    columns = [column_of([one], kind) for one, kind in zip(values, types, strict=True)]
+    right = 0
+    for start in range(0, len(asked), _AT_ONCE):
+        part = asked[start : start + _AT_ONCE]
+        answers = in_spark([expression for _, expression, _ in part], types, columns)
+        for (text, _, wanted), (answer,) in zip(part, answers, strict=True):
+            right += alike(answer, wanted)
+            if not alike(answer, wanted) and not quiet:
+                print(f"{text}: {answer!r}, not {wanted!r}")
+    print(f"{right} of {len(asked)} native expressions give in Spark what Flink gives")
+
+
+#: how many expressions Spark is asked for in a query
+_AT_ONCE = 200
+
+
 @click.command()
 @click.argument("file", type=click.Path(exists=True, path_type=Path))
 @click.option("--only", default="", help="Only cases whose expression or test contains this.")
 @click.option("--quiet", is_flag=True, help="Print the sums alone.")
-def main(file: Path, only: str, quiet: bool) -> None:
+@click.option("--mode", default="STREAMING", help="BATCH: what Spark answers natively, in Spark.")
+def main(file: Path, only: str, quiet: bool, mode: str) -> None:
     """Compare answers."""
     logging.disable(logging.WARNING)
+    if mode.upper() == "BATCH":
+        native_in_spark(json.loads(file.read_text()), only, quiet)
+        return
     right: Counter[str] = Counter()
     total: Counter[str] = Counter()
     skipped: Counter[str] = Counter()

@@ -89,3 +89,18 @@ def test_what_a_type_refuses(make, error: str) -> None:
 def test_a_field_needs_a_type() -> None:
     with pytest.raises(WrongTypeError, match="the type of field 'a' must be one of DataTypes, not 'INT'"):
         DataTypes.FIELD("a", "INT")  # type: ignore[arg-type]
+
+
+def test_a_row_type_is_a_sequence_of_fields() -> None:
+    """By place, by name, and in slices; fields can be added to it, as in PyFlink."""
+    row = DataTypes.ROW([DataTypes.FIELD("a", DataTypes.INT())]).add("b", DataTypes.STRING())
+    row.add(DataTypes.FIELD("c", DataTypes.DATE()))
+    assert [field.name for field in row] == ["a", "b", "c"]
+    assert len(row) == 3
+    assert row["b"].data_type == row[1].data_type == DataTypes.STRING()
+    assert row[1:] == DataTypes.ROW([row[1], row[2]])
+    assert DataTypes.ROW([])
+    with pytest.raises(KeyError, match="No RowField named d"):
+        row["d"]
+    with pytest.raises(ValueError, match="Must specify DataType"):
+        row.add("d")

@@ -1,4 +1,4 @@
-"""A source of columns that may wait after its last row, instead of ending."""
+"""A source of columns that gives way to others after each poll, and that may wait after its last row."""
 
 from __future__ import annotations
 
@@ -27,22 +27,30 @@ class ColumnsThenWait(ColumnsSource):
     def create_reader(self, context: SourceReaderContext) -> SourceReader[Any, CollectionSplit]:
         """A new reader."""
         reader = super().create_reader(context)
-        return _Waiting(reader) if self._waits else reader
+        return _Waiting(reader, self._waits)
 
 
 class _Waiting(SourceReader[Any, CollectionSplit]):
-    def __init__(self, reader: SourceReader[Any, CollectionSplit]) -> None:
+    def __init__(self, reader: SourceReader[Any, CollectionSplit], waits: bool) -> None:
         self._reader = reader
+        self._waits = waits
+        self._gives_way = False
         self._last: list[CollectionSplit] = []
 
     def start(self) -> None:
         self._reader.start()
 
     def poll_next(self, max_records: int) -> Batch | InputStatus:
+        self._gives_way = not self._gives_way
+        if not self._gives_way:
+            return InputStatus.NOTHING_AVAILABLE
         self._last = self._reader.snapshot_state(0) or self._last
         found = self._reader.poll_next(max_records)
         self._last = self._reader.snapshot_state(0) or self._last
-        return InputStatus.NOTHING_AVAILABLE if found is InputStatus.END_OF_INPUT else found
+        return InputStatus.NOTHING_AVAILABLE if self._waits and found is InputStatus.END_OF_INPUT else found
+
+    def retry_after_ms(self) -> int:
+        return 1
 
     def add_splits(self, splits: Any) -> None:
         self._reader.add_splits(splits)

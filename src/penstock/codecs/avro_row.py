@@ -62,6 +62,23 @@ class AvroRowDeserializationSchema(DeserializationSchema[Row]):
             raise FormatError(f"bytes are left after the Avro record in {shorten(repr(message))}")
         return row
 
+    def deserialize_many(self, message: bytes, count: int) -> list[Row]:
+        """Returns the rows of so many records, one behind the other.
+
+        Raises:
+            FormatError: if the message is not made of such records, or holds more; it names the first bad one.
+        """
+        source = BytesIO(message)
+        rows: list[Row] = []
+        try:
+            for _ in range(count):
+                rows.append(self._codec.read(source))
+        except _ERRORS as error:
+            raise FormatError(f"cannot read Avro record {len(rows) + 1} of {count}: {error}") from error
+        if source.read(1):
+            raise FormatError(f"bytes are left after {count} Avro records")
+        return rows
+
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (None, self._schema_text)
 
@@ -241,9 +258,9 @@ def _map(item: _Codec) -> _Codec:
 
 def _items(source: BytesIO) -> Any:
     """Yields once for each item of the blocks of an array or map; a negative count is followed by the block's size."""
-    while count := _read_long(source):
+    while count := read_long(source):
         if count < 0:
-            _read_long(source)
+            read_long(source)
         if abs(count) > _ITEMS_MAX + source.getbuffer().nbytes:
             raise ValueError(f"{abs(count)} items in a message of {source.getbuffer().nbytes} bytes")
         yield from range(abs(count))
@@ -283,7 +300,7 @@ def _primitive(kind: str) -> _Codec:
                 _Codec(
                     lambda v: isinstance(v, int) and not isinstance(v, bool) and -high <= v < high,
                     write_long,
-                    _read_long,
+                    read_long,
                 ),
                 kind,
             )
@@ -395,7 +412,8 @@ def write_long(out: bytearray, value: int) -> None:
     out.append(rest)
 
 
-def _read_long(source: BytesIO) -> int:
+def read_long(source: BytesIO) -> int:
+    """What `write_long` wrote. Raises `EOFError` at the end, and `ValueError` for what is no number."""
     result = 0
     for position in range(_VARINT_BYTES_MAX):
         byte = _read_exactly(source, 1)[0]
@@ -406,7 +424,7 @@ def _read_long(source: BytesIO) -> int:
 
 
 def _read_index(source: BytesIO, count: int) -> int:
-    index = _read_long(source)
+    index = read_long(source)
     if not 0 <= index < count:
         raise ValueError(f"index {index} of {count}")
     return index
@@ -422,7 +440,7 @@ def _write_bytes(out: bytearray, value: bytes) -> None:
 
 
 def _read_bytes(source: BytesIO) -> bytes:
-    size_bytes: int = _read_long(source)
+    size_bytes: int = read_long(source)
     return _read_exactly(source, size_bytes)
 
 

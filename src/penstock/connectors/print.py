@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.base.typeinfo import TypeInformation
+from penstock.codecs.column_data import ColumnData
 from penstock.codecs.rendering import Renderer, renderer
 from penstock.core.connector import Sink, SinkWriter, SinkWriterContext
 
@@ -63,4 +64,10 @@ class DiscardingSink(Sink[Any]):
 
 class _DiscardingWriter(SinkWriter[Any, Any]):
     def write_batch(self, values: list[Any], timestamps: list[int] | None) -> None:
+        """Drops all."""
+
+    def write_columns(self, data: ColumnData, rowtimes: Any) -> None:
+        """Drops all."""
+
+    def write_changes(self, data: ColumnData, kinds: bytes, rowtimes: Any) -> None:
         """Drops all."""

@@ -337,6 +337,10 @@ class SinkWriter(ABC, Generic[T, CommT]):
         """Write records that are columns; `rowtimes` an array of their timestamps (ms), or None. By default as rows."""
         self.write_batch(data.rows(), None if rowtimes is None else rowtimes.tolist())  # type: ignore[arg-type]
 
+    def write_changes(self, data: ColumnData, kinds: bytes, rowtimes: Any) -> None:
+        """Write changes of a table that are columns; `kinds` has a byte for each. By default as rows that show them."""
+        self.write_batch(data.rows(kinds), None if rowtimes is None else rowtimes.tolist())  # type: ignore[arg-type]
+
     def flush(self, end_of_input: bool) -> None:
         """Hand over what is buffered; called before `prepare_commit`, and with True when no record will follow."""
 

@@ -307,6 +307,10 @@ class Environment(Dependencies, ABC, Generic[StreamT]):
         if transformation.sink is not None:
             self._unexecuted.add(transformation)
 
+    def has_id(self, uid_hash: str) -> bool:
+        """Whether a step of the program has this id."""
+        return any(one.uid_hash == uid_hash for one in self._transformations)
+
     def leave_out(self, transformations: list[Transformation]) -> None:
         """Let `execute` leave out these, which became a data frame, unless another part of the program needs them."""
         self._left_out.update(transformations)

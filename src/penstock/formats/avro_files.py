@@ -1,41 +1,60 @@
-"""Avro's object container files, as a sink writes them: the schema, then blocks of records."""
+"""Avro's object container files: the schema, then blocks of records."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from typing import Any, BinaryIO, Final
+import zlib
+from collections.abc import Iterator, Sequence
+from io import BytesIO
+from typing import Any, BinaryIO, Final, Literal
 
-from penstock.codecs.avro_row import AvroRowSerializationSchema, write_long
+from penstock.base.errors import FormatError
+from penstock.base.types import Row
+from penstock.codecs.avro_row import AvroRowDeserializationSchema, AvroRowSerializationSchema, read_long, write_long
 from penstock.formats.avro_schema import AvroSchema
-from penstock.formats.bulk_format import BatchWriter, BatchWriterFactory
+from penstock.formats.bulk_format import BatchWriter, BatchWriterFactory, BulkFile, BulkFormat
 
 _MAGIC: Final = b"Obj\x01"
 #: A block is written when it has this many bytes.
 _BLOCK_BYTES: Final = 64 << 10
+_SYNC_BYTES: Final = 16
+#: No number that stands before something takes more bytes.
+_LONG_BYTES_MAX: Final = 10
+_HEADER_BYTES_MAX: Final = 16 << 20
+#: What deflated blocks of Avro have: no header.
+_RAW_DEFLATE: Final = -15
+
+Codec = Literal["null", "deflate"]
 
 
 class AvroWriterFactory(BatchWriterFactory[Any]):
-    """Writes records (dicts, rows or tuples) to Avro files without compression, for `FileSink.for_bulk_format`."""
+    """Writes records (dicts, rows or tuples) to Avro files, for `FileSink.for_bulk_format`.
 
-    def __init__(self, schema: AvroSchema) -> None:
+    Args:
+        schema: that of a record.
+        codec: how blocks are compressed, by Avro's name: `null` for not at all.
+    """
+
+    def __init__(self, schema: AvroSchema, codec: Codec = "null") -> None:
         self.schema = schema
+        self.codec = codec
 
     def create(self, stream: BinaryIO) -> BatchWriter[Any]:
         """Returns a writer to a new, empty file."""
-        return _AvroWriter(self.schema, stream)
+        return _AvroWriter(self.schema, stream, self.codec)
 
 
 class _AvroWriter(BatchWriter[Any]):
-    def __init__(self, schema: AvroSchema, stream: BinaryIO) -> None:
+    def __init__(self, schema: AvroSchema, stream: BinaryIO, codec: Codec) -> None:
         self._serialize = AvroRowSerializationSchema(avro_schema_string=schema.text).serialize
         self._stream = stream
+        self._codec = codec
         self._block: list[bytes] = []
         self._block_bytes = 0
         # What stands between blocks should be unlike the records; it need not be secret.
         self._sync = hashlib.blake2b(schema.text.encode(), digest_size=16, person=b"avro sync").digest()
         header = bytearray(_MAGIC)
-        metadata = {"avro.schema": schema.text.encode(), "avro.codec": b"null"}
+        metadata = {"avro.schema": schema.text.encode(), "avro.codec": codec.encode()}
         write_long(header, len(metadata))
         for name, value in metadata.items():
             for part in (name.encode(), value):
@@ -54,10 +73,14 @@ class _AvroWriter(BatchWriter[Any]):
 
     def flush(self) -> None:
         if self._block:
+            data = b"".join(self._block)
+            if self._codec == "deflate":
+                deflating = zlib.compressobj(wbits=_RAW_DEFLATE)
+                data = deflating.compress(data) + deflating.flush()
             head = bytearray()
             write_long(head, len(self._block))
-            write_long(head, self._block_bytes)
-            self._stream.write(b"".join([bytes(head), *self._block, self._sync]))
+            write_long(head, len(data))
+            self._stream.write(b"".join([bytes(head), data, self._sync]))
             self._block, self._block_bytes = [], 0
 
     def finish(self) -> None:
@@ -65,3 +88,84 @@ class _AvroWriter(BatchWriter[Any]):
 
     def discard(self) -> None:
         self._block = []
+
+
+class AvroFileFormat(BulkFormat[Row]):
+    """Reads Avro files: each record a `Row` with the names of the file's own schema. Readers share a file by blocks.
+
+    Blocks may be deflated or not compressed; other codecs raise a `FormatError`.
+    """
+
+    def open(self, file: BinaryIO) -> BulkFile[Row]:
+        """See `BulkFormat`."""
+        return _AvroFile(file)
+
+
+class _AvroFile(BulkFile[Row]):
+    """A unit is a block."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        file.seek(0)
+        source = BytesIO(file.read(_HEADER_BYTES_MAX))
+        if source.read(len(_MAGIC)) != _MAGIC:
+            raise FormatError("not an Avro file")
+        try:
+            metadata = _metadata(source)
+            self._schema = AvroRowDeserializationSchema(avro_schema_string=metadata["avro.schema"].decode())
+        except (EOFError, KeyError, ValueError) as error:
+            raise FormatError(f"the header of the Avro file cannot be read: {error}") from error
+        self._codec = metadata.get("avro.codec", b"null").decode()
+        if self._codec not in ("null", "deflate"):
+            raise FormatError(f"Avro's codec {self._codec!r} is not supported: blocks must be deflated, or plain")
+        self._sync = source.read(_SYNC_BYTES)
+        self._blocks = self._find_blocks(source.tell())
+
+    def units(self, start: int, end: int | None) -> Sequence[int]:
+        ends = float("inf") if end is None else end
+        return [unit for unit, (at, _, _, _) in enumerate(self._blocks) if start <= at < ends]
+
+    def read(self, unit: int, skip_records: int) -> Iterator[list[Row]]:
+        _, data_at, count, size = self._blocks[unit]
+        self._file.seek(data_at)
+        data = self._file.read(size)
+        if self._file.read(_SYNC_BYTES) != self._sync:
+            raise FormatError(f"block {unit + 1} is damaged: it does not end with the file's mark")
+        if self._codec == "deflate":
+            try:
+                data = zlib.decompress(data, _RAW_DEFLATE)
+            except zlib.error as error:
+                raise FormatError(f"block {unit + 1} cannot be inflated: {error}") from error
+        try:
+            yield self._schema.deserialize_many(data, count)[skip_records:]
+        except FormatError as error:
+            raise FormatError(f"block {unit + 1}: {error}") from error
+
+    def _find_blocks(self, at: int) -> list[tuple[int, int, int, int]]:
+        """For each block where it begins, where its data begins, how many records it has, and how many bytes."""
+        blocks: list[tuple[int, int, int, int]] = []
+        while True:
+            self._file.seek(at)
+            source = BytesIO(self._file.read(2 * _LONG_BYTES_MAX))
+            if not source.getbuffer().nbytes:
+                return blocks
+            try:
+                count, size = read_long(source), read_long(source)
+            except (EOFError, ValueError) as error:
+                raise FormatError(f"block {len(blocks) + 1} has no beginning: {error}") from error
+            if count < 0 or size < 0:
+                raise FormatError(f"block {len(blocks) + 1} has a negative size")
+            data_at = at + source.tell()
+            blocks.append((at, data_at, count, size))
+            at = data_at + size + _SYNC_BYTES
+
+
+def _metadata(source: BytesIO) -> dict[str, bytes]:
+    found = {}
+    while count := read_long(source):
+        if count < 0:
+            read_long(source)
+        for _ in range(abs(count)):
+            name = source.read(read_long(source)).decode()
+            found[name] = source.read(read_long(source))
+    return found

@@ -21,6 +21,7 @@ import msgspec
 
 from penstock.base.errors import ConfigurationError
 from penstock.base.output_tag import OutputTag
+from penstock.codecs.column_data import ColumnData
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -45,7 +46,7 @@ class Malformed(NamedTuple):
 class DecodedBlock(NamedTuple):
     """The result of a block: its records, those that could not be read, and how many bytes were used up."""
 
-    values: list[Any]
+    values: list[Any] | ColumnData
     malformed: Sequence[Malformed]
     consumed_bytes: int
 

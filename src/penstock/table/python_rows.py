@@ -91,7 +91,12 @@ def arrow_rows(columns: Sequence[pa.Array], row_type: RowType) -> ArrowRows:
 def rows_of_pandas(pdf: Any, schema: RowsSchema) -> ArrowRows:
     """A plan of the rows of a pandas data frame. See `TableEnvironment.from_pandas`."""
     found = pa.Table.from_pandas(pdf, preserve_index=False)
-    names, kinds = [str(name) for name in pdf.columns], [logical_type(one) for one in found.schema.types]
+    return rows_of_arrow(found.rename_columns([str(name) for name in pdf.columns]), schema, "data frame")
+
+
+def rows_of_arrow(found: pa.Table, schema: RowsSchema, what: str) -> ArrowRows:
+    """A plan of the rows of an Arrow table. `what`: what the program gave."""
+    names, kinds = found.column_names, [logical_type(one) for one in found.schema.types]
     if isinstance(schema, RowType):
         names, kinds = schema.field_names(), schema.field_types()
     elif isinstance(schema, list | tuple):
@@ -100,22 +105,22 @@ def rows_of_pandas(pdf: Any, schema: RowsSchema) -> ArrowRows:
         elif all(isinstance(one, DataType) for one in schema):
             kinds = [one for one in schema if isinstance(one, DataType)]
         else:
-            raise WrongTypeError("the schema of a data frame is a ROW, a list of names or a list of types")
+            raise WrongTypeError(f"the schema of the {what} is a ROW, a list of names or a list of types")
     elif schema is not None:
-        raise WrongTypeError(f"the schema of a data frame is a ROW, a list of names or a list of types, not {schema!r}")
+        raise WrongTypeError(f"the schema of the {what} is a ROW, a list of names or a list of types, not {schema!r}")
     if not len(names) == len(kinds) == found.num_columns:
         raise WrongValueError(
-            f"the data frame has {found.num_columns} columns, and the schema {min(len(names), len(kinds))}"
+            f"the {what} has {found.num_columns} columns, and the schema {min(len(names), len(kinds))}"
         )
-    columns = [_cast(found.column(index), kind, names[index]) for index, kind in enumerate(kinds)]
+    columns = [_cast(found.column(index), kind, names[index], what) for index, kind in enumerate(kinds)]
     return arrow_rows(columns, RowType([RowField(*pair) for pair in zip(names, kinds, strict=True)], False))
 
 
-def _cast(column: pa.ChunkedArray, data_type: DataType, name: str) -> pa.Array:
+def _cast(column: pa.ChunkedArray, data_type: DataType, name: str, what: str) -> pa.Array:
     try:
         cast = column.cast(arrow_type(data_type), safe=not pa.types.is_temporal(column.type))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise WrongTypeError(f"column {name!r} of the data frame cannot be read as {data_type}: {error}") from error
+        raise WrongTypeError(f"column {name!r} of the {what} cannot be read as {data_type}: {error}") from error
     return cast.combine_chunks()
 
 

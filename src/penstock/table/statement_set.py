@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from penstock.base.errors import WrongTimeError
 from penstock.table.data.errors import ValidationError
 from penstock.table.explain_detail import ExplainDetail
 from penstock.table.plan.logical import Write
@@ -25,8 +27,9 @@ __all__ = ["StatementSet"]
 class StatementSet:
     """Collects INSERTs, and runs all of them as one job. `TableEnvironment.create_statement_set` makes it."""
 
-    def __init__(self, session: TableSession) -> None:
+    def __init__(self, session: TableSession, attach: Callable[[Sequence[Write]], None] | None = None) -> None:
         self._session = session
+        self._attach = attach
         self._plans: list[Write] = []
 
     def add_insert_sql(self, stmt: str) -> StatementSet:
@@ -73,7 +76,24 @@ class StatementSet:
         Raises:
             ValidationError: if there are none.
         """
+        return self._session.write(self._taken())
+
+    def attach_as_datastream(self) -> None:
+        """Add all INSERTs to the program of streams, whose `execute` starts them, and begin anew without any.
+
+        Raises:
+            ValidationError: if there are none.
+            WrongTimeError: if the set is of an environment without streams.
+        """
+        if self._attach is None:
+            raise WrongTimeError(
+                "attach_as_datastream needs an environment of streams: make the set with "
+                "StreamTableEnvironment.create(env).create_statement_set()"
+            )
+        self._attach(self._taken())
+
+    def _taken(self) -> list[Write]:
         if not self._plans:
             raise ValidationError("the statement set has no INSERT: add one first")
         plans, self._plans = self._plans, []
-        return self._session.write(plans)
+        return plans

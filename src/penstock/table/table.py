@@ -1,4 +1,4 @@
-"""`Table`: a query, made step by step. Nothing runs before `execute`, `execute_insert` or `to_pandas`."""
+"""`Table`: a query, made step by step. Nothing runs before a method that executes it or gives its rows."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from penstock.base.errors import UnsupportedError, WrongTypeError
+from penstock.base.errors import WrongTypeError
 from penstock.table.analyser.planned import PlannedQuery
 from penstock.table.catalog.columns import Column, ResolvedSchema
 from penstock.table.catalog.manager import CatalogManager
 from penstock.table.data.errors import ValidationError
 from penstock.table.expression import Expression
 from penstock.table.expressions import col
-from penstock.table.frames import frame_of
+from penstock.table.frames import arrow_of, frame_of, polars_of
 from penstock.table.function_plans import flat_mapped, lateral, mapped
 from penstock.table.grouped_tables import (
     AggregatedTable,
@@ -31,6 +31,7 @@ from penstock.table.window import GroupWindow, OverWindow
 
 if TYPE_CHECKING:
     import pandas
+    import pyarrow as pa
 
 __all__ = [
     "AggregatedTable",
@@ -50,6 +51,9 @@ class TableEnvironmentLike(Protocol):
 
     def _collect(self, plan: Node) -> Any:
         """Start a job that gives the rows of a plan to the program; a `TableResult`."""
+
+    def _frame(self, plan: Node) -> Any:
+        """The rows of a plan as a Spark data frame."""
 
     def _write(self, plan: Node, path: tuple[str, ...], overwrite: bool) -> Any:
         """What writes the rows of a plan into a table; a `TablePipeline`."""
@@ -290,6 +294,30 @@ class Table:
         with self.execute().collect() as rows:
             return frame_of(rows, self._plan.schema)
 
+    def to_arrow(self) -> pa.Table:
+        """Run the query and wait for all its rows, as an Arrow table. Those that it takes back are not in it."""
+        with self.execute().collect() as rows:
+            return arrow_of(rows, self._plan.schema)
+
+    def to_polars(self) -> Any:
+        """Run the query and wait for all its rows, as a Polars data frame. Those that it takes back are not in it.
+
+        Raises:
+            NotImplementedError: where Polars is not installed.
+        """
+        return polars_of(self.to_arrow())
+
+    def to_dataframe(self) -> Any:
+        """The query as a Spark data frame, which runs when Spark is asked for its rows. In batch only.
+
+        TIMESTAMP is TIMESTAMP_NTZ there, and TIMESTAMP_LTZ is TIMESTAMP; ROW is STRUCT, and MULTISET a MAP of counts.
+
+        Raises:
+            ConfigurationError: in a stream.
+            UnsupportedError: for what does not run in batch, and for columns of types that Spark does not have.
+        """
+        return self._environment._frame(self._plan)
+
     # --- what it is --------------------------------------------------------------------------------------------------
 
     def explain(self, *extra_details: Any) -> str:
@@ -312,15 +340,23 @@ class Table:
         """Print the columns and their types."""
         sys.stdout.write(f"{self.get_resolved_schema()}\n")
 
-    def from_changelog(self, *arguments: Any) -> Table:
-        """A table of the rows of a changelog, whose kinds are in a column."""
-        raise UnsupportedError(
-            "FROM_CHANGELOG is not supported: make a table of a changelog with from_changelog_stream"
-        )
+    def from_changelog(self, *arguments: object) -> Table:
+        """The table that changes make, whose kinds are codes in a column (Flink: FROM_CHANGELOG).
 
-    def to_changelog(self, *arguments: Any) -> Table:
-        """A table of all changes, with their kinds in a column."""
-        raise UnsupportedError("TO_CHANGELOG is not supported: take the changelog of a table with to_changelog_stream")
+        Args:
+            arguments: in order, or by name with `as_argument`: `descriptor("op")` for the column, and as `op_mapping` a
+                map of codes to INSERT, UPDATE_BEFORE, UPDATE_AFTER and DELETE. By default the codes are these names.
+        """
+        return self._with(self._plans.changelog("FROM_CHANGELOG", self._plan, arguments))
+
+    def to_changelog(self, *arguments: object) -> Table:
+        """A row for each change, with a code for its kind (Flink: TO_CHANGELOG).
+
+        Args:
+            arguments: in order, or by name with `as_argument`: `descriptor("op")` for the column, and as `op_mapping` a
+                map of INSERT, UPDATE_BEFORE, UPDATE_AFTER and DELETE to codes; changes without one are left out.
+        """
+        return self._with(self._plans.changelog("TO_CHANGELOG", self._plan, arguments))
 
 
 def _path_of(text: str) -> tuple[str, ...]:

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from penstock.base.config_options import ConfigOption
 from penstock.base.configuration import Configuration
 from penstock.base.errors import MissingPathError, UnsupportedError, WrongTypeError
 from penstock.base.options import PYTHON_ARCHIVES, PYTHON_FILES
+from penstock.datastream.data_stream import DataStream, StreamExecutionEnvironment
 from penstock.table.catalog.catalog import Catalog
 from penstock.table.catalog.inline_view import inline_view
-from penstock.table.catalog.schema import Schema
-from penstock.table.changelog_mode import ChangelogMode
 from penstock.table.connectors.built_in import built_in
 from penstock.table.data.errors import ValidationError
 from penstock.table.environment_catalogs import CatalogMethods
 from penstock.table.environment_settings import EnvironmentSettings
 from penstock.table.explain_detail import ExplainDetail
+from penstock.table.frame_methods import FrameMethods
 from penstock.table.plan.executor import Executor
 from penstock.table.plan.logical import Node
-from penstock.table.python_rows import RowsSchema, rows_of_elements, rows_of_pandas
+from penstock.table.python_rows import RowsSchema, rows_of_elements
+from penstock.table.runtimes import ExecutorOfMode
 from penstock.table.session.session import TableSession
 from penstock.table.session.table_config import TableConfig
 from penstock.table.session.table_result import TableResult
@@ -32,18 +33,15 @@ from penstock.table.sql.printing import path_of
 from penstock.table.statement_set import StatementSet
 from penstock.table.statements.explain import plans_of
 from penstock.table.statements.run import run
-from penstock.table.streaming.executor import StreamExecutor
+from penstock.table.stream_methods import StreamMethods
 from penstock.table.table import Table
 from penstock.table.table_descriptor import TableDescriptor
 from penstock.table.table_pipeline import TablePipeline
 
-if TYPE_CHECKING:
-    from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
-
 __all__ = ["StreamTableEnvironment", "TableEnvironment"]
 
 
-class TableEnvironment(CatalogMethods):
+class TableEnvironment(CatalogMethods, FrameMethods):
     """Tables by their names, queries over them, and SQL. Made by `create`.
 
     Args:
@@ -147,31 +145,20 @@ class TableEnvironment(CatalogMethods):
         zone = zone_of(self._config.get_local_timezone())
         return self._table(rows_of_elements(elements, schema, verify_schema, zone))
 
-    def from_pandas(self, pdf: Any, schema: RowsSchema = None, splits_num: int = 1) -> Table:
-        """A table of the rows of a pandas data frame.
-
-        Args:
-            pdf: the data frame. Its index is left out.
-            schema: a ROW, names or types of the columns; None for those of the data frame.
-            splits_num: into how many parts the rows are cut when they are read in parallel. It does not change the
-                result, and Penstock cuts as it needs.
-
-        Raises:
-            TypeError: if it is no data frame, or a column cannot be read as its type.
-        """
-        if not hasattr(pdf, "columns"):
-            raise WrongTypeError(f"Unsupported type, expected pandas.DataFrame, got {type(pdf)}")
-        return self._table(rows_of_pandas(pdf, schema))
-
     def create_temporary_view(self, view_path: str, table_or_data_stream: Any, *fields_or_schema: Any) -> None:
         """Give a table a name, which hides others of its path and is gone with the program.
 
+        With a stream: see `StreamTableEnvironment`.
+
         Raises:
             ValidationError: if there is a temporary table or view of this path.
-            UnsupportedError: for a stream.
+            TypeError: if it is no table.
         """
         if not isinstance(table_or_data_stream, Table):
-            raise _no_streams("create_temporary_view of a stream")
+            raise WrongTypeError(
+                f"create_temporary_view takes a table, not {table_or_data_stream!r}: for a stream, make the "
+                "environment with StreamTableEnvironment.create(env)"
+            )
         if fields_or_schema:
             raise WrongTypeError("fields and schemas are for streams: a table has its columns")
         view = inline_view(table_or_data_stream._plan)
@@ -197,6 +184,10 @@ class TableEnvironment(CatalogMethods):
     def _collect(self, plan: Node) -> TableResult:
         """See `TableEnvironmentLike`."""
         return self._session.collect(plan)
+
+    def _frame(self, plan: Node) -> Any:
+        """See `TableEnvironmentLike`."""
+        return self._session.frame(plan)
 
     def _write(self, plan: Node, path: tuple[str, ...], overwrite: bool) -> TablePipeline:
         """See `TableEnvironmentLike`."""
@@ -249,53 +240,49 @@ class TableEnvironment(CatalogMethods):
         self._config.get_configuration().write(option, ",".join([*([before] if before else []), value]))
 
 
-class StreamTableEnvironment(TableEnvironment):
-    """A table environment beside streams. Made by `create`."""
+class StreamTableEnvironment(TableEnvironment, StreamMethods):
+    """A table environment beside streams, with which tables and streams become each other. Made by `create`."""
 
     @staticmethod
     def create(  # type: ignore[override]
         stream_execution_environment: StreamExecutionEnvironment | EnvironmentSettings | None = None,
         environment_settings: EnvironmentSettings | None = None,
     ) -> StreamTableEnvironment:
-        """An environment beside that of streams, whose options it knows; without one, by settings alone."""
+        """An environment beside that of streams, whose options it knows; without one, beside a new one."""
         streams: Any = stream_execution_environment
         settings = environment_settings
         if isinstance(streams, EnvironmentSettings):
             streams, settings = None, streams
-        root = None if streams is None else streams.get_configuration()
-        return StreamTableEnvironment(settings or EnvironmentSettings.new_instance().build(), _runtime(), root)
+        settings = settings or EnvironmentSettings.new_instance().build()
+        if streams is None:
+            streams = StreamExecutionEnvironment.get_execution_environment(settings.get_configuration())
+        made = StreamTableEnvironment(settings, _runtime(), streams.get_configuration())
+        made._streams = streams
+        return made
 
-    def from_data_stream(self, data_stream: Any, *fields_or_schema: Any) -> Table:
-        """The table of a stream; not available: raises NotImplementedError."""
-        raise _no_streams("from_data_stream")
+    def create_temporary_view(self, view_path: str, table_or_data_stream: Any, *fields_or_schema: Any) -> None:
+        """Give a table or a stream a name, which hides others of its path and is gone with the program.
 
-    def from_changelog_stream(
-        self, data_stream: Any, schema: Schema | None = None, changelog_mode: ChangelogMode | None = None
-    ) -> Table:
-        """The table of a stream of changes; not available: raises NotImplementedError."""
-        raise _no_streams("from_changelog_stream")
+        Args:
+            view_path: the name.
+            table_or_data_stream: a table, or a stream as for `from_data_stream`.
+            fields_or_schema: of a stream, as for `from_data_stream`.
 
-    def to_data_stream(self, table: Table) -> Any:
-        """The stream of a table; not available: raises NotImplementedError."""
-        raise _no_streams("to_data_stream")
+        Raises:
+            ValidationError: if there is a temporary table or view of this path, or the fields do not fit the stream.
+        """
+        if isinstance(table_or_data_stream, DataStream):
+            super().create_temporary_view(view_path, self.from_data_stream(table_or_data_stream, *fields_or_schema))
+        else:
+            super().create_temporary_view(view_path, table_or_data_stream, *fields_or_schema)
 
-    def to_changelog_stream(
-        self, table: Table, target_schema: Schema | None = None, changelog_mode: ChangelogMode | None = None
-    ) -> Any:
-        """The stream of the changes of a table; not available: raises NotImplementedError."""
-        raise _no_streams("to_changelog_stream")
-
-    def to_append_stream(self, table: Table, type_info: Any) -> Any:
-        """The stream of a table whose rows do not change; not available: raises NotImplementedError."""
-        raise _no_streams("to_append_stream")
-
-    def to_retract_stream(self, table: Table, type_info: Any) -> Any:
-        """The stream of the changes of a table, with flags; not available: raises NotImplementedError."""
-        raise _no_streams("to_retract_stream")
+    def create_statement_set(self) -> StatementSet:
+        """A set of INSERTs that are one job, with nothing in it, or that become part of the program of streams."""
+        return StatementSet(self._session, self._attach)
 
 
 def _runtime() -> Executor:
-    return StreamExecutor(built_in())
+    return ExecutorOfMode(built_in())
 
 
 def _settings(found: EnvironmentSettings | Configuration) -> EnvironmentSettings:
@@ -315,7 +302,3 @@ def _existing(path: str) -> str:
     if not os.path.exists(plain):
         raise MissingPathError(f"{path!r} does not exist, so it cannot be shipped with the job")
     return os.path.abspath(plain)
-
-
-def _no_streams(what: str) -> UnsupportedError:
-    return UnsupportedError(f"{what}: tables and streams cannot become each other yet")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from penstock.base.errors import UnsupportedError
 from penstock.table.analyser.calls import Calls
+from penstock.table.analyser.changelog_functions import changelog_table
 from penstock.table.analyser.literals import constant
 from penstock.table.analyser.planned import MethodCalls, PlannedQuery
 from penstock.table.analyser.queries import QueryAnalyser
@@ -17,7 +18,7 @@ from penstock.table.catalog.manager import CatalogManager
 from penstock.table.data.errors import ValidationError
 from penstock.table.data.logical_types import DataType
 from penstock.table.methods.aggregates import WINDOW_PARTS
-from penstock.table.methods.operand import Operand
+from penstock.table.methods.operand import Operand, node_of
 from penstock.table.plan.logical import Distinct, Node, Sort
 from penstock.table.plan.row_schema import TimeAttribute
 from penstock.table.selection import expanded, operand_of, selected
@@ -43,6 +44,11 @@ class Plans:
         """What finds the types of expressions over the columns of a plan."""
         analyser = self._analyser()
         return ScalarAnalyser(analyser.relations.scope_of(plan), analyser.calls)
+
+    def changelog(self, function: str, plan: Node, arguments: Sequence[object]) -> Node:
+        """The plan of FROM_CHANGELOG or TO_CHANGELOG (`function`) of a plan."""
+        call = syntax.Call(function, (syntax.TableArgument(PlannedQuery(plan)), *map(node_of, arguments)), (function,))
+        return changelog_table(call, self._analyser())
 
     # --- columns -----------------------------------------------------------------------------------------------------
 

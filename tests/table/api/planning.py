@@ -57,6 +57,9 @@ class PlanningEnvironment:
     def __post_init__(self) -> None:
         self._manager = manager_of(ORDERS, CUSTOMERS)
 
+    def _frame(self, plan: Node) -> Node:
+        return plan
+
     def from_path(self, name: str) -> Table:
         """A table of the catalog."""
         return Table(plan_of(f"TABLE {name}", self._manager), self)

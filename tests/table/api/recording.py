@@ -55,6 +55,9 @@ class Recorder:
         self.jobs.append(RecordedJob(self.rows))
         return self.jobs[-1]
 
+    def frame(self, plan: Node, options: Mapping[str, str], session: Session) -> str:
+        return plan_text(plan)
+
     def explain(
         self, plans: Sequence[Node], options: Mapping[str, str], session: Session, details: Sequence[str]
     ) -> str:

@@ -7,8 +7,8 @@ import pandas
 import pytest
 from tests.table.api.recording import Recorder, environment
 
-from penstock.base.errors import UnsupportedError
 from penstock.common import ConfigOptions, Configuration, Row, RowKind
+from penstock.datastream import StreamExecutionEnvironment
 from penstock.table import (
     ChangelogMode,
     DataTypes,
@@ -240,14 +240,10 @@ def test_options_have_methods() -> None:
 
 
 def test_beside_streams_their_options_hold_too() -> None:
-    class Streams:
-        def get_configuration(self) -> Configuration:
-            return Configuration.from_dict({"parallelism.default": 4})
-
-    env = StreamTableEnvironment.create(Streams())  # type: ignore[arg-type]
+    streams = StreamExecutionEnvironment.get_execution_environment()
+    streams.set_parallelism(4)
+    env = StreamTableEnvironment.create(streams)
     assert env.get_config().get("parallelism.default", None) == "4"
-    with pytest.raises(UnsupportedError, match="from_data_stream"):
-        env.from_data_stream(object())
     alone = StreamTableEnvironment.create(environment_settings=EnvironmentSettings.in_batch_mode())
     assert not alone.get_config().is_streaming()
 

@@ -19,7 +19,9 @@ from penstock.table.expressions import (
     UNBOUNDED_ROW,
     call,
     col,
+    descriptor,
     lit,
+    map_,
     range_,
     row_interval,
     with_all_columns,
@@ -36,6 +38,15 @@ ALL = "id, customer, price, amount, ts, tags, place"
 TUMBLE = Tumble.over(lit(1).minute).on(col("ts")).alias("w")
 #: what is made of `orders` and `customers`, and the same in SQL
 SAME: list[tuple[str, Make]] = [
+    # changelogs
+    (
+        "SELECT * FROM TO_CHANGELOG(TABLE customers, op_mapping => MAP['INSERT', 'i'])",
+        lambda o, c: c.to_changelog(map_("INSERT", "i").as_argument("op_mapping")).select(with_all_columns()),
+    ),
+    (
+        "SELECT * FROM FROM_CHANGELOG(TABLE customers, DESCRIPTOR(city))",
+        lambda o, c: c.from_changelog(descriptor("city")).select(with_all_columns()),
+    ),
     # columns
     (f"SELECT {ALL} FROM orders", lambda o, c: o.select(col("*"))),
     (f"SELECT {ALL} FROM orders", lambda o, c: o.select(with_all_columns())),

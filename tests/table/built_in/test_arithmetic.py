@@ -394,3 +394,9 @@ class TestCase:
     def test_only_the_rows_of_a_branch_are_divided(self) -> None:
         sql = "CASE WHEN x <> 0 THEN 10 / x ELSE -1 END"
         assert column(sql, {"x": "INT"}, [(5,), (0,), (None,)]) == [2, -1, -1]
+
+
+def test_a_product_with_too_many_digits_is_null() -> None:
+    """Of that row alone: the product of the next one fits."""
+    rows = [(Decimal("9" * 25 + ".999999"),), (Decimal("2.500000"),)]
+    assert column("a * a", {"a": "DECIMAL(38, 6)"}, rows) == [None, Decimal("6.250000")]

@@ -9,7 +9,7 @@ from penstock.table.catalog import Catalog, CatalogBaseTable, CatalogDatabase, C
 from penstock.table.catalog.schema import Schema
 from penstock.table.data.errors import ValidationError
 
-TABLE = CatalogBaseTable.create_table(Schema.new_builder().column("a", "INT").build(), options={"connector": "x"})
+TABLE = CatalogBaseTable.create_table(Schema.new_builder().column("a", "INT").build(), properties={"connector": "x"})
 VIEW = CatalogBaseTable.create_view("SELECT 1", "SELECT 1", Schema.new_builder().column("a", "INT").build())
 PATH = ObjectPath("default_database", "t")
 

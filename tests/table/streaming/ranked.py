@@ -15,6 +15,7 @@ from penstock.table.data.logical_types import DataType, IntType, TimestampType, 
 from penstock.table.data.values import column_of
 from penstock.table.plan.changes import SHORT
 from penstock.testing.operator_harness import OneInputOperatorHarness
+from penstock.testing.virtual_clock import VirtualClock
 
 K, V, TS = 0, 1, 2
 TYPES: tuple[DataType, ...] = (VarCharType(10), IntType(), TimestampType(3))
@@ -32,10 +33,14 @@ class Under:
         self._is_partitioned = is_partitioned
         self._checkpoint_id = 0
         self._watermark: int | None = None
+        self._clock = VirtualClock()
         self.harnesses = self._opened(1)
 
     def _opened(self, parallelism: int, *snapshots: bytes) -> list[OneInputOperatorHarness]:
-        found = [OneInputOperatorHarness(self._operator, parallelism, subtask) for subtask in range(parallelism)]
+        found = [
+            OneInputOperatorHarness(self._operator, parallelism, subtask, clock=self._clock)
+            for subtask in range(parallelism)
+        ]
         for harness in found:
             harness.restore(*snapshots)
             harness.open()
@@ -59,6 +64,19 @@ class Under:
         self._watermark = timestamp
         for harness in self.harnesses:
             harness.watermark(timestamp)
+
+    def later(self, by_ms: int) -> None:
+        """Processing time goes on, and timers that are due fire."""
+        for number, harness in enumerate(self.harnesses):
+            harness.advance_processing_time(0 if number else by_ms)
+
+    def unnoticed(self, by_ms: int) -> None:
+        """Processing time goes on, and no timer fires yet."""
+        self._clock.advance(by_ms)
+
+    def held(self, state: str) -> int:
+        """How many keys a state has."""
+        return sum(len(harness.context.keyed.table(state).entries(None)) for harness in self.harnesses)
 
     def recover(self, parallelism: int = 1) -> None:
         """Stop with a snapshot, and go on from it."""

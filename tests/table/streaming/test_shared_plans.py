@@ -7,6 +7,7 @@ from tests.table.planned import manager_of, plan_of
 from tests.table.running import Rows
 
 from penstock.plan.transformation import Transformation
+from penstock.table.connectors.built_in import built_in
 from penstock.table.data.logical_types import IntType
 from penstock.table.streaming.planning.planner import StreamPlanner
 from penstock.table.streaming.rows.sessions import StreamSession
@@ -92,3 +93,35 @@ def test_ids_do_not_depend_on_other_queries_of_the_job() -> None:
 def test_a_step_that_is_there_twice_has_two_ids() -> None:
     found = [one.uid_hash for one in steps(SUMS, SUMS, shares=False)]
     assert len(set(found)) == len(found) == 4
+
+
+def narrow_steps(*queries: str) -> list[Transformation]:
+    """The steps of queries over a table that gives only the columns that are read."""
+    manager = manager_of("CREATE TABLE t (a INT, b INT, c INT) WITH ('connector'='datagen', 'number-of-rows'='3')")
+    found: list[Transformation] = []
+    connectors = built_in()
+    planner = StreamPlanner(
+        found.append, connectors.reader, StreamSession(), manager.calls(), narrowed=connectors.narrowed
+    )
+    for query in queries:
+        planner.stream(plan_of(query, manager), True)
+    return found
+
+
+def test_a_source_gives_what_is_read_and_needs_no_step_for_it() -> None:
+    assert [one.kind for one in narrow_steps("SELECT SUM(b) FROM t")] == ["Source", "Group Aggregate"]
+
+
+def test_parts_of_a_query_that_read_other_columns_share_a_source() -> None:
+    found = narrow_steps("SELECT * FROM (SELECT a FROM t) x JOIN (SELECT b FROM t) y ON x.a = y.b")
+    assert [one.kind for one in found].count("Source") == 1
+
+
+def test_a_position_in_a_table_is_good_for_another_query() -> None:
+    one, other = narrow_steps("SELECT SUM(b) FROM t"), narrow_steps("SELECT SUM(a), MAX(c) FROM t")
+    assert one[0].uid_hash == other[0].uid_hash
+
+
+def test_state_of_another_column_is_other_state() -> None:
+    one, other = narrow_steps("SELECT SUM(b) FROM t"), narrow_steps("SELECT SUM(a) FROM t")
+    assert one[-1].uid_hash != other[-1].uid_hash

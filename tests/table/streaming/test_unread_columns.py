@@ -8,7 +8,7 @@ from tests.table.running import Rows, run
 
 from penstock.table.data.logical_types import IntType, VarCharType
 from penstock.table.plan.text import plan_text
-from penstock.table.streaming.rewrites.columns import without_unread_columns
+from penstock.table.streaming.rewrites.columns import no_narrower, without_unread_columns
 from penstock.table.streaming.rewrites.ranks import with_ranks
 
 TABLES = """
@@ -24,7 +24,7 @@ ROWS = Rows(
 def rewritten(sql: str) -> str:
     """A query's plan as it is run."""
     manager = manager_of(*TABLES.strip().split(";"))
-    return plan_text(without_unread_columns(with_ranks(plan_of(sql, manager), manager.calls())))
+    return plan_text(without_unread_columns(with_ranks(plan_of(sql, manager), manager.calls()), no_narrower))
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_a_window_that_nobody_reads_is_not_worked_out() -> None:
 def test_a_plan_that_loses_nothing_stays_the_same_object() -> None:
     manager = manager_of(*TABLES.strip().split(";"))
     plan = plan_of("SELECT * FROM u WHERE a > 1", manager)
-    assert without_unread_columns(plan) is plan
+    assert without_unread_columns(plan, no_narrower) is plan
 
 
 @pytest.mark.parametrize(

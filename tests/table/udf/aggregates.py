@@ -28,13 +28,16 @@ from penstock.table.functions.definition import Session
 from penstock.table.plan.changes import INSERTS, SHORT
 from penstock.table.plan.logical import Node, UserAggregateCall
 from penstock.table.streaming.aggregates.group_aggregate_operator import GroupAggregateOperator
+from penstock.table.streaming.aggregates.table_aggregate_operator import TableAggregateOperator
 from penstock.table.streaming.planning.planner import StreamPlanner
 from penstock.table.streaming.rows.rows_operator import ToRowsOperator
 from penstock.table.streaming.rows.sessions import StreamSession
+from penstock.table.streaming.rows.state_times import lasting
 from penstock.table.typed.nodes import Field
 from penstock.table.types import DataTypes
 from penstock.table.udf import AggregateFunction, TableAggregateFunction
 from penstock.table.user_functions.defining import define
+from penstock.table.user_functions.definition import FunctionKind
 from penstock.testing.operator_harness import OneInputOperatorHarness
 
 TABLE = "CREATE TABLE t (k STRING, v BIGINT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts)"
@@ -131,13 +134,21 @@ def _columns(rows: Sequence[tuple[Any, ...]], names: list[str]) -> pa.RecordBatc
 
 
 class Groups:
-    """`SELECT k, function(v) FROM t GROUP BY k` in one or several subtasks. Rows are (kind, k, v) or (k, v)."""
+    """`SELECT k, function(v) FROM t GROUP BY k` in one or several subtasks. Rows are (kind, k, v) or (k, v).
 
-    def __init__(self, function: Any, retracts: bool = False, **call: Any) -> None:
+    Of a table aggregate function these are its rows. `ttl_ms`: how long state lives; 0 for ever.
+    """
+
+    def __init__(self, function: Any, retracts: bool = False, ttl_ms: int = 0, **call: Any) -> None:
         user = define(function, "f")
         types = [STRING, BIGINT, TIMESTAMP]
         made = UserAggregateCall("f", (Field(BIGINT, 1),), user.result_type, user=user, **call)
-        self._make = partial(GroupAggregateOperator, (0,), (made,), types, ["k", "f"], retracts, True)
+        if user.kind is FunctionKind.TABLE_AGGREGATE:
+            names = ["k", *user.result_type.field_names()]  # type: ignore[attr-defined]
+            make: Any = partial(TableAggregateOperator, (0,), made, types, names, retracts, StreamSession())
+        else:
+            make = partial(GroupAggregateOperator, (0,), (made,), types, ["k", "f"], retracts, True)
+        self._make = lasting(make, ttl_ms)
         self._checkpoint_id = 0
         self.harnesses = self._opened(1)
 
@@ -162,6 +173,11 @@ class Groups:
                 records = [record.value for record in harness.take_output()]
                 found += [(SHORT[one.get_row_kind().value], *one) for one in records]
         return found
+
+    def wait(self, by_ms: int) -> None:
+        """Processing time goes on."""
+        for harness in self.harnesses:
+            harness.advance_processing_time(by_ms)
 
     def last(self, *rows: tuple[Any, ...]) -> Any:
         """What the function gives after a batch of rows of one key."""

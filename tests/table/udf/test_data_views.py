@@ -159,6 +159,18 @@ def test_views_go_with_their_group() -> None:
     assert groups.last(("a", 5)) == expected([5])
 
 
+def test_views_expire_with_their_group() -> None:
+    """Whether somebody looks at them again or not."""
+    groups = Groups(udaf(Counted()), ttl_ms=1_000)
+    groups.rows(("a", 1), ("b", 2))
+    groups.wait(600)
+    assert groups.last(("a", 3)) == expected([1, 3])
+    groups.wait(600)
+    assert groups.last(("b", 4)) == expected([4])
+    groups.wait(10_000)
+    assert groups.entries == {}
+
+
 def test_a_change_of_a_big_view_costs_what_has_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     """On RocksDB: a row of the map, one of the list, and the group's own."""
     monkeypatch.setattr(operator_harness, "HeapKeyedStateBackend", FolderRocks)

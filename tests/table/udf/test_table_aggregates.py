@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.table.udf.aggregates import Greatest, Total
+from tests.table.udf.aggregates import Greatest, Groups, Total
 from tests.table.udf.jobs import environment, rows_of
 
 from penstock.base.errors import UnsupportedError, UserFunctionError
@@ -96,6 +96,30 @@ def test_what_it_gives_can_be_queried_on() -> None:
     made.create_temporary_view("flat", flat)
     assert changes_of(made.sql_query("SELECT SUM(v) FROM flat"))[-1] == "+U[9]"
     assert "changelogMode=[I,D]" in flat.explain()
+
+
+def test_where_state_expires_the_same_list_is_sent_anew() -> None:
+    """So that its rows live on in what is behind."""
+    groups = Groups(GREATEST, ttl_ms=1_000)
+    assert groups.rows(("a", 3)) == [("+I", "a", 3, 1)]
+    assert groups.rows(("a", 2), ("a", 1))[-4:] == [
+        ("-D", "a", 3, 1),
+        ("-D", "a", 2, 2),
+        ("+I", "a", 3, 1),
+        ("+I", "a", 2, 2),
+    ]
+    groups.wait(10_000)
+    assert groups.rows(("a", 1)) == [("+I", "a", 1, 1)]
+
+
+def test_lists_are_restored_at_another_parallelism() -> None:
+    """By the keys of their groups."""
+    groups = Groups(GREATEST, retracts=True)
+    keys = [f"key {number}" for number in range(9)]
+    groups.rows(*((key, 1) for key in keys))
+    groups.recover(3)
+    assert sorted(groups.rows(*(("-D", key, 1) for key in keys))) == [("-D", key, 1, 1) for key in keys]
+    assert groups.entries == {}
 
 
 class Wrong(Greatest):

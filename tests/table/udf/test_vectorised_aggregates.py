@@ -15,7 +15,7 @@ from penstock.base.errors import UserFunctionError
 from penstock.table.data.errors import ValidationError
 from penstock.table.expressions import col, lit
 from penstock.table.plan.logical import UserAggregateCall
-from penstock.table.streaming.aggregates.accumulators import accumulator_of, check_windowed
+from penstock.table.streaming.aggregates.accumulators import accumulator_of
 from penstock.table.table import Table
 from penstock.table.typed.nodes import Field
 from penstock.table.types import DataTypes
@@ -54,6 +54,11 @@ WINDOWED = {
     "GROUP BY TUMBLE(ts, INTERVAL '5' SECOND)": [
         (datetime.datetime(1970, 1, 1), 8 / 3, 8),
         (datetime.datetime(1970, 1, 1, 0, 0, 5), None, 8),
+    ],
+    "SELECT k, texts(v), total(v) FROM t GROUP BY k, SESSION(ts, INTERVAL '4' SECOND)": [
+        ("a", "1,3,8", 12),
+        ("b", "4", 4),
+        ("b", "None", None),
     ],
 }
 
@@ -193,6 +198,9 @@ REFUSED = {
     "SELECT texts(v) OVER (ORDER BY ts ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) FROM t": (
         "Could not find an implementation method 'retract' in class 'Texts'"
     ),
+    "SELECT mean(v) FROM t GROUP BY SESSION(ts, INTERVAL '5' SECOND)": (
+        "Session Group Window is currently not supported for Pandas UDAF: aggregate function 'mean'"
+    ),
     "SELECT total(v) IGNORE NULLS OVER (ORDER BY ts) FROM t": "'total' takes neither IGNORE NULLS",
 }
 
@@ -202,11 +210,3 @@ def test_what_is_refused(sql: str) -> None:
     """When the query is planned."""
     with pytest.raises(ValidationError, match=REFUSED[sql]):
         rows_of(sql)
-
-
-def test_sessions_of_pandas_are_refused() -> None:
-    """As in Flink; other windows and other functions are not."""
-    with pytest.raises(ValidationError, match="Session Group Window is currently not supported for Pandas UDAF"):
-        check_windowed(call_of(MEAN), "SESSION", False)
-    check_windowed(call_of(MEAN), "TUMBLE", False)
-    check_windowed(call_of(TEXTS), "SESSION", False)

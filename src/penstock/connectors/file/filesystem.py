@@ -81,6 +81,17 @@ def list_files(path: str, refresh: bool = False) -> list[FileInfo]:
     return [FileInfo(_public(fs, name), int(files[name]["size"]), _modified_ms(files[name])) for name in sorted(files)]
 
 
+def file_info(path: str) -> FileInfo:
+    """What is known of a file.
+
+    Raises:
+        FileNotFoundError: if there is none.
+    """
+    fs, root = url_to_fs(path)
+    info = fs.info(root)
+    return FileInfo(_public(fs, root), int(info["size"]), _modified_ms(info))
+
+
 def list_all(directory: str) -> list[str]:
     """The paths of all files below a directory, hidden ones too, in order; none when it does not exist."""
     fs, root = url_to_fs(directory)

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
+from penstock.base.errors import UnsupportedError
 from penstock.table.analyser.rewriting import rewritten
 from penstock.table.analyser.scalars import ScalarAnalyser
 from penstock.table.analyser.scopes import Part, RelationScope
@@ -34,7 +35,8 @@ def with_windows(select: relations.Select, scope: RelationScope, rows: ScalarAna
         raise ValidationError("GROUP BY can have one window: TUMBLE, HOP or SESSION")
     window = found[0]
     assert isinstance(window, syntax.Call)
-    _add(window, scope, rows)
+    others = [one for item in select.group or () for one in item.expressions if one != window]
+    _add(window, scope, rows, _partition(others, rows) if window.name == "SESSION" else ())
     edges = [syntax.Reference((_NAMES[word],), at=window.at) for word in ("START", "END", "ROWTIME")]
 
     def change(node: syntax.Expression) -> Iterable[syntax.Expression] | None:
@@ -71,7 +73,21 @@ def _function_of(node: syntax.Expression, window: syntax.Call) -> str | None:
     return name if kind == window.name and name and node.operands == window.operands else None
 
 
-def _add(window: syntax.Call, scope: RelationScope, rows: ScalarAnalyser) -> None:
+def _partition(keys: Iterable[syntax.Expression], rows: ScalarAnalyser) -> tuple[int, ...]:
+    """The columns by which sessions are apart: what else rows are grouped by."""
+    found = []
+    for key in keys:
+        column = rows.typed(key)
+        if not isinstance(column, Field):
+            raise UnsupportedError(
+                f"SESSION in GROUP BY takes columns beside it, and no {column.type} that is computed: compute it in a "
+                "query below"
+            )
+        found.append(column.index)
+    return tuple(dict.fromkeys(found))
+
+
+def _add(window: syntax.Call, scope: RelationScope, rows: ScalarAnalyser, partition: tuple[int, ...]) -> None:
     time = rows.typed(window.operands[0])
     if not isinstance(time, Field) or not isinstance(time.type, TimestampType | LocalZonedTimestampType):
         raise ValidationError(f"Window aggregate can only be defined over a time attribute column, but is {time.type}")
@@ -98,4 +114,5 @@ def _add(window: syntax.Call, scope: RelationScope, rows: ScalarAnalyser) -> Non
         kind=window.name,
         time=time.index,
         sizes=tuple(sizes),
+        partition=partition,
     )

@@ -8,12 +8,14 @@ from contextlib import contextmanager
 from penstock.base.errors import UnsupportedError
 from penstock.table.analyser.calls import Calls
 from penstock.table.analyser.group_windows import with_windows
+from penstock.table.analyser.lookup_hints import lookup_hints
 from penstock.table.analyser.planned import PlannedQuery
 from penstock.table.analyser.relations import RelationAnalyser
 from penstock.table.analyser.scalars import ScalarAnalyser
 from penstock.table.analyser.scopes import RelationScope
 from penstock.table.analyser.seams import CommonTable, Tables
 from penstock.table.analyser.select import SelectPlan, nulls_first, project
+from penstock.table.analyser.state_hints import lifetimes_of, name_of
 from penstock.table.analyser.subqueries import Uncorrelated, matching, scalar_query
 from penstock.table.data.errors import ValidationError
 from penstock.table.data.logical_types import BooleanType, IntegralType
@@ -58,16 +60,17 @@ class QueryAnalyser:
     # --- SELECT ------------------------------------------------------------------------------------------------------
 
     def _select(self, node: relations.Select, outer: RelationScope | None) -> SelectPlan:
-        for hint in node.hints:
-            if hint.name.upper() == "STATE_TTL":
-                raise UnsupportedError("the hint STATE_TTL is not supported yet: the state of queries is kept for ever")
-        scope = self.relations.scope(node.source, outer)
+        lifetimes = lifetimes_of(node)
+        with self.relations.lasting(lifetimes), self.relations.looking_up(lookup_hints(node.hints)):
+            scope = self.relations.scope(node.source, outer)
         scope.outer = outer
         scope.scalars = self._scalar
         if node.where is not None:
             self._where(node.where, scope)
         node = with_windows(node, scope, ScalarAnalyser(scope, self.calls))
-        return SelectPlan(node, scope, self.calls, lambda one, around: self._scalar(one, around or scope))
+        found = SelectPlan(node, scope, self.calls, lambda one, around: self._scalar(one, around or scope))
+        found.state_ttl_ms = lifetimes.get(name_of(node.source) or "")
+        return found
 
     def filtered(self, plan: Node, condition: syntax.Expression) -> Node:
         """The rows of a plan for which a condition holds."""

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 from penstock.base.errors import UnsupportedError
+from penstock.table.analyser.changelog_functions import CHANGELOG_FUNCTIONS, changelog_table
 from penstock.table.analyser.correlates import correlated
 from penstock.table.analyser.lateral import lateral_query
+from penstock.table.analyser.lookup_hints import LookupHints, hinted_name
 from penstock.table.analyser.scalars import ScalarAnalyser
 from penstock.table.analyser.scopes import RelationScope, scope_of
 from penstock.table.analyser.seams import Queries
 from penstock.table.analyser.select import project
+from penstock.table.analyser.state_hints import name_of
 from penstock.table.analyser.subqueries import TRUE, all_of
 from penstock.table.analyser.window_tables import WINDOW_FUNCTIONS, window_table
 from penstock.table.data.errors import ValidationError
@@ -30,6 +34,33 @@ class RelationAnalyser:
     def __init__(self, queries: Queries) -> None:
         self.queries = queries
         self.calls = queries.calls
+        self._lifetimes: Mapping[str, int] = {}
+        self._lookups: LookupHints = {}
+        self._looked_up: set[str] = set()
+
+    @contextmanager
+    def looking_up(self, hints: LookupHints) -> Iterator[None]:
+        """The hints LOOKUP of the query whose FROM is looked at. Raises `ValidationError` for one without a table."""
+        before = self._lookups, self._looked_up
+        self._lookups, self._looked_up = hints, set()
+        try:
+            yield
+            for name in hints.keys() - self._looked_up:
+                raise ValidationError(
+                    "The options of following hints cannot match the name of input tables or views: "
+                    f"`{name}` in `LOOKUP`"
+                )
+        finally:
+            self._lookups, self._looked_up = before
+
+    @contextmanager
+    def lasting(self, lifetimes: Mapping[str, int]) -> Iterator[None]:
+        """Let the state of joins of relations of these names live so long (ms)."""
+        before, self._lifetimes = self._lifetimes, lifetimes
+        try:
+            yield
+        finally:
+            self._lifetimes = before
 
     def scope(self, relation: relations.Relation | None, outer: RelationScope | None) -> RelationScope:
         """What names mean after FROM. Without FROM there is one row without columns."""
@@ -47,6 +78,8 @@ class RelationAnalyser:
                 return self._called(self.queries.query(query, outer if relation.is_lateral else None), relation)
             case relations.FunctionTable(call) if isinstance(call, syntax.Call) and call.name in WINDOW_FUNCTIONS:
                 return self._called(window_table(call, self.queries), relation)
+            case relations.FunctionTable(call) if isinstance(call, syntax.Call) and call.name in CHANGELOG_FUNCTIONS:
+                return self._called(changelog_table(call, self.queries), relation)
             case relations.UnnestedTable() | relations.FunctionTable():
                 return correlated(self.nothing(outer), relation, None, self.calls)
             case _:
@@ -106,7 +139,15 @@ class RelationAnalyser:
             conditions.append(ScalarAnalyser(joined, self.calls).typed(node.condition))
         condition = self.calls.implicit(all_of(conditions, self.calls), BooleanType())
         schema = left.schema if join_type in (JoinType.SEMI, JoinType.ANTI) else joined.schema
-        joined.plan = Join(schema=schema, left=left.plan, right=right.plan, join_type=join_type, condition=condition)
+        ttl = self._lifetimes.get(name_of(node.left) or ""), self._lifetimes.get(name_of(node.right) or "")
+        joined.plan = Join(
+            schema=schema,
+            left=left.plan,
+            right=right.plan,
+            join_type=join_type,
+            condition=condition,
+            state_ttl_ms=ttl,
+        )
         if join_type in (JoinType.SEMI, JoinType.ANTI):
             joined.parts = left.parts
         return joined
@@ -148,7 +189,9 @@ class RelationAnalyser:
                 "Temporal table join currently only supports 'FOR SYSTEM_TIME AS OF' left table's time attribute field"
             )
         if join_type not in (JoinType.INNER, JoinType.LEFT):
-            raise ValidationError(f"Temporal table join supports INNER and LEFT, not {join_type.value}")
+            raise ValidationError(
+                f"Temporal table join currently only support INNER JOIN and LEFT JOIN, but was {join_type.value} JOIN."
+            )
         joined = self._joined(left, right, join_type)
         conditions = [ScalarAnalyser(joined, self.calls).typed(node.condition)] if node.condition is not None else []
         joined.plan = TemporalJoin(
@@ -158,7 +201,9 @@ class RelationAnalyser:
             join_type=join_type,
             condition=all_of(conditions, self.calls),
             time=time,
+            lookup=self._lookups.get(hinted_name(table), ()),
         )
+        self._looked_up.add(hinted_name(table))
         return joined
 
 
@@ -166,4 +211,4 @@ def _is_lateral_function(relation: relations.Relation) -> bool:
     if not isinstance(relation, relations.FunctionTable):
         return False
     call = relation.call
-    return not (isinstance(call, syntax.Call) and call.name in WINDOW_FUNCTIONS)
+    return not (isinstance(call, syntax.Call) and call.name in {**WINDOW_FUNCTIONS, **CHANGELOG_FUNCTIONS})

@@ -71,6 +71,8 @@ class SelectPlan:
         self.having = None if node.having is None else before_over.typed(node.having)
         self.qualify = None if node.qualify is None else self.analyser.typed(node.qualify)
         self.selected = list(self._select_items())
+        #: how long (ms) the state of its aggregates lives, by a hint
+        self.state_ttl_ms: int | None = None
 
     # --- what is selected --------------------------------------------------------------------------------------------
 
@@ -184,7 +186,7 @@ class SelectPlan:
         if self.node.is_distinct:
             if more:
                 raise ValidationError("with SELECT DISTINCT, ORDER BY can only have what is selected")
-            plan = Distinct(schema=plan.schema, input=plan)
+            plan = Distinct(schema=plan.schema, input=plan, state_ttl_ms=self.state_ttl_ms)
         return plan
 
     def _true(self, condition: Typed) -> Typed:
@@ -208,7 +210,14 @@ class SelectPlan:
             columns["key", index] = schema.field(index)
         for index in range(len(calls)):
             columns["aggregate", index] = schema.field(len(keys) + index)
-        found: Node = Aggregate(schema=schema, input=before, keys=keys, calls=tuple(calls), sets=self.sets)
+        found: Node = Aggregate(
+            schema=schema,
+            input=before,
+            keys=keys,
+            calls=tuple(calls),
+            sets=self.sets,
+            state_ttl_ms=self.state_ttl_ms,
+        )
         for number, query in enumerate(grouped.queries):
             found, columns["query", number] = with_scalar(found, query, self.calls)
         return found

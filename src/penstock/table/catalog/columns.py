@@ -45,9 +45,9 @@ class Column:
         return Column(name, data_type)
 
     @staticmethod
-    def computed(name: str, expression: Typed, written: Expression | None = None) -> Column:
+    def computed(name: str, resolved_expression: Typed, written: Expression | None = None) -> Column:
         """A column that an expression over the others gives."""
-        return Column(name, expression.type, ColumnKind.COMPUTED, expression, written)
+        return Column(name, resolved_expression.type, ColumnKind.COMPUTED, resolved_expression, written)
 
     @staticmethod
     def metadata(name: str, data_type: DataType, metadata_key: str | None = None, is_virtual: bool = False) -> Column:

@@ -11,7 +11,7 @@ from penstock.table.catalog.catalog import Catalog
 from penstock.table.catalog.columns import ColumnKind, ResolvedSchema
 from penstock.table.catalog.inline_view import InlineView
 from penstock.table.catalog.objects import CatalogBaseTable, ObjectPath
-from penstock.table.catalog.resolution import resolve, row_schema
+from penstock.table.catalog.resolution import metadata_of, resolve, row_schema
 from penstock.table.catalog.schema import Schema, UnresolvedColumn
 from penstock.table.data.errors import ValidationError
 from penstock.table.functions.definition import Session
@@ -179,7 +179,7 @@ class CatalogManager:
             return self._view(whole, table), whole
         options = dict(table.options)
         options.update(pair for hint in hints if hint.name.upper() == "OPTIONS" for pair in hint.options)
-        return _read(whole, self.resolved(table), tuple(options.items())), whole
+        return _read(whole, self.resolved(table), tuple(options.items()), table.partition_keys), whole
 
     def view_schema(self, plan: Node, names: tuple[str, ...]) -> Schema:
         """The schema of a view of this plan. `names`: those of its columns, if the statement has any."""
@@ -211,11 +211,26 @@ class CatalogManager:
         return project(plan, plan.schema.fields(), names) if names and names != plan.schema.names else plan
 
 
-def _read(path: Path, schema: ResolvedSchema, options: tuple[tuple[str, str], ...]) -> Node:
+def _read(
+    path: Path, schema: ResolvedSchema, options: tuple[tuple[str, str], ...], partition_keys: tuple[str, ...]
+) -> Node:
     stored = [column for column in schema.columns if column.kind is not ColumnKind.COMPUTED]
     key = schema.primary_key.columns if schema.primary_key is not None else ()
     places = tuple(index for index, column in enumerate(stored) if column.name in key)
-    plan: Node = Scan(schema=row_schema(stored).without_time(), path=path, options=options, key=places)
+    scan = Scan(
+        schema=row_schema(stored).without_time(),
+        path=path,
+        options=options,
+        key=places,
+        metadata=metadata_of(stored),
+        partition_keys=partition_keys,
+    )
+    return with_computed(scan, schema)
+
+
+def with_computed(plan: Node, schema: ResolvedSchema) -> Node:
+    """All columns of a table over a plan of those that are stored, and its watermark."""
+    stored = [column for column in schema.columns if column.kind is not ColumnKind.COMPUTED]
     names = [column.name for column in schema.columns]
     if len(stored) < len(schema.columns):
         fields = {column.name: plan.schema.field(index) for index, column in enumerate(stored)}

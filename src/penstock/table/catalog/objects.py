@@ -95,22 +95,22 @@ class CatalogBaseTable:
     def create_table(
         schema: Schema,
         partition_keys: Sequence[str] = (),
-        options: Mapping[str, str] | None = None,
+        properties: Mapping[str, str] | None = None,
         comment: str | None = None,
     ) -> CatalogBaseTable:
-        """A table. Its options say which connector reads and writes it."""
-        return CatalogBaseTable(schema, dict(options or {}), comment, tuple(partition_keys))
+        """A table. Its options, here `properties`, say which connector reads and writes it."""
+        return CatalogBaseTable(schema, dict(properties or {}), comment, tuple(partition_keys))
 
     @staticmethod
     def create_view(
         original_query: str,
         expanded_query: str,
         schema: Schema,
-        options: Mapping[str, str] | None = None,
+        properties: Mapping[str, str] | None = None,
         comment: str | None = None,
     ) -> CatalogBaseTable:
         """A view of a query."""
-        return CatalogBaseTable(schema, dict(options or {}), comment, query=expanded_query or original_query)
+        return CatalogBaseTable(schema, dict(properties or {}), comment, query=expanded_query or original_query)
 
     @property
     def is_view(self) -> bool:

@@ -65,6 +65,13 @@ def row_schema(columns: Sequence[Column]) -> RowSchema:
     return RowSchema(tuple(PlanColumn(one.name, one.data_type, one.time) for one in columns))
 
 
+def metadata_of(columns: Sequence[Column]) -> tuple[tuple[int, str], ...]:
+    """The places of METADATA columns, with the keys by which a connector knows them."""
+    return tuple(
+        (place, one.metadata_key or one.name) for place, one in enumerate(columns) if one.kind is ColumnKind.METADATA
+    )
+
+
 def _rows(columns: Sequence[Column]) -> Values:
     return Values(schema=row_schema(columns), rows=())
 

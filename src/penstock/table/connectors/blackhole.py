@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from penstock.connectors.print import DiscardingSink
 from penstock.table.connectors.connector import TableConnector
+from penstock.table.connectors.table_options import TableOptions
 from penstock.table.connectors.tables import TableWriter
 from penstock.table.plan.changes import ALL
 from penstock.table.plan.logical import Write
@@ -15,7 +14,8 @@ class BlackholeConnector(TableConnector):
     """See the module's text."""
 
     name = "blackhole"
+    takes_partitions = True
 
-    def writer(self, write: Write, options: Mapping[str, str]) -> TableWriter:
+    def writer(self, write: Write, options: TableOptions) -> TableWriter:
         """Takes all changes."""
-        return TableWriter(DiscardingSink(), ALL, wants_before=False)
+        return TableWriter(DiscardingSink(), ALL, wants_before=False, takes_columns=True)

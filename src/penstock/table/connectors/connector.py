@@ -2,47 +2,91 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar
 
+from penstock.base.config_options import ConfigOption
+from penstock.table.connectors.abilities import ProjectionPushDown, TableScan, WholeScan
+from penstock.table.connectors.lookup import TableLookup
+from penstock.table.connectors.table_options import CONNECTOR, TableOptions, missing
 from penstock.table.connectors.tables import TableReader, TableWriter
 from penstock.table.data.errors import ValidationError
+from penstock.table.data.logical_types import DataType
+from penstock.table.functions.cast_rules import supports_cast
 from penstock.table.plan.logical import Scan, Write
-
-CONNECTOR = "connector"
+from penstock.table.plan.row_schema import RowSchema
 
 
 class TableConnector:
-    """The base of all. A connector that only reads, or only writes, leaves out the other method."""
+    """The base of all. A connector that only reads, or only writes, leaves out the other methods.
+
+    A simple source implements `reader`, one with abilities `scan`, a sink `writer`, and what can be asked for the rows
+    of keys `lookup`.
+    """
 
     #: what the option `connector` says
     name: ClassVar[str]
-    #: the options that it takes, besides `connector`
-    options: ClassVar[frozenset[str]] = frozenset()
+    #: the options that a table has to have, besides `connector`
+    required_options: ClassVar[tuple[ConfigOption[Any], ...]] = ()
+    #: the options that a table may have
+    optional_options: ClassVar[tuple[ConfigOption[Any], ...]] = ()
+    #: whether a table may be PARTITIONED BY columns
+    takes_partitions: ClassVar[bool] = False
 
-    def reader(self, scan: Scan, options: Mapping[str, str]) -> TableReader:
+    def reader(self, scan: Scan, options: TableOptions) -> TableReader:
         """How a table is read."""
         raise ValidationError(
             f"Connector '{self.name}' can only be used as a sink. It cannot be used as a source: "
             f"table {'.'.join(scan.path)}"
         )
 
-    def writer(self, write: Write, options: Mapping[str, str]) -> TableWriter:
+    def scan(self, scan: Scan, options: TableOptions) -> TableScan:
+        """How a table is read, as the planner may change it (see `abilities`); by default not at all."""
+        return WholeScan(self.reader(scan, options))
+
+    def lookup(self, scan: Scan, key: Sequence[int], options: TableOptions) -> TableLookup:
+        """How the rows of keys are found. `key`: the places of their columns in the table."""
+        raise ValidationError(
+            "Processing-time temporal join is not supported yet. "
+            f"Connector '{self.name}' cannot be asked for the rows of keys, so table {'.'.join(scan.path)} cannot be "
+            "joined FOR SYSTEM_TIME AS OF a processing time: use a connector that has a look-up"
+        )
+
+    def writer(self, write: Write, options: TableOptions) -> TableWriter:
         """How a table is written."""
         raise ValidationError(
             f"Connector '{self.name}' can only be used as a source. It cannot be used as a sink: "
             f"table {'.'.join(write.path)}"
         )
 
-    def check(self, path: tuple[str, ...], options: Mapping[str, str]) -> None:
-        """Refuse options that it does not take."""
-        unknown = sorted(options.keys() - self.options - {CONNECTOR})
+    def readable_metadata(self, options: TableOptions) -> Mapping[str, DataType]:
+        """The METADATA columns that a source has, by their keys."""
+        return {}
+
+    def writable_metadata(self, options: TableOptions) -> Mapping[str, DataType]:
+        """The METADATA columns that a sink takes, by their keys."""
+        return {}
+
+    def more_options(self, options: TableOptions, columns: Sequence[str]) -> Iterable[str]:
+        """Keys of options that depend on others or on the names of columns, such as those of a format."""
+        return ()
+
+    def check(self, options: TableOptions, columns: Sequence[str]) -> None:
+        """Refuse options that it does not take, and tables that lack what it needs."""
+        declared = [*self.required_options, *self.optional_options]
+        known = {CONNECTOR.key(), *(one.key() for one in declared), *self.more_options(options, columns)}
+        unknown = sorted(options.keys() - known)
         if unknown:
-            known = ", ".join(sorted(self.options | {CONNECTOR}))
             raise ValidationError(
-                f"Unsupported options found for '{self.name}' of table {'.'.join(path)}: {', '.join(unknown)}. "
-                f"Supported options: {known}"
+                f"Unsupported options found for '{self.name}' of table {options.title}: {', '.join(unknown)}. "
+                f"Supported options: {', '.join(sorted(known))}"
             )
+        absent = [one.key() for one in self.required_options if one.key() not in options]
+        if absent:
+            raise missing(options.title, absent)
+        for option in declared:
+            options.read(option)
 
 
 class Connectors:
@@ -51,27 +95,89 @@ class Connectors:
     def __init__(self, *connectors: TableConnector) -> None:
         self._connectors = {one.name: one for one in connectors}
 
-    def reader(self, scan: Scan) -> TableReader:
+    def names(self) -> list[str]:
+        """What the option `connector` may say."""
+        return sorted(self._connectors)
+
+    def find(self, name: str) -> TableConnector | None:
+        """The connector of a name."""
+        return self._connectors.get(name)
+
+    def scan(self, node: Scan) -> TableScan:
         """How a table is read. Raises `ValidationError` for options that no connector takes."""
-        options = dict(scan.options)
-        return self._find(scan.path, options).reader(scan, options)
+        if isinstance(node.source, TableScan):
+            return node.source
+        connector, options = self._checked(node)
+        _check_metadata(options.title, node, connector.readable_metadata(options), is_read=True)
+        return connector.scan(node, options)
 
-    def writer(self, write: Write) -> TableWriter:
+    def reader(self, node: Scan) -> TableReader:
+        """How a table is read. Raises `ValidationError` for options that no connector takes."""
+        return self.scan(node).reader()
+
+    def narrowed(self, node: Scan, columns: Sequence[int]) -> Scan | None:
+        """The table with these columns alone, in this order; None where its connector gives all of them."""
+        found = self.scan(node)
+        if not isinstance(found, ProjectionPushDown):
+            return None
+        places = {column: place for place, column in enumerate(columns)}
+        return replace(
+            node,
+            schema=RowSchema(tuple(node.schema[column] for column in columns)),
+            key=tuple(places[column] for column in node.key),
+            metadata=tuple((places[column], key) for column, key in node.metadata if column in places),
+            source=found.with_columns(columns),
+        )
+
+    def lookup(self, node: Scan, key: Sequence[int]) -> TableLookup:
+        """How the rows of keys are found. Raises `ValidationError` for connectors that cannot be asked."""
+        connector, options = self._checked(node)
+        _check_metadata(options.title, node, connector.readable_metadata(options), is_read=True)
+        return connector.lookup(node, key, options)
+
+    def writer(self, node: Write) -> TableWriter:
         """How a table is written. Raises `ValidationError` for options that no connector takes."""
-        options = dict(write.options)
-        return self._find(write.path, options).writer(write, options)
+        connector, options = self._checked(node)
+        _check_metadata(options.title, node, connector.writable_metadata(options), is_read=False)
+        return connector.writer(node, options)
 
-    def _find(self, path: tuple[str, ...], options: Mapping[str, str]) -> TableConnector:
-        title = ".".join(path)
-        name = options.get(CONNECTOR)
-        known = ", ".join(sorted(self._connectors))
+    def _checked(self, node: Scan | Write) -> tuple[TableConnector, TableOptions]:
+        options = TableOptions(".".join(node.path), dict(node.options))
+        found = self._find(options)
+        found.check(options, node.schema.names)
+        if node.partition_keys and not found.takes_partitions:
+            raise ValidationError(
+                f"Table {options.title} is partitioned, but connector '{found.name}' has no partitions: leave out "
+                "PARTITIONED BY"
+            )
+        return found, options
+
+    def _find(self, options: TableOptions) -> TableConnector:
+        name = options.read(CONNECTOR)
+        known = ", ".join(self.names())
         if name is None:
             raise ValidationError(
-                f"Table options of {title} do not contain an option key 'connector' for discovering a connector. "
-                f"Set it in WITH; there are {known}"
+                f"Table options of {options.title} do not contain an option key 'connector' for discovering a "
+                f"connector. Set it in WITH; there are {known}"
             )
         if name not in self._connectors:
-            raise ValidationError(f"Could not find any connector '{name}' for table {title}: there are {known}")
-        found = self._connectors[name]
-        found.check(path, options)
-        return found
+            raise ValidationError(f"Could not find any connector '{name}' for table {options.title}: there are {known}")
+        return self._connectors[name]
+
+
+def _check_metadata(title: str, node: Scan | Write, known: Mapping[str, DataType], *, is_read: bool) -> None:
+    for place, key in node.metadata:
+        column = node.schema[place]
+        if key not in known:
+            there = ", ".join(sorted(known)) or "none"
+            raise ValidationError(
+                f"Invalid metadata key '{key}' in column '{column.name}' of table {title}. The connector "
+                f"{'reads' if is_read else 'writes'} these metadata keys: {there}"
+            )
+        pair = (known[key], column.type) if is_read else (column.type, known[key])
+        if not supports_cast(*pair):
+            raise ValidationError(
+                f"Invalid data type for metadata column '{column.name}' of table {title}. The column cannot be "
+                f"declared as '{column.type}' because the type must be castable {'from' if is_read else 'to'} metadata "
+                f"type '{known[key]}'."
+            )

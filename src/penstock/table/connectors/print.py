@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from typing import Final
 
+from penstock.base.config_options import ConfigOptions
 from penstock.connectors.print import PrintSink
 from penstock.table.connectors.connector import TableConnector
+from penstock.table.connectors.table_options import TableOptions
 from penstock.table.connectors.tables import TableWriter
 from penstock.table.plan.changes import ALL
 from penstock.table.plan.logical import Write
 
-IDENTIFIER = "print-identifier"
+IDENTIFIER: Final = (
+    ConfigOptions.key("print-identifier")
+    .string_type()
+    .no_default_value()
+    .with_description("goes in front of each line")
+)
 
 
 class PrintConnector(TableConnector):
-    """See the module's text. `print-identifier`: goes in front of each line."""
+    """See the module's text."""
 
     name = "print"
-    options = frozenset({IDENTIFIER})
+    optional_options = (IDENTIFIER,)
+    takes_partitions = True
 
-    def writer(self, write: Write, options: Mapping[str, str]) -> TableWriter:
+    def writer(self, write: Write, options: TableOptions) -> TableWriter:
         """Takes all changes."""
-        return TableWriter(PrintSink(options.get(IDENTIFIER)), ALL, takes_text=True)
+        return TableWriter(PrintSink(options.read(IDENTIFIER)), ALL, takes_text=True)

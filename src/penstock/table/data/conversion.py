@@ -3,7 +3,7 @@
 | type | programs give | programs get |
 | --- | --- | --- |
 | TIMESTAMP | `datetime`; one with a time zone is moved to the session's | `datetime` without a time zone |
-| TIMESTAMP_LTZ | `datetime`; one without a time zone is in the session's | `datetime` with the session's time zone |
+| TIMESTAMP_LTZ | `Instant`; `datetime`, without a time zone in the session's | `datetime` with the session's zone |
 | DATE, TIME | `date`, `time` | the same |
 | INTERVAL DAY … SECOND | `timedelta` | the same |
 | INTERVAL YEAR, MONTH | months, an `int` | the same |
@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from penstock.base.errors import WrongTypeError, WrongValueError, short_repr
+from penstock.base.time import Instant
 from penstock.base.types import Row
 from penstock.table.data import logical_types as types
 from penstock.table.data.logical_types import DataType
@@ -72,7 +73,7 @@ def _to_held(data_type: DataType, zone: datetime.tzinfo) -> Converter:
         case types.TimestampType():
             return lambda value: _nanoseconds(value if value.tzinfo is None else _at(value, zone))
         case types.LocalZonedTimestampType():
-            return lambda value: _nanoseconds(_at(_zoned(value, zone), datetime.UTC))
+            return lambda value: _moment(value, zone)
         case types.DayTimeIntervalType():
             return lambda value: value // datetime.timedelta(milliseconds=1)
         case types.MultisetType(element_type=element):
@@ -118,6 +119,12 @@ def _at(value: datetime.datetime, zone: datetime.tzinfo) -> datetime.datetime:
 
 def _zoned(value: datetime.datetime, zone: datetime.tzinfo) -> datetime.datetime:
     return value if value.tzinfo is not None else value.replace(tzinfo=zone)
+
+
+def _moment(value: datetime.datetime | Instant, zone: datetime.tzinfo) -> int:
+    if isinstance(value, Instant):
+        return value.seconds * 1_000_000_000 + value.nanos
+    return _nanoseconds(_at(_zoned(value, zone), datetime.UTC))
 
 
 def _nanoseconds(value: datetime.datetime) -> int:

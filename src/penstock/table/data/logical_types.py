@@ -9,9 +9,9 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
-from typing import ClassVar, Final, Self
+from typing import ClassVar, Final, Self, overload
 
-from penstock.base.errors import WrongValueError
+from penstock.base.errors import UnknownNameError, WrongValueError
 
 #: The length of STRING and BYTES.
 LENGTH_MAX: Final = 2**31 - 1
@@ -391,6 +391,50 @@ class RowType(DataType):
     def field_types(self) -> list[DataType]:
         """The types of the fields, in order."""
         return [field.data_type for field in self.fields]
+
+    def add(self, field: RowField | str, data_type: DataType | None = None) -> Self:
+        """Add a field, by itself or by its name and type. Returns the type itself, which changes.
+
+        Raises:
+            ValueError: for a name without a type.
+        """
+        if isinstance(field, str):
+            if data_type is None:
+                raise WrongValueError(f"Must specify DataType if passing name of field: {field!r} has none")
+            field = RowField(field, data_type)
+        self.fields = (*self.fields, field)
+        return self
+
+    def __iter__(self) -> Iterator[RowField]:
+        return iter(self.fields)
+
+    def __len__(self) -> int:
+        return len(self.fields)
+
+    def __bool__(self) -> bool:
+        return True
+
+    @overload
+    def __getitem__(self, key: str | int) -> RowField: ...
+
+    @overload
+    def __getitem__(self, key: slice) -> RowType: ...
+
+    def __getitem__(self, key: str | int | slice) -> RowField | RowType:
+        """A field by its name or place; a ROW of the fields of a slice.
+
+        Raises:
+            KeyError: if there is none of this name.
+            IndexError: if there is none at this place.
+        """
+        if isinstance(key, str):
+            found = next((field for field in self.fields if field.name == key), None)
+            if found is None:
+                raise UnknownNameError(f"No RowField named {key}: there are {', '.join(self.field_names())}")
+            return found
+        if isinstance(key, slice):
+            return RowType(self.fields[key])
+        return self.fields[key]
 
     def _children(self) -> Iterable[DataType]:
         return self.field_types()

@@ -69,7 +69,8 @@ def fitted(column: Datum, kind: DecimalType, mode: str = "half_towards_infinity"
     try:
         return pc.cast(column, arrow_type(kind))
     except pa.ArrowInvalid:
-        limit = pa.scalar(Decimal(10) ** (kind.precision - kind.scale), pa.decimal256(_WIDEST, 0))
+        # of the column's own type, because Arrow brings both sides of a comparison to one scale
+        limit = pa.scalar(Decimal(10) ** (kind.precision - kind.scale), column.type)
         return pc.cast(pc.if_else(pc.less(pc.abs(column), limit), column, None), arrow_type(kind))
 
 

@@ -23,6 +23,7 @@ ALL: Final = Changes.INSERT | Changes.UPDATE | Changes.DELETE
 #: the byte of each kind in a batch
 INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = 0, 1, 2, 3
 SHORT: Final = ("+I", "-U", "+U", "-D")
+NAMES: Final = ("INSERT", "UPDATE_BEFORE", "UPDATE_AFTER", "DELETE")
 
 
 def shown(changes: Changes, with_before: bool) -> str:

@@ -43,6 +43,9 @@ class Executor(Protocol):
     def collect(self, plan: Node, options: Mapping[str, str], session: Session) -> CollectingJob:
         """Start a job that gives the rows of a plan to the client."""
 
+    def frame(self, plan: Node, options: Mapping[str, str], session: Session) -> Any:
+        """The rows of a plan as a Spark data frame. Raises `ConfigurationError` outside of batch."""
+
     def explain(
         self, plans: Sequence[Node], options: Mapping[str, str], session: Session, details: Sequence[str]
     ) -> str:

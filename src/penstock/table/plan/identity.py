@@ -10,10 +10,13 @@ from typing import Any, Final
 import xxhash
 
 from penstock.table.data.logical_types import DataType
-from penstock.table.plan.logical import ArrowRows, Node, Scan, Write
+from penstock.table.plan.logical import ArrowRows, Node, Scan, StreamRows, Write
 from penstock.table.plan.row_schema import PlanColumn
 from penstock.table.typed.nodes import Field, Typed
 from penstock.table.user_functions.definition import UserFunction
+
+#: the role of a step that reads a table
+SOURCE: Final = "Source"
 
 
 def rows_text(node: Node) -> str:
@@ -24,10 +27,12 @@ def rows_text(node: Node) -> str:
 def state_id(node: Node, role: str) -> str:
     """32 hexadecimal digits for the state that a step of a node has: what `role` it has for the node.
 
-    They stay the same in other processes, and when names of columns or options of tables change; they change with the
-    node and all that it reads, because state is only good for the query that made it.
+    They stay the same in other processes, and when names of results, options of tables or lifetimes of state change;
+    they change with the node and all that it reads, because state is only good for the query that made it. The position
+    in a table, which is the state of a `SOURCE`, is good for any query that reads it.
     """
-    return xxhash.xxh3_128_hexdigest(f"{role}:{_text(node, _STATE)}".encode())
+    text = f"{node.path}" if isinstance(node, Scan) and role.startswith(SOURCE) else _text(node, _STATE)
+    return xxhash.xxh3_128_hexdigest(f"{role}:{text}".encode())
 
 
 def expressions_in(node: Node) -> Iterator[Typed]:
@@ -64,7 +69,9 @@ def _text(value: Any, special: _Special) -> str:
         case tuple() | list():
             return f"[{','.join(_text(one, special) for one in value)}]"
         case _ if is_dataclass(value):
-            inner = (f"{one.name}={_text(getattr(value, one.name), special)}" for one in fields(value) if one.compare)
+            shown = [one.name for one in fields(value) if one.compare]
+            names = [name for name in shown if special is not _STATE or name != _LIFETIME]
+            inner = (f"{name}={_text(getattr(value, name), special)}" for name in names)
             return f"{type(value).__name__}({','.join(inner)})"
         case _:
             return f"{type(value).__name__}:{value!r}"
@@ -77,6 +84,8 @@ def _of_rows(value: Any) -> str | None:
     match value:
         case ArrowRows():
             return f"ArrowRows({id(value.data)})"
+        case StreamRows():
+            return f"StreamRows({id(value.stream)})"
         case UserFunction():
             return f"UserFunction({id(value)})"
     return None
@@ -86,8 +95,11 @@ def _of_state(value: Any) -> str | None:
     match value:
         case ArrowRows():
             return f"ArrowRows({_text(value.schema, _STATE)})"
+        case StreamRows():
+            return f"StreamRows({value.title},{_text(value.schema, _STATE)},{value.key})"
         case Scan():
-            return f"Scan({value.path},{_text(value.schema, _STATE)},{value.key})"
+            columns = [f"{column.name}:{column.type}" for column in value.schema]
+            return f"Scan({value.path},{columns},{value.key})"
         case Write():
             return f"Write({value.path})"
         case UserFunction():
@@ -95,5 +107,6 @@ def _of_state(value: Any) -> str | None:
     return None
 
 
+_LIFETIME: Final = "state_ttl_ms"
 _ROWS: Final[_Special] = _of_rows
 _STATE: Final[_Special] = _of_state

@@ -8,6 +8,7 @@ from enum import Enum
 import pyarrow as pa
 
 from penstock.table.data.logical_types import DataType
+from penstock.table.plan.changes import INSERTS, Changes
 from penstock.table.plan.row_schema import RowSchema
 from penstock.table.typed.nodes import Field, Typed
 from penstock.table.user_functions.definition import UserFunction
@@ -31,6 +32,11 @@ class Scan(Node):
     path: tuple[str, str, str]
     options: tuple[tuple[str, str], ...] = ()
     key: tuple[int, ...] = ()
+    #: METADATA columns: their places, and the keys by which the connector knows them
+    metadata: tuple[tuple[int, str], ...] = ()
+    partition_keys: tuple[str, ...] = ()
+    #: a `TableScan` into which something was pushed, and to which the schema fits; None for the table as it is
+    source: object | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +51,22 @@ class ArrowRows(Node):
     """Rows that the program has in memory, as an Arrow table with a column for each one of the schema."""
 
     data: pa.Table = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamRows(Node):
+    """The records of a stream of the program, as columns.
+
+    `stream` knows where they come from and what they are (`penstock.table.streaming.records.record_stream`); a plan
+    only asks whether it is the same one. `key`, `changes` and the rest are as in `penstock.table.connectors.tables`.
+    """
+
+    stream: object
+    title: str
+    changes: Changes = INSERTS
+    has_before: bool = False
+    key: tuple[int, ...] = ()
+    is_upsert: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,12 +125,16 @@ class JoinType(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Join(Node):
-    """Pairs of rows for which a condition is true; its fields count through both sides."""
+    """Pairs of rows for which a condition is true; its fields count through both sides.
+
+    `state_ttl_ms`: how long the state of either side lives, by a hint; None for what the session says.
+    """
 
     left: Node
     right: Node
     join_type: JoinType
     condition: Typed
+    state_ttl_ms: tuple[int | None, int | None] = (None, None)
 
     def inputs(self) -> tuple[Node, ...]:
         """See `Node`."""
@@ -149,12 +175,14 @@ class UserAggregateCall(AggregateCall):
 class Aggregate(Unary):
     """A row for each group. `keys` are columns of the input; its rows are keys and then aggregates.
 
-    With several `sets`, each of which has some of the keys, there are groups for each set.
+    With several `sets`, each of which has some of the keys, there are groups for each set. `state_ttl_ms`: how long
+    state lives, by a hint; None for what the session says.
     """
 
     keys: tuple[int, ...]
     calls: tuple[AggregateCall, ...]
     sets: tuple[tuple[int, ...], ...] = ()
+    state_ttl_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,7 +195,9 @@ class TableAggregate(Unary):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Distinct(Unary):
-    """Each row once."""
+    """Each row once. `state_ttl_ms`: see `Aggregate`."""
+
+    state_ttl_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,6 +283,37 @@ class WindowTable(Unary):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FromChangelog(Unary):
+    """The rows that changes make: the columns of the input but for `operation`, whose codes name the changes.
+
+    `codes`: the change of each code; `columns`: the columns that are left, in order. Updates that come without the
+    rows as they were are found by `partition`.
+    """
+
+    operation: int
+    codes: tuple[tuple[str, str], ...]
+    columns: tuple[int, ...]
+    partition: tuple[int, ...] = ()
+
+    @property
+    def is_upsert(self) -> bool:
+        """Whether updates come without the rows as they were."""
+        changes = [change for _, change in self.codes]
+        return "UPDATE_AFTER" in changes and "UPDATE_BEFORE" not in changes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToChangelog(Unary):
+    """All changes as rows: the columns of `partition`, a column with the code of the change, the other columns.
+
+    `codes`: the code of each change; those without one are left out.
+    """
+
+    codes: tuple[tuple[str, str], ...]
+    partition: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Correlate(Unary):
     """Each row of the input with each row that a table function makes of it. `keeps`: also rows without any.
 
@@ -270,17 +331,47 @@ class Correlate(Unary):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TemporalJoin(Node):
-    """Each row of the left side with the version of the right side at a time (`time`: a column of the left side)."""
+    """Each row of the left side with the version of the right side at a time (`time`: a column of the left side).
+
+    `lookup`: the options of the hint LOOKUP for the right side.
+    """
 
     left: Node
     right: Node
     join_type: JoinType
     condition: Typed
     time: Field
+    lookup: tuple[tuple[str, str], ...] = ()
 
     def inputs(self) -> tuple[Node, ...]:
         """See `Node`."""
         return (self.left, self.right)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookupJoin(Unary):
+    """Each row of the input with the rows that a table has for its keys now: columns of both.
+
+    Of the rows of the table those are left for which `where` is true, and `expressions` are their columns.
+
+    Attributes:
+        table: is asked for the rows of keys.
+        key: the places of the columns of keys in the table.
+        key_values: what they have to be equal to, over the columns of the input.
+        asks: over the columns of the input; rows for which it is not true ask for nothing.
+        condition: over the columns of both sides, what else has to be true of pairs.
+        options: those of the hint LOOKUP.
+    """
+
+    table: Scan
+    join_type: JoinType
+    key: tuple[int, ...]
+    key_values: tuple[Typed, ...]
+    where: Typed | None
+    expressions: tuple[Typed, ...]
+    asks: Typed | None
+    condition: Typed | None
+    options: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -295,6 +386,9 @@ class Write(Unary):
     overwrites: bool = False
     conflict: str | None = None
     static_partition: tuple[tuple[str, str], ...] = field(default=())
+    #: METADATA columns: their places, and the keys by which the connector knows them
+    metadata: tuple[tuple[int, str], ...] = ()
+    partition_keys: tuple[str, ...] = ()
 
 
 def users_of(node: Node) -> list[UserFunction]:

@@ -107,6 +107,17 @@ def _join(node: Any) -> str:
     return f"joinType={node.join_type.value}, where={expression_text(node.condition, names)}"
 
 
+def _lookup(node: Any) -> str:
+    names, columns = node.input.schema.names, node.table.schema.names
+    pairs = zip(node.key, node.key_values, strict=True)
+    keys = ", ".join(f"{columns[place]}={expression_text(one, names)}" for place, one in pairs)
+    parts = [f"table=[{'.'.join(node.table.path)}]", f"joinType={node.join_type.value}", f"lookup=[{keys}]"]
+    parts += [f"lookupWhere={expression_text(node.where, columns)}"] if node.where is not None else []
+    conditions = [expression_text(one, node.schema.names) for one in (node.asks, node.condition) if one is not None]
+    parts += [f"where={' AND '.join(conditions)}"] if conditions else []
+    return ", ".join(parts)
+
+
 def _over(node: Any) -> str:
     names = names_of(node.input)
     calls = ", ".join(_call(call, names) for call in node.calls)
@@ -137,6 +148,14 @@ def _window(node: Any) -> str:
     return f"{node.kind}({names_of(node.input)[node.time]}, {sizes})"
 
 
+def _changelog(node: Any, operation: str) -> str:
+    codes = ", ".join(f"{one}={other}" for one, other in node.codes)
+    partition = ", ".join(names_of(node.input)[index] for index in node.partition)
+    return ", ".join(
+        [*([f"partitionBy=[{partition}]"] if node.partition else []), f"op=[{operation}]", f"op_mapping=[{codes}]"]
+    )
+
+
 def _correlate(node: Any) -> str:
     operands = ", ".join(expression_text(one, names_of(node.input)) for one in node.operands)
     call = f"{node.function}({operands})" + "".join(f" {option}" for option in node.options)
@@ -150,6 +169,7 @@ _DESCRIBE: Final[dict[type[logical.Node], Callable[[Any], str]]] = {
     logical.Scan: lambda node: f"table=[{'.'.join(node.path)}], fields=[{', '.join(node.schema.names)}]",
     logical.Values: lambda node: f"{len(node.rows)} rows, fields=[{', '.join(node.schema.names)}]",
     logical.ArrowRows: lambda node: f"{node.data.num_rows} rows, fields=[{', '.join(node.schema.names)}]",
+    logical.StreamRows: lambda node: f"stream=[{node.title}], fields=[{', '.join(node.schema.names)}]",
     logical.Project: _project,
     logical.Filter: lambda node: f"where={expression_text(node.condition, names_of(node.input))}",
     logical.WatermarkAssigner: lambda node: (
@@ -158,6 +178,7 @@ _DESCRIBE: Final[dict[type[logical.Node], Callable[[Any], str]]] = {
     ),
     logical.Join: _join,
     logical.TemporalJoin: _join,
+    logical.LookupJoin: _lookup,
     logical.Aggregate: _aggregate,
     logical.TableAggregate: _table_aggregate,
     logical.SetOperation: lambda node: f"{node.operator}{' ALL' if node.is_all else ''}",
@@ -165,6 +186,8 @@ _DESCRIBE: Final[dict[type[logical.Node], Callable[[Any], str]]] = {
     logical.Over: _over,
     logical.Rank: _rank,
     logical.WindowTable: _window,
+    logical.FromChangelog: lambda node: _changelog(node, names_of(node.input)[node.operation]),
+    logical.ToChangelog: lambda node: _changelog(node, node.schema.names[len(node.partition)]),
     logical.Correlate: _correlate,
     logical.Write: lambda node: f"table=[{'.'.join(node.path)}]",
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 from penstock.base.errors import UnsupportedError
 from penstock.table.catalog.catalog import Catalog, CatalogFactory
@@ -120,6 +120,10 @@ class TableSession:
         )
         schema = ResolvedSchema.physical(plan.schema.names, plan.schema.types)
         return TableResult(ResultKind.SUCCESS_WITH_CONTENT, schema, job.rows, style, job, job.cancel)
+
+    def frame(self, plan: Node) -> Any:
+        """The Spark data frame of a query."""
+        return self.executor.frame(plan, self.config.to_map(), self._session())
 
     def write(self, plans: Sequence[Write]) -> TableResult:
         """Start one job that fills tables. Its rows are counts, which nobody knows: -1 for each table."""

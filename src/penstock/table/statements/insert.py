@@ -11,7 +11,7 @@ from penstock.table.analyser.scopes import scope_of
 from penstock.table.analyser.select import project
 from penstock.table.catalog.columns import Column
 from penstock.table.catalog.objects import CatalogBaseTable
-from penstock.table.catalog.resolution import row_schema
+from penstock.table.catalog.resolution import metadata_of, row_schema
 from penstock.table.data.errors import ValidationError
 from penstock.table.data.logical_types import NullType
 from penstock.table.plan.logical import Node, Values, Write
@@ -105,6 +105,8 @@ def write_plan(
         overwrites=overwrites,
         conflict=conflict,
         static_partition=tuple((name, str(one.value)) for name, one in static.items()),
+        metadata=metadata_of(columns),
+        partition_keys=tuple(table.partition_keys),
     )
 
 

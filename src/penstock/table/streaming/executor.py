@@ -7,8 +7,7 @@ from datetime import tzinfo
 from typing import Any, Final
 
 from penstock.base.configuration import Configuration
-from penstock.base.errors import UnsupportedError
-from penstock.base.time import parse_duration
+from penstock.base.errors import ConfigurationError, UnsupportedError
 from penstock.datastream.closeable_iterator import CloseableIterator
 from penstock.datastream.data_stream import DataStream, StreamExecutionEnvironment
 from penstock.drivers.running_job import RunningJob
@@ -19,15 +18,19 @@ from penstock.table.functions.definition import Session
 from penstock.table.plan.changes import ALL, SHORT
 from penstock.table.plan.executor import ChangelogRow
 from penstock.table.plan.logical import Node, Write
+from penstock.table.streaming.planning.lookups import Lookups
+from penstock.table.streaming.planning.options import plan_options
 from penstock.table.streaming.planning.planner import StreamPlanner
+from penstock.table.streaming.planning.table_options import of_connector
+from penstock.table.streaming.records.record_target import RecordTarget
 from penstock.table.streaming.rows.not_null_operator import ENFORCER
 from penstock.table.streaming.rows.sessions import StreamSession
+from penstock.table.streaming.windows.emit_options import check_emit
 from penstock.table.user_functions.options import async_settings
 
 #: options that say how queries are planned and shown, and nothing to the runtime
 _OF_TABLES: Final = ("table.", "sql-client.")
 _SHARES: Final = "table.optimizer.reuse-sub-plan-enabled"
-_STATE_TTL: Final = "table.exec.state.ttl"
 
 
 class StreamExecutor:
@@ -41,11 +44,35 @@ class StreamExecutor:
     ) -> StreamJob:
         """Start one job that writes into all these tables."""
         environment, planner = self._begin(options, session)
+        self._add_sinks(planner, plans, options)
+        return StreamJob(environment.execute_async(name))
+
+    def attach(
+        self,
+        environment: StreamExecutionEnvironment,
+        plans: Sequence[Write],
+        options: Mapping[str, str],
+        session: Session,
+    ) -> None:
+        """Add what writes into these tables to a program of streams, which starts it."""
+        self._add_sinks(self._planner(environment, options, session), plans, options)
+
+    def stream(
+        self,
+        environment: StreamExecutionEnvironment,
+        target: RecordTarget,
+        options: Mapping[str, str],
+        session: Session,
+    ) -> DataStream:
+        """Add what makes records of the rows of a plan to a program of streams."""
+        upstreams = self._planner(environment, options, session).records(target)
+        return DataStream(environment, upstreams, target.type_info)
+
+    def _add_sinks(self, planner: StreamPlanner, plans: Sequence[Write], options: Mapping[str, str]) -> None:
+        drops = options.get(ENFORCER, "").upper() == "DROP"
         for plan in plans:
             _check(plan)
-            drops = options.get(ENFORCER, "").upper() == "DROP"
-            planner.sink(plan, self._connectors.writer(plan), drops)
-        return StreamJob(environment.execute_async(name))
+            planner.sink(plan, self._connectors.writer(of_connector(plan)), drops)
 
     def collect(self, plan: Node, options: Mapping[str, str], session: Session) -> CollectingStreamJob:
         """Start a job that gives the rows of a plan to the client."""
@@ -55,6 +82,13 @@ class StreamExecutor:
         assert isinstance(found, CloseableIterator)
         return CollectingStreamJob(found, plan, session.zone)
 
+    def frame(self, plan: Node, options: Mapping[str, str], session: Session) -> Any:
+        """A stream is no data frame: raises `ConfigurationError`."""
+        raise ConfigurationError(
+            "to_dataframe() needs batch execution: use EnvironmentSettings.in_batch_mode(), or "
+            "SET 'execution.runtime-mode' = 'batch'"
+        )
+
     def explain(
         self, plans: Sequence[Node], options: Mapping[str, str], session: Session, details: Sequence[str]
     ) -> str:
@@ -63,22 +97,26 @@ class StreamExecutor:
         return "== Streams ==\n" + "\n".join(planner.explained(plan) for plan in plans)
 
     def _begin(self, options: Mapping[str, str], session: Session) -> tuple[StreamExecutionEnvironment, StreamPlanner]:
-        if options.get("execution.runtime-mode", "").upper() == "BATCH":
-            raise UnsupportedError(
-                "tables do not run in BATCH yet: use EnvironmentSettings.in_streaming_mode(), which takes bounded "
-                "tables, too"
-            )
-        ttl = options.get(_STATE_TTL)
-        if ttl is not None and parse_duration(ttl).to_millis() > 0:
-            raise UnsupportedError(f"{_STATE_TTL} is not supported yet: the state of queries is kept for ever")
         configuration = Configuration()
         for key, value in options.items():
             if not key.startswith(_OF_TABLES):
                 configuration.set_string(key, value)
         environment = StreamExecutionEnvironment.get_execution_environment(configuration)
+        return environment, self._planner(environment, options, session)
+
+    def _planner(
+        self, environment: StreamExecutionEnvironment, options: Mapping[str, str], session: Session
+    ) -> StreamPlanner:
         carried = StreamSession(session.zone, session.legacy_cast, async_settings(options))
+        check_emit(options)
+        found = plan_options(options)
+        if found.parallelism is not None:
+            environment.set_parallelism(found.parallelism)
         shares = options.get(_SHARES, "true").lower() == "true"
-        return environment, StreamPlanner(environment.add, self._connectors.reader, carried, Calls(session), shares)
+        reader, narrowed = self._connectors.reader, self._connectors.narrowed
+        add, has_id = environment.add, environment.has_id
+        lookups = Lookups(self._connectors.lookup, options)
+        return StreamPlanner(add, reader, carried, Calls(session), shares, found, has_id, narrowed, lookups)
 
 
 def _check(plan: Write) -> None:

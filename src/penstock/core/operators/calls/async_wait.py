@@ -248,9 +248,12 @@ class AsyncWaitOperator(FunctionOperator):
             due_ms = self.context.now_ms() + max(0, strategy.get_backoff_time_millis(call.attempt))
         except Exception as raised:
             raise self.failed(call.value) from raised
+        self._retry_at(due_ms, call)
+        return True
+
+    def _retry_at(self, due_ms: int, call: Call) -> None:
         self._retries_made += 1
         heappush(self._retries, (due_ms, self._retries_made, call))
-        return True
 
     def next_timer_ms(self) -> int | None:
         """When the next call's time is over, or the next retry is due (ms)."""

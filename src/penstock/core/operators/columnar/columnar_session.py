@@ -124,6 +124,11 @@ class ColumnarSessionOperator(ColumnarWindowBase):
 
     def process_watermark(self, timestamp: int) -> None:
         """Fire the sessions that event time has passed, and pass the watermark on."""
+        self.fire_until(timestamp)
+        self.output.emit_watermark(timestamp)
+
+    def fire_until(self, timestamp: int) -> None:
+        """Fire the sessions that end before a time or with it."""
         self.watermark = timestamp
         least = lowest(self.parts, END)
         if least is not None and least - 1 <= timestamp:
@@ -135,4 +140,3 @@ class ColumnarSessionOperator(ColumnarWindowBase):
                 due = due[np.argsort(ends[due], kind="stable")]
                 self.emit(table.take(pa.array(due)), starts[due], ends[due])
             self.put_back(table.filter(pa.array(ends - 1 > timestamp)))
-        self.output.emit_watermark(timestamp)

@@ -92,6 +92,11 @@ class ColumnarWindowOperator(ColumnarWindowBase):
 
     def process_watermark(self, timestamp: int) -> None:
         """Fire the windows that event time has passed, and pass the watermark on."""
+        self.fire_until(timestamp)
+        self.output.emit_watermark(timestamp)
+
+    def fire_until(self, timestamp: int) -> None:
+        """Fire the windows that end before a time or with it."""
         if self._next_end is not None and self._next_end - 1 <= timestamp:
             due = sorted((w for w in self._not_fired() if w[1] - 1 <= timestamp), key=lambda w: w[::-1])
             table = self.take_up_to(PANE, due[-1][1] - 1)
@@ -105,7 +110,6 @@ class ColumnarWindowOperator(ColumnarWindowBase):
                 self.put_back(table.filter(pa.array(~np.isin(panes, list(gone)))))
         self.watermark = timestamp
         self._find_next()
-        self.output.emit_watermark(timestamp)
 
     def _fire_tumbling(self, table: pa.Table, panes: Any) -> None:
         order = np.argsort(panes, kind="stable")

@@ -104,8 +104,11 @@ class SinkOperator(StreamOperator):
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Hand the records to the writer."""
-        if isinstance(batch, ColumnBatch) and batch.kinds is None:
-            self.writer.write_columns(batch.data, batch.rowtimes)
+        if isinstance(batch, ColumnBatch):
+            if batch.kinds is None:
+                self.writer.write_columns(batch.data, batch.rowtimes)
+            else:
+                self.writer.write_changes(batch.data, batch.kinds, batch.rowtimes)
         else:
             write_records(self.writer, batch, self.context.operator_name)
 

@@ -1,7 +1,9 @@
 """Aggregates of groups, kept up as rows come and go.
 
 For each group the state holds how many rows it has, its accumulators, and what was last sent. A row that changes
-nothing sends nothing; the first row of a group sends an insert, the last one that goes a delete.
+nothing sends nothing; the first row of a group sends an insert, the last one that goes a delete. Where state expires, a
+row that changes nothing sends an update all the same, so that its group lives on in the steps behind; and a row that
+goes from a group that is not there is dropped, since its group may have expired.
 
 A batch is not gone through row by row, but call by call: each call says what it gives after each row. What is sent
 follows from these columns at once.
@@ -16,9 +18,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.core.columns.batch import ColumnBatch, as_columns
+from penstock.core.columns.batch import ColumnBatch
 from penstock.core.operators.base import UserCodeError
-from penstock.core.records import Batch
 from penstock.table.data.errors import TableRuntimeError
 from penstock.table.data.logical_types import DataType
 from penstock.table.data.values import column_of, values_of
@@ -26,7 +27,8 @@ from penstock.table.plan.changes import DELETE, UPDATE_BEFORE
 from penstock.table.plan.logical import AggregateCall
 from penstock.table.streaming.aggregates.accumulators import Accumulator, accumulator_of
 from penstock.table.streaming.aggregates.base import Rows
-from penstock.table.streaming.aggregates.group_lives import Lives, differing
+from penstock.table.streaming.aggregates.group_lives import Lives, Sent, differing
+from penstock.table.streaming.rows.bundles import BundlingOperator, MiniBatch
 from penstock.table.streaming.rows.evaluating import EvaluatingOperator
 from penstock.table.streaming.rows.row_keys import RowKeys
 from penstock.table.streaming.rows.row_tuples import kinds_of
@@ -43,7 +45,7 @@ FEW_ROWS: Final = 64
 _GOES: Final = bytes(kind in (UPDATE_BEFORE, DELETE) for kind in range(256))
 
 
-class GroupAggregateOperator(EvaluatingOperator):
+class GroupAggregateOperator(EvaluatingOperator, BundlingOperator):
     """See the module's text.
 
     Args:
@@ -53,10 +55,9 @@ class GroupAggregateOperator(EvaluatingOperator):
         names: of the columns of the output: keys, then calls.
         retracts: whether rows of the input may go.
         sends_before: whether an update sends the row as it was, too.
+        mini_batch: how rows wait for others; a group then sends one change for all rows of a bundle.
         session: of the functions of the program.
     """
-
-    is_keyed = True
 
     def __init__(
         self,
@@ -66,8 +67,10 @@ class GroupAggregateOperator(EvaluatingOperator):
         names: Sequence[str],
         retracts: bool,
         sends_before: bool,
+        mini_batch: MiniBatch | None = None,
         session: StreamSession | None = None,
     ) -> None:
+        super().__init__(mini_batch)
         self._groups = RowKeys(keys)
         self._calls = tuple(calls)
         self._types = tuple(types)
@@ -78,17 +81,27 @@ class GroupAggregateOperator(EvaluatingOperator):
 
     def open(self) -> None:
         """Look up the state."""
+        # DISTINCT sends no updates: each of its rows is there once.
+        self._sends_same = self.ttl_ms > 0 and bool(self._calls)
         functions = self.running(self._session).functions
         self._accumulators = [accumulator_of(call, self._retracts, functions) for call in self._calls]
         for place, accumulator in enumerate(self._accumulators):
             accumulator.keep_apart(self.context.keyed, f"{GROUPS}.{place}")
         table = self.context.keyed.table(GROUPS)
         self._entries, self._mark = table.entries(None), table.mark
+        self._begin_lifetimes(self._entries, self._forget)
 
-    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+    def take_in(self, taken: ColumnBatch) -> None:
         """Take rows in, and send what has changed."""
-        taken = as_columns(batch, self.context.operator_name)
         groups, keys = self._groups.numbered(taken.columns)
+        self._look(keys)
+        if self.ttl_ms and self._retracts and taken.kinds is not None:
+            known = self._known(taken.kinds, groups, keys)
+            if len(known) < len(taken):
+                if not len(known):
+                    return
+                taken = taken.take(known)
+                groups, keys = self._groups.numbered(taken.columns)
         entries = self._entries
         states = [entries.get(key) or self._new(key) for key in keys]
         before = [state[LAST] for state in states]
@@ -99,7 +112,25 @@ class GroupAggregateOperator(EvaluatingOperator):
             raise UserCodeError(self.context.operator_name, f"a batch of {len(taken)} rows") from error
         self._settle(keys, states, lives, values)
         self._mark(None, keys)
-        self._send(taken, lives, before, values)
+        self._written(keys)
+        if self.mini_batch is None:
+            self._send(taken, lives, before, values)
+        else:
+            self._send_once(taken, lives, before, [state[LAST] for state in states])
+
+    def _known(self, kinds: bytes, groups: Any, keys: list[Any]) -> Any:
+        """The rows without those that go from a group without rows."""
+        counts = [self._entries[key][COUNT] if key in self._entries else 0 for key in keys]
+        goes, known = kinds.translate(_GOES), []
+        for row, group in enumerate(groups.tolist()):
+            if not goes[row]:
+                counts[group] += 1
+            elif counts[group] > 0:
+                counts[group] -= 1
+            else:
+                continue
+            known.append(row)
+        return np.array(known, np.int64)
 
     def _new(self, key: Any) -> list[Any]:
         found = self._entries[key] = [0, [one.create() for one in self._accumulators], None]
@@ -175,33 +206,58 @@ class GroupAggregateOperator(EvaluatingOperator):
         for key, state, is_alive, last in zip(keys, states, alive, lasts, strict=True):
             state[LAST] = last if is_alive else None
             if state[COUNT] == 0 and self._is_spent(state[HELD]):
-                del self._entries[key]
-                for one in self._accumulators:
-                    one.forget(key)
+                self._forget(key)
+
+    def _forget(self, key: Any) -> bool:
+        """Throw a group out."""
+        if self._entries.pop(key, None) is not None:
+            self._mark(None, (key,))
+            for one in self._accumulators:
+                one.forget(key)
+        return True
 
     def _is_spent(self, held: list[Any]) -> bool:
         return all(one.is_spent(part) for one, part in zip(self._accumulators, held, strict=True))
+
+    def _send_once(
+        self,
+        taken: ColumnBatch,
+        lives: Lives,
+        before: list[tuple[Any, ...] | None],
+        after: list[tuple[Any, ...] | None],
+    ) -> None:
+        """Send what each group gives now, if that is not what it gave before the batch."""
+        of_groups = Lives(np.arange(len(after)), alive=[one is not None for one in after])
+        sent, values = of_groups.few_changes(before, after, self._sends_before, self._sends_same)
+        last = lives.last_rows(len(after))
+        self._collect(taken, Sent([last[group] for group in sent.rows], (), sent.kinds), self._columns(values))
+
+    def _columns(self, rows: Sequence[tuple[Any, ...]]) -> list[pa.Array]:
+        types = [call.type for call in self._calls]
+        return [column_of(one, kind) for one, kind in zip(zip(*rows, strict=True), types, strict=bool(rows))]
 
     def _send(
         self, taken: ColumnBatch, lives: Lives, before: list[tuple[Any, ...] | None], values: list[list[Any]]
     ) -> None:
         """Send what has changed."""
-        types = [call.type for call in self._calls]
         if len(taken) < FEW_ROWS:
             after = list(zip(*values, strict=True)) if values else [()] * len(taken)
-            sent, rows = lives.few_changes(before, after, self._sends_before)
-            columns = [column_of(one, kind) for one, kind in zip(zip(*rows, strict=True), types, strict=bool(rows))]
+            sent, rows = lives.few_changes(before, after, self._sends_before, self._sends_same)
+            columns = self._columns(rows)
         else:
             # Each call has a column of what groups gave before, and then after each row.
             nothing = (None,) * len(values)
             given = [
                 column_of([(one or nothing)[place] for one in before] + after, kind)
-                for place, (kind, after) in enumerate(zip(types, values, strict=True))
+                for place, (kind, after) in enumerate(zip([call.type for call in self._calls], values, strict=True))
             ]
             was_there = np.array([one is not None for one in before], np.bool_)
             sent = lives.changes(was_there, self._differences(given), self._sends_before)
             places = pa.array(sent.places)
             columns = [column.take(places) for column in given]
+        self._collect(taken, sent, columns)
+
+    def _collect(self, taken: ColumnBatch, sent: Sent, columns: list[pa.Array]) -> None:
         if len(sent.rows):
             chosen = pa.array(sent.rows)
             keys = [taken.columns.column(index).take(chosen) for index in self._groups.places]
@@ -212,6 +268,8 @@ class GroupAggregateOperator(EvaluatingOperator):
         """What tells whether the calls differ at two sequences of places, which count through what was before."""
 
         def differ(one: Any, other: Any) -> Any:
+            if self._sends_same:
+                return np.ones(len(one), np.bool_)
             found = np.zeros(len(one), np.bool_)
             for call, column in zip(self._calls, columns, strict=True):
                 if not found.all():

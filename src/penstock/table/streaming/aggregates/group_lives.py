@@ -84,14 +84,21 @@ class Lives:
         )
 
     def few_changes(
-        self, before: Sequence[tuple[Any, ...] | None], after: Sequence[tuple[Any, ...]], sends_before: bool
+        self,
+        before: Sequence[tuple[Any, ...] | None],
+        after: Sequence[tuple[Any, ...] | None],
+        sends_before: bool,
+        sends_same: bool = False,
     ) -> tuple[Sent, list[tuple[Any, ...]]]:
-        """As `changes`, row by row, for values as tuples; and the values of the changes in place of their places."""
+        """As `changes`, row by row, for values as tuples; and the values of the changes in place of their places.
+
+        `sends_same`: whether a row that changes nothing sends an update, too.
+        """
         now = list(before)
         rows, kinds, sent = [], [], []
         for row, (group, values) in enumerate(zip(self.groups.tolist(), after, strict=True)):
             old, new = now[group], values if self.alive is None or self.alive[row] else None
-            if old == new:
+            if old == new and not (sends_same and new is not None):
                 continue
             now[group] = new
             if old is not None and (new is None or sends_before):

@@ -1,7 +1,8 @@
 """Table aggregates of groups, kept up as rows come and go.
 
 The state is that of aggregates of groups; what was last sent for a group is a list of rows. A row that changes the list
-takes all rows of the old one back, and sends all of the new one, as deletes and inserts.
+takes all rows of the old one back, and sends all of the new one, as deletes and inserts. Where state expires, a list
+that stays as it is is sent anew, so that its rows live on in the steps behind.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class TableAggregateOperator(GroupAggregateOperator):
         retracts: bool,
         session: StreamSession,
     ) -> None:
-        super().__init__(keys, (call,), types, names, retracts, True, session)
+        super().__init__(keys, (call,), types, names, retracts, True, None, session)
         assert isinstance(call.type, RowType)
         self._column_types = call.type.field_types()
 
@@ -57,7 +58,7 @@ class TableAggregateOperator(GroupAggregateOperator):
         sent: list[tuple[Any, ...]] = []
         for row, (group, emitted) in enumerate(zip(lives.groups.tolist(), values[0], strict=True)):
             old, new = now[group], emitted if lives.alive is None or lives.alive[row] else []
-            if old == new:
+            if old == new and not (self._sends_same and new):
                 continue
             now[group] = new
             rows += [row] * (len(old) + len(new))

@@ -54,12 +54,13 @@ def _key_of(part: Typed, width: int) -> tuple[Typed, Typed, bool] | None:
     one, other = part.operands
     if _side_of(one, width) == 1:
         one, other = other, one
-    if _side_of(one, width) != 0 or _side_of(other, width) != 1 or not _are_keys(one.type, other.type):
+    if _side_of(one, width) != 0 or _side_of(other, width) != 1 or not are_keys(one.type, other.type):
         return None
     return one, shifted(other, -width), part.function != "="
 
 
-def _are_keys(one: DataType, other: DataType) -> bool:
+def are_keys(one: DataType, other: DataType) -> bool:
+    """Whether rows can be found by the equality of two such columns."""
     return not isinstance(one, _NO_KEYS) and arrow_type(one) == arrow_type(other)
 
 

@@ -66,6 +66,10 @@ class Side:
         if not rows:
             del self.entries[key]
 
+    def name_of(self, row: tuple[Any, ...]) -> Any:
+        """What a row is found by among those of its key."""
+        return row
+
     def counts(self, key: Any, row: tuple[Any, ...], goes: bool) -> bool:
         """Whether there is a row more or less when this one comes or goes."""
         return True
@@ -90,12 +94,13 @@ class UpsertSide(Side):
         super().__init__(table, types)
         self._places = tuple(places)
 
-    def _id_of(self, row: tuple[Any, ...]) -> tuple[Any, ...]:
+    def name_of(self, row: tuple[Any, ...]) -> Any:
+        """See `Side`."""
         return tuple([row[place] for place in self._places])
 
     def add(self, key: Any, row: tuple[Any, ...], by: int, matches: int) -> None:
         """A row comes, perhaps in the place of another one, or goes."""
-        rows, own = self.entries.get(key), self._id_of(row)
+        rows, own = self.entries.get(key), self.name_of(row)
         if by > 0:
             if rows is None:
                 rows = self.entries[key] = {}
@@ -105,7 +110,7 @@ class UpsertSide(Side):
 
     def counts(self, key: Any, row: tuple[Any, ...], goes: bool) -> bool:
         """See `Side`."""
-        return (self._id_of(row) in self.entries.get(key, ())) == goes
+        return (self.name_of(row) in self.entries.get(key, ())) == goes
 
     def rows_in(self, held: Any) -> Iterable[tuple[Any, ...]]:
         """See `Side`."""

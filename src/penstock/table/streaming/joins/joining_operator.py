@@ -9,13 +9,15 @@ import pyarrow as pa
 
 from penstock.core.columns.batch import ColumnBatch, as_columns
 from penstock.core.operators.base import UserCodeError
+from penstock.core.operators.timers import TimerQueue
 from penstock.core.records import Batch
 from penstock.table.data.errors import TableRuntimeError
 from penstock.table.data.logical_types import DataType
 from penstock.table.evaluation.evaluator import Evaluator
 from penstock.table.plan.changes import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from penstock.table.plan.logical import JoinType
-from penstock.table.streaming.joins.join_sides import NO_MATCH, PairCondition, Pairs, Side, SideKeys, UpsertSide, runs
+from penstock.table.streaming.joins.expiring_sides import Expiring, side_of
+from penstock.table.streaming.joins.join_sides import NO_MATCH, PairCondition, Pairs, Side, SideKeys, runs
 from penstock.table.streaming.rows.evaluating import EvaluatingOperator
 from penstock.table.streaming.rows.held_rows import rows_of
 from penstock.table.streaming.rows.row_tuples import kinds_of
@@ -24,6 +26,8 @@ from penstock.table.typed.nodes import Typed
 
 #: The states of the sides.
 SIDES: Final = ("left", "right")
+#: When rows of the sides expire.
+EXPIRIES: Final = ("left_expiries", "right_expiries")
 #: What takes a change back.
 OPPOSITE: Final = {INSERT: DELETE, UPDATE_AFTER: UPDATE_BEFORE, UPDATE_BEFORE: UPDATE_AFTER, DELETE: INSERT}
 
@@ -63,6 +67,8 @@ class JoiningOperator(EvaluatingOperator):
     """
 
     is_keyed = True
+    #: how long the rows of either side live after they were written; 0 for ever
+    ttl_ms: tuple[int, int] = (0, 0)
     #: whether its rows have the columns of the right side
     gives_right: ClassVar[bool] = True
 
@@ -96,8 +102,22 @@ class JoiningOperator(EvaluatingOperator):
             self._where = PairCondition(self._condition, len(self._types[0]), Evaluator([self._condition], session))
 
     def _side(self, index: int) -> Side:
-        table, types, own = self.context.keyed.table(SIDES[index]), self._types[index], self._ids[index]
-        return Side(table, types) if own is None else UpsertSide(table, types, own)
+        keyed, ttl_ms = self.context.keyed, self.ttl_ms[index]
+        found = side_of(keyed.table(SIDES[index]), self._types[index], self._ids[index], ttl_ms > 0)
+        if isinstance(found, Expiring):
+            found.begin(TimerQueue(keyed.table(EXPIRIES[index])), ttl_ms, self.context.now_ms())
+        return found
+
+    def next_timer_ms(self) -> int | None:
+        """When rows next expire."""
+        due = [side.next_timer_ms() for side in self._sides if isinstance(side, Expiring)]
+        return min((one for one in due if one is not None), default=None)
+
+    def on_processing_time(self, now_ms: int) -> None:
+        """Forget rows that have expired."""
+        for side in self._sides:
+            if isinstance(side, Expiring):
+                side.fire(now_ms)
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Find the matches of all rows, then take the rows in, one after the other."""
@@ -106,8 +126,15 @@ class JoiningOperator(EvaluatingOperator):
         mine, other = self._sides[input_index], self._sides[1 - input_index]
         finder = self._finders[input_index]
         keys = [NO_MATCH if finder.matches_nothing(key) else key for key in finder.of(columns)]
+        changed = set(keys)
+        changed.discard(NO_MATCH)
+        for side in self._sides:
+            if isinstance(side, Expiring):
+                side.look(changed, self.context.now_ms())
         rows = rows_of(columns.columns[: len(mine.types)], mine.types, len(taken))
         kinds = taken.kinds if taken.kinds is not None else bytes(len(taken))
+        changes_matches = self.changes_matches(input_index == 0)
+        written = other if changes_matches and isinstance(other, Expiring) else None
         for start, stop in runs(other, keys):
             pairs = Pairs(other, keys, start, stop)
             try:
@@ -121,14 +148,15 @@ class JoiningOperator(EvaluatingOperator):
                 goes = kind in (UPDATE_BEFORE, DELETE)
                 counts = key is not NO_MATCH and mine.counts(key, rows[row], goes)
                 matches = self.take_in(row, kind, pairs, input_index == 0, counts, sent)
+                if written is not None and counts:
+                    for place in pairs.of(row):
+                        written.write(key, pairs.rows[place])
                 if key is not NO_MATCH:
                     mine.add(key, rows[row], -1 if goes else 1, matches)
             if sent.kinds:
                 self.output.collect(self._rows(columns, pairs, sent, input_index == 0))
-        changed = set(keys)
-        changed.discard(NO_MATCH)
         mine.mark(changed)
-        if self.changes_matches(input_index == 0):
+        if changes_matches:
             other.mark({key for key in changed if key in other.entries})
 
     def take_in(self, row: int, kind: int, pairs: Pairs, is_left: bool, counts: bool, sent: Sent) -> int:

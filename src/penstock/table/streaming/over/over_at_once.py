@@ -17,12 +17,13 @@ from penstock.table.streaming.over.over_frames import Frame
 from penstock.table.streaming.rows.evaluating import EvaluatingOperator
 from penstock.table.streaming.rows.row_keys import RowKeys
 from penstock.table.streaming.rows.sessions import StreamSession
+from penstock.table.streaming.rows.state_times import ExpiringOperator
 
 #: The state.
 FRAMES = "over_frames"
 
 
-class OverAtOnceOperator(EvaluatingOperator):
+class OverAtOnceOperator(EvaluatingOperator, ExpiringOperator):
     """Rows with what the calls give over the rows so far.
 
     Args:
@@ -35,8 +36,6 @@ class OverAtOnceOperator(EvaluatingOperator):
         session: of the functions of the program.
     """
 
-    is_keyed = True
-
     def __init__(
         self,
         partition: Sequence[int],
@@ -45,7 +44,7 @@ class OverAtOnceOperator(EvaluatingOperator):
         types: Sequence[DataType],
         names: Sequence[str],
         distance: int | None,
-        session: StreamSession,
+        session: StreamSession | None = None,
     ) -> None:
         self._partition = RowKeys(partition)
         self._order = order
@@ -53,7 +52,7 @@ class OverAtOnceOperator(EvaluatingOperator):
         self._types = tuple(types)
         self._names = list(names)
         self._distance = distance
-        self._session = session
+        self._session = session or StreamSession()
 
     def open(self) -> None:
         """Look up the state."""
@@ -62,11 +61,14 @@ class OverAtOnceOperator(EvaluatingOperator):
         self._frame = Frame(self._calls, True, self._distance)
         table = self.context.keyed.table(FRAMES)
         self._entries, self._mark = table.entries(None), table.mark
+        self._expire(self._entries, table.mark)
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Take rows in, and pass each on with its results."""
         taken = as_columns(batch, self.context.operator_name)
         keys = self._partition.of(taken.columns)
+        distinct = set(keys)
+        self._look(distinct)
         entries, frame = self._entries, self._frame
         results = []
         try:
@@ -77,6 +79,7 @@ class OverAtOnceOperator(EvaluatingOperator):
                 results += frame.results(entry, 0, (row,))
         except TableRuntimeError as error:
             raise UserCodeError(self.context.operator_name, f"a batch of {len(taken)} rows") from error
-        self._mark(None, set(keys))
+        self._mark(None, distinct)
+        self._written(distinct)
         arrays = [*taken.columns.columns, *self._calls.columns(results)]
         self.output.collect(ColumnBatch(pa.RecordBatch.from_arrays(arrays, self._names), taken.rowtimes))

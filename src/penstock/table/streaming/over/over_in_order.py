@@ -27,6 +27,7 @@ from penstock.table.streaming.rows.evaluating import EvaluatingOperator
 from penstock.table.streaming.rows.row_keys import RowKeys
 from penstock.table.streaming.rows.row_tuples import kinds_of
 from penstock.table.streaming.rows.sessions import StreamSession
+from penstock.table.streaming.rows.state_times import ExpiringOperator
 
 #: The state.
 SORTED: Final = "over_sorted"
@@ -34,7 +35,7 @@ _ORDER, _ROWS, _HELD = range(3)
 _by_order: Final[Callable[[Any], Any]] = itemgetter(_ORDER)
 
 
-class OverInOrderOperator(EvaluatingOperator):
+class OverInOrderOperator(EvaluatingOperator, ExpiringOperator):
     """Rows with what the calls give over all rows up to them, as changes.
 
     Args:
@@ -48,8 +49,6 @@ class OverInOrderOperator(EvaluatingOperator):
         session: of the functions of the program.
     """
 
-    is_keyed = True
-
     def __init__(
         self,
         partition: Sequence[int],
@@ -59,7 +58,7 @@ class OverInOrderOperator(EvaluatingOperator):
         types: Sequence[DataType],
         names: Sequence[str],
         is_rows: bool,
-        session: StreamSession,
+        session: StreamSession | None = None,
     ) -> None:
         self._partition = RowKeys(partition)
         self._order = order
@@ -68,7 +67,7 @@ class OverInOrderOperator(EvaluatingOperator):
         self._types = tuple(types)
         self._names = list(names)
         self._is_rows = is_rows
-        self._session = session
+        self._session = session or StreamSession()
 
     def open(self) -> None:
         """Look up the state."""
@@ -76,11 +75,14 @@ class OverInOrderOperator(EvaluatingOperator):
         self._calls = OverCalls(self._call_list, self._order, self._types, False, functions)
         table = self.context.keyed.table(SORTED)
         self._entries, self._mark = table.entries(None), table.mark
+        self._expire(self._entries, table.mark)
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Take changes in, and send what has changed."""
         taken = as_columns(batch, self.context.operator_name)
         keys = self._partition.of(taken.columns)
+        distinct = set(keys)
+        self._look(distinct)
         kinds = taken.kinds or bytes(len(taken))
         self._rows: list[Row] = []
         self._values: list[Row] = []
@@ -90,7 +92,8 @@ class OverInOrderOperator(EvaluatingOperator):
                 self._change(key, row, kind)
         except TableRuntimeError as error:
             raise UserCodeError(self.context.operator_name, f"a batch of {len(taken)} rows") from error
-        self._mark(None, set(keys))
+        self._mark(None, distinct)
+        self._written(distinct)
         if self._rows:
             arrays = [*self._calls.row_columns(self._rows), *self._calls.columns(self._values)]
             sent = kinds_of(self._kinds)
@@ -107,7 +110,7 @@ class OverInOrderOperator(EvaluatingOperator):
                 _count(owed, hashable(row), -1)
             else:
                 self._insert(groups, row, kind)
-        elif not self._remove(groups, row):
+        elif not self._remove(groups, row) and not self.ttl_ms:
             _count(owed, hashable(row), 1)
         if not groups and not owed:
             del self._entries[key]

@@ -1,7 +1,8 @@
 """OVER windows in the order of time: rows wait until their time has passed.
 
 Rows wait in a state table whose namespaces are their times. What is held for a partition is as `over_frames` says. A
-bounded RANGE frame is forgotten when the time has come to which none of its rows can reach.
+bounded RANGE frame is forgotten when the time has come to which none of its rows can reach. Other frames are forgotten
+when state expires and no row has come for so long.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from penstock.table.streaming.over.over_frames import END, LAST, Entry, Frame
 from penstock.table.streaming.rows.evaluating import EvaluatingOperator
 from penstock.table.streaming.rows.row_keys import RowKeys
 from penstock.table.streaming.rows.sessions import StreamSession
+from penstock.table.streaming.rows.state_times import ExpiringOperator
 
 #: The states: rows that wait, and when partitions are forgotten.
 WAITING: Final = "over_waiting"
@@ -37,7 +39,7 @@ _NO_TIME: Final = "RowTime field should not be null, please convert it to a non-
 _BATCH_ROWS: Final = 4096
 
 
-class WaitingOverOperator(EvaluatingOperator):
+class WaitingOverOperator(EvaluatingOperator, ExpiringOperator):
     """The base: rows wait, and come out in the order of their times.
 
     Args:
@@ -51,8 +53,6 @@ class WaitingOverOperator(EvaluatingOperator):
         session: of the functions of the program.
     """
 
-    is_keyed = True
-
     def __init__(
         self,
         partition: Sequence[int],
@@ -62,7 +62,7 @@ class WaitingOverOperator(EvaluatingOperator):
         names: Sequence[str],
         is_rows: bool,
         distance: int | None,
-        session: StreamSession,
+        session: StreamSession | None = None,
     ) -> None:
         self._partition = RowKeys(partition)
         self._order = order
@@ -71,7 +71,7 @@ class WaitingOverOperator(EvaluatingOperator):
         self._names = list(names)
         self._is_rows = is_rows
         self._distance = distance
-        self._session = session
+        self._session = session or StreamSession()
 
     def open(self) -> None:
         """Look up the state."""
@@ -86,6 +86,24 @@ class WaitingOverOperator(EvaluatingOperator):
         self._times = list(self._waiting.panes)
         heapify(self._times)
         self._ends = TimerQueue(keyed.table(ENDS))
+        self._waiting_keys: set[Any] = set()
+        if self._ends_after is None:
+            self._begin_lifetimes(self._entries, self._forget_idle)
+
+    def _forget_idle(self, key: Any) -> bool:
+        """Forget a partition none of whose rows waits."""
+        if key in self._waiting_keys:
+            return False
+        if self._entries.pop(key, None) is not None:
+            self._table.changed(None).add(key)
+        return True
+
+    def on_processing_time(self, now_ms: int) -> None:
+        """Forget what has expired."""
+        due = super().next_timer_ms()
+        if due is not None and due <= now_ms:
+            self._waiting_keys = set().union(*self._waiting.panes.values())
+            super().on_processing_time(now_ms)
 
     def _keep(self, key: Any, time: int, row: Row) -> None:
         """Let a row wait."""
@@ -176,6 +194,7 @@ class OverInEventTimeOperator(WaitingOverOperator):
         """Let rows wait that are not late."""
         taken = as_columns(batch, self.context.operator_name)
         keys = self._partition.of(taken.columns)
+        self._written(set(keys))
         late, order, is_bounded = 0, self._order, self._distance is not None
         for key, row in zip(keys, self._calls.rows(taken, True), strict=True):
             moment = row[order]
@@ -220,18 +239,21 @@ class OverInProcessingTimeOperator(WaitingOverOperator):
         """Let rows wait."""
         taken = as_columns(batch, self.context.operator_name)
         now_ms = self.context.now_ms()
-        for key, row in zip(self._partition.of(taken.columns), self._calls.rows(taken, True), strict=True):
+        keys = self._partition.of(taken.columns)
+        self._written(set(keys))
+        for key, row in zip(keys, self._calls.rows(taken, True), strict=True):
             self._keep(key, now_ms, row)
 
     def next_timer_ms(self) -> int | None:
-        """A millisecond after the earliest rows, or when a partition ends."""
-        end = self._ends.next_timestamp()
+        """A millisecond after the earliest rows, or when a partition ends, or expires."""
+        end, expiry = self._ends.next_timestamp(), super().next_timer_ms()
         times = [*self._times[:1], *(() if end is None else (end,))]
-        return min(times) + 1 if times else None
+        return min([*(time + 1 for time in times), *(() if expiry is None else (expiry,))], default=None)
 
     def on_processing_time(self, now_ms: int) -> None:
-        """Send what is due."""
+        """Send what is due, and forget what has expired."""
         self._fire(now_ms - 1, False)
+        super().on_processing_time(now_ms)
 
     def finish(self) -> None:
         """Send all rows."""

@@ -10,9 +10,11 @@ from penstock.table.plan.changes import ALL, INSERTS, Changes
 from penstock.table.plan.logical import Aggregate, Distinct
 from penstock.table.streaming.aggregates.accumulators import check_unbounded
 from penstock.table.streaming.aggregates.group_aggregate_operator import GroupAggregateOperator
-from penstock.table.streaming.planning import plan_windows
-from penstock.table.streaming.planning.rule import Planning, Rule
+from penstock.table.streaming.planning.plan_windows import aggregate_stream
+from penstock.table.streaming.planning.rule import Factory, Planning, Rule
 from penstock.table.streaming.planning.streams import Stream, by_columns, names_of
+from penstock.table.streaming.planning.window_properties import is_of_windows
+from penstock.table.streaming.rows.state_times import lasting
 
 AggregateNode: TypeAlias = Aggregate | Distinct
 
@@ -26,7 +28,7 @@ class AggregateRule(Rule[AggregateNode]):
         """See `Rule`."""
         if isinstance(node, Distinct):
             return INSERTS if planning.changes(node.input) == INSERTS else ALL
-        if plan_windows.is_of_windows(node):
+        if is_of_windows(node):
             return INSERTS
         return INSERTS | Changes.UPDATE if planning.changes(node.input) == INSERTS else ALL
 
@@ -36,20 +38,16 @@ class AggregateRule(Rule[AggregateNode]):
 
     def stream(self, node: AggregateNode, planning: Planning, wants_before: bool) -> Stream:
         """See `Rule`."""
-        retracts = planning.changes(node.input) != INSERTS
-        inner = planning.stream(node.input, retracts)
+        if isinstance(node, Aggregate) and is_of_windows(node):
+            return aggregate_stream(node, planning)
+        inner = planning.stream(node.input, planning.changes(node.input) != INSERTS)
         if isinstance(node, Distinct):
             keys = tuple(range(len(node.schema)))
-            return _groups(
-                Aggregate(schema=node.schema, input=node.input, keys=keys, calls=()), inner, planning, wants_before
+            distinct = Aggregate(
+                schema=node.schema, input=node.input, keys=keys, calls=(), state_ttl_ms=node.state_ttl_ms
             )
-        if not plan_windows.is_of_windows(node):
-            return _groups(node, inner, planning, wants_before)
-        operator, groups = plan_windows.window_aggregate(node, names_of(node.schema), retracts, planning.session)
-        limit = None if groups else 1
-        inputs = by_columns(inner, groups)
-        upstreams = planning.step("Window Aggregate", operator, inputs, is_stateful=True, parallelism_limit=limit)
-        return Stream(upstreams, node.schema, INSERTS, False)
+            return _groups(distinct, inner, planning, wants_before)
+        return _groups(node, inner, planning, wants_before)
 
 
 def _groups(node: Aggregate, inner: Stream, planning: Planning, wants_before: bool) -> Stream:
@@ -58,7 +56,7 @@ def _groups(node: Aggregate, inner: Stream, planning: Planning, wants_before: bo
     retracts = planning.changes(node.input) != INSERTS
     for call in node.calls:
         check_unbounded(call, retracts)
-    operator = partial(
+    operator: Factory = partial(
         GroupAggregateOperator,
         node.keys,
         node.calls,
@@ -66,9 +64,11 @@ def _groups(node: Aggregate, inner: Stream, planning: Planning, wants_before: bo
         names_of(node.schema),
         retracts,
         wants_before,
+        planning.options.mini_batch,
         planning.session,
     )
     limit = None if node.keys else 1
     inputs = by_columns(inner, node.keys)
+    operator = lasting(operator, planning.options.lives(node.state_ttl_ms))
     upstreams = planning.step("Group Aggregate", operator, inputs, is_stateful=True, parallelism_limit=limit)
     return Stream(upstreams, node.schema, planning.changes(node), wants_before)

@@ -3,46 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from penstock.table.analyser.calls import Calls
 from penstock.table.analyser.subqueries import TRUE, all_of
 from penstock.table.data.errors import ValidationError
 from penstock.table.plan.changes import ALL, INSERTS, Changes
-from penstock.table.plan.logical import Join, JoinType, Node, Project
-from penstock.table.plan.row_schema import PlanColumn, RowSchema
+from penstock.table.plan.logical import Join, JoinType, Node
 from penstock.table.plan.text import node_text
 from penstock.table.streaming.joins.interval_join_operator import SqlIntervalJoinOperator
 from penstock.table.streaming.joins.intervals import interval_of
 from penstock.table.streaming.joins.join_conditions import keys_of, settled
 from penstock.table.streaming.joins.join_operator import JoinOperator
 from penstock.table.streaming.joins.semi_join_operator import SemiJoinOperator
-from penstock.table.streaming.planning.rule import Factory, Planning, Rule
+from penstock.table.streaming.planning.plan_window_joins import window_join
+from penstock.table.streaming.planning.planned_joins import PlannedJoin, with_keys
+from penstock.table.streaming.planning.rule import Planning, Rule
 from penstock.table.streaming.planning.streams import Stream, by_columns, names_of
+from penstock.table.streaming.planning.window_properties import window_edges_of
 from penstock.table.streaming.rewrites.calc import Calc
 from penstock.table.streaming.rows.sessions import StreamSession
-from penstock.table.typed.nodes import Field, Typed
+from penstock.table.streaming.rows.state_times import lasting
 
 _HALF = (JoinType.SEMI, JoinType.ANTI)
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedJoin:
-    """The operator of a join, what it reads, and by which columns the rows of either input are partitioned."""
-
-    title: str
-    inputs: tuple[Node, Node]
-    keys: tuple[tuple[int, ...], tuple[int, ...]]
-    operator: Factory
-    #: whether its inputs have to send updates with the rows as they were, and it does, too
-    has_before: bool
 
 
 def changes(node: Join, of: Callable[[Node], Changes]) -> Changes:
     """Which changes the rows of a join are. `of`: which changes those of a node are."""
     found = of(node.left) | of(node.right)
-    if interval_of(node) is not None:
+    if interval_of(node) is not None or window_edges_of(node) is not None:
         return INSERTS
     return found if node.join_type in (JoinType.INNER, JoinType.SEMI) else ALL
 
@@ -87,9 +77,13 @@ def planned(
     )
     name = join.join_type.value
     if between is not None:
-        _needs_inserts(join, of)
+        _needs_inserts(join, of, "IntervalJoin")
         interval = partial(SqlIntervalJoinOperator, join.join_type, between[0], *common)
         return PlannedJoin(f"Interval Join {name}", inputs, places, interval, False)
+    windows = window_edges_of(join)
+    if windows is not None:
+        _needs_inserts(join, of, "WindowJoin")
+        return window_join(join, windows, keys, names, session)
     updates = [Changes.UPDATE in of(one) for one in inputs]
     replaced: list[Sequence[int] | None] = [None, None]
     has_before = any(updates)
@@ -101,30 +95,13 @@ def planned(
     return PlannedJoin(f"Join {name}", inputs, places, operator, has_before)
 
 
-def _needs_inserts(join: Join, of: Callable[[Node], Changes]) -> None:
+def _needs_inserts(join: Join, of: Callable[[Node], Changes], kind: str) -> None:
     for side in join.inputs():
         if of(side) != INSERTS:
             raise ValidationError(
-                "IntervalJoin doesn't support consuming update and delete changes which is produced by node "
+                f"{kind} doesn't support consuming update and delete changes which is produced by node "
                 f"{node_text(side)}"
             )
-
-
-def with_keys(node: Node, keys: Sequence[Typed]) -> tuple[Node, tuple[int, ...]]:
-    """A node with what it lacks of these expressions as further columns, and where the expressions are."""
-    expressions: list[Typed] = list(node.schema.fields())
-    columns = list(node.schema)
-    places: list[int] = []
-    for key in keys:
-        if isinstance(key, Field):
-            places.append(key.index)
-        else:
-            places.append(len(columns))
-            columns.append(PlanColumn(f"$key{len(columns)}", key.type))
-            expressions.append(key)
-    if len(columns) == len(node.schema):
-        return node, tuple(places)
-    return Project(schema=RowSchema(tuple(columns)), input=node, expressions=tuple(expressions)), tuple(places)
 
 
 class JoinRule(Rule[Join]):
@@ -147,5 +124,7 @@ class JoinRule(Rule[Join]):
             for upstream in by_columns(side, plan.keys[index])
         ]
         limit = None if plan.keys[0] else 1
-        upstreams = planning.step(plan.title, plan.operator, inputs, is_stateful=True, parallelism_limit=limit)
+        left_ms, right_ms = map(planning.options.lives, node.state_ttl_ms)
+        operator = lasting(plan.operator, (left_ms, right_ms))
+        upstreams = planning.step(plan.title, operator, inputs, is_stateful=True, parallelism_limit=limit)
         return Stream(upstreams, node.schema, planning.changes(node), plan.has_before)

@@ -28,6 +28,7 @@ from penstock.table.streaming.over.over_in_time import OverInEventTimeOperator, 
 from penstock.table.streaming.planning.rule import Factory, Planning, Rule
 from penstock.table.streaming.planning.streams import Stream, by_columns, names_of
 from penstock.table.streaming.rows.sessions import StreamSession
+from penstock.table.streaming.rows.state_times import lasting
 from penstock.table.typed.nodes import Constant
 
 _UNORDERED: Final = (MapType, MultisetType, BitmapType, VariantType)
@@ -130,6 +131,7 @@ class OverRule(Rule[logical.Over]):
         inner = planning.stream(node.input, planning.updates(node.input))
         inputs = by_columns(inner, node.partition)
         limit = None if node.partition else 1
+        operator = lasting(operator, planning.options.state_ttl_ms)
         upstreams = planning.step("Over Aggregate", operator, inputs, is_stateful=True, parallelism_limit=limit)
         # As in Flink, changes come with the row as it was before even where nobody asks for it.
         return Stream(upstreams, node.schema, changes, changes != INSERTS)

@@ -6,17 +6,18 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeAlias
 
+from penstock.base.errors import UnsupportedError
 from penstock.table.data.errors import ValidationError
-from penstock.table.data.logical_types import DataType, LocalZonedTimestampType
+from penstock.table.data.logical_types import DataType
 from penstock.table.plan import logical
 from penstock.table.plan.changes import ALL, INSERTS, Changes
 from penstock.table.plan.logical import Rank, Sort, SortKey, Values
 from penstock.table.plan.row_schema import TimeAttribute
 from penstock.table.plan.text import node_text
-from penstock.table.streaming.planning.plan_windows import window_of
 from penstock.table.streaming.planning.rule import Factory, Planning, Rule
 from penstock.table.streaming.planning.streams import Stream, by_columns, names_of
 from penstock.table.streaming.planning.unique_keys import Course, courses, unique_key
+from penstock.table.streaming.planning.window_properties import time_of, window_of
 from penstock.table.streaming.ranking.deduplicate_operator import FirstRowOperator, LastRowOperator
 from penstock.table.streaming.ranking.first_rows_operator import FirstRowsOperator
 from penstock.table.streaming.ranking.rank_operator import RankOperator
@@ -24,6 +25,7 @@ from penstock.table.streaming.ranking.sort_operators import EventTimeSortOperato
 from penstock.table.streaming.ranking.top_n import LatestTopN, RetractableTopN, Top1, TopN, UpdatableTopN
 from penstock.table.streaming.ranking.window_rank_operator import WindowRankOperator
 from penstock.table.streaming.rows.sessions import StreamSession
+from penstock.table.streaming.rows.state_times import lasting
 
 ChangesOf: TypeAlias = Callable[[logical.Node], Changes]
 
@@ -86,8 +88,12 @@ def _of_windows(node: Rank, edges: tuple[int, int], names: Sequence[str], sessio
     found = window_of(node.input, edges[0])
     assert found is not None
     assert node.end is not None
-    window = found[0]
-    is_moment = isinstance(window.input.schema[window.time].type, LocalZonedTimestampType)
+    time = time_of(found[0])
+    if time.is_processing:
+        raise UnsupportedError(
+            "Processing time Window TopN is not supported yet: take an event time attribute for the window, or leave "
+            "window_start and window_end out of PARTITION BY"
+        )
     keeps_last = node.end == 1 and len(node.order) == 1 and node.order[0].is_descending
     is_by_time = node.input.schema[node.order[0].index].time is TimeAttribute.ROWTIME
     top = (LatestTopN if keeps_last and is_by_time else TopN)(node.start, node.shows_number, False)
@@ -95,7 +101,7 @@ def _of_windows(node: Rank, edges: tuple[int, int], names: Sequence[str], sessio
         WindowRankOperator,
         tuple(index for index in node.partition if index not in edges),
         edges,
-        is_moment,
+        time.is_moment,
         node.order,
         (node.start, node.end),
         top,
@@ -226,6 +232,8 @@ class RankRule(Rule[Rank]):
     def stream(self, node: Rank, planning: Planning, wants_before: bool) -> Stream:
         """See `Rule`."""
         operator = rank_operator(node, names_of(node.schema), planning.changes, wants_before, planning.session)
+        if _window_edges(node, planning.changes) is None:
+            operator = lasting(operator, planning.options.state_ttl_ms)
         inner = planning.stream(node.input, rank_asks_before(node, planning.changes))
         groups = rank_groups(node, planning.changes)
         inputs, limit = by_columns(inner, groups), None if groups else 1

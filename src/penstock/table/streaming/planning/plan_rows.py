@@ -9,12 +9,12 @@ from penstock.base.errors import UnsupportedError
 from penstock.table.plan.changes import INSERTS, Changes
 from penstock.table.plan.logical import Correlate, Filter, Project, SetOperation, WatermarkAssigner
 from penstock.table.plan.text import node_text
+from penstock.table.streaming.planning.plan_records import watermarks
 from penstock.table.streaming.planning.rule import Planning, Rule
 from penstock.table.streaming.planning.streams import Stream, names_of
 from penstock.table.streaming.rewrites.calc import is_identity
 from penstock.table.streaming.rows.calc_operator import CalcOperator
 from penstock.table.streaming.rows.correlate_operator import CorrelateOperator
-from penstock.table.streaming.rows.watermark_operator import WatermarkAssignerOperator
 
 CalcNode: TypeAlias = Project | Filter
 
@@ -55,7 +55,7 @@ class WatermarkRule(Rule[WatermarkAssigner]):
     def stream(self, node: WatermarkAssigner, planning: Planning, wants_before: bool) -> Stream:
         """See `Rule`."""
         inner = planning.stream(node.input, wants_before)
-        operator = partial(WatermarkAssignerOperator, node.column, node.expression, planning.session)
+        operator = watermarks(node, planning)
         upstreams = planning.step("Watermark Assigner", operator, inner.upstreams)
         return Stream(upstreams, node.schema, inner.changes, inner.has_before)
 

@@ -8,8 +8,9 @@ from penstock.table.plan.changes import INSERTS, Changes
 from penstock.table.plan.logical import TableAggregate
 from penstock.table.streaming.aggregates.accumulators import check_unbounded
 from penstock.table.streaming.aggregates.table_aggregate_operator import TableAggregateOperator
-from penstock.table.streaming.planning.rule import Planning, Rule
+from penstock.table.streaming.planning.rule import Factory, Planning, Rule
 from penstock.table.streaming.planning.streams import Stream, by_columns, names_of
+from penstock.table.streaming.rows.state_times import lasting
 
 
 class TableAggregateRule(Rule[TableAggregate]):
@@ -30,7 +31,7 @@ class TableAggregateRule(Rule[TableAggregate]):
         retracts = planning.changes(node.input) != INSERTS
         check_unbounded(node.call, retracts)
         inner = planning.stream(node.input, retracts)
-        operator = partial(
+        operator: Factory = partial(
             TableAggregateOperator,
             node.keys,
             node.call,
@@ -41,5 +42,6 @@ class TableAggregateRule(Rule[TableAggregate]):
         )
         limit = None if node.keys else 1
         inputs = by_columns(inner, node.keys)
+        operator = lasting(operator, planning.options.lives(None))
         upstreams = planning.step("Group Table Aggregate", operator, inputs, is_stateful=True, parallelism_limit=limit)
         return Stream(upstreams, node.schema, self.changes(node, planning), False)

@@ -1,115 +1,231 @@
-"""Window tables, and aggregates of their windows: which operators they are."""
+"""Window tables, and aggregates of their windows: which operators they are.
+
+An aggregate right above a window table takes the rows as they are below it, and finds their windows itself: a row that
+is in several windows is not copied. Where kernels give all calls, windows share what they have in common.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 from penstock.base.errors import UnsupportedError
 from penstock.table.data.errors import ValidationError
-from penstock.table.data.logical_types import LocalZonedTimestampType
-from penstock.table.plan import logical
-from penstock.table.plan.changes import Changes
-from penstock.table.plan.row_schema import TimeAttribute
+from penstock.table.evaluation.stability import is_stable
+from penstock.table.plan.changes import INSERTS, Changes
+from penstock.table.plan.logical import Aggregate, AggregateCall, Filter, Node, Project, WindowTable
+from penstock.table.plan.row_schema import PlanColumn, RowSchema
 from penstock.table.streaming.aggregates.accumulators import check_windowed
 from penstock.table.streaming.planning.rule import Factory, Planning, Rule
-from penstock.table.streaming.planning.streams import Stream, names_of
-from penstock.table.streaming.rows.sessions import StreamSession
+from penstock.table.streaming.planning.streams import Stream, by_columns, names_of
+from penstock.table.streaming.planning.window_properties import EDGES, aggregated_window, edges_of, time_of
+from penstock.table.streaming.windows.column_aggregates import GROUPED, is_by_kernel
+from penstock.table.streaming.windows.column_window_operators import (
+    ColumnSessionAggregateOperator,
+    ColumnWindowAggregateOperator,
+    ColumnWindowsOfRowsOperator,
+)
+from penstock.table.streaming.windows.column_windows import ColumnWindows
+from penstock.table.streaming.windows.session_table_operator import SessionTableOperator
 from penstock.table.streaming.windows.window_aggregate_operator import WindowAggregateOperator
 from penstock.table.streaming.windows.window_table_operator import WindowTableOperator
-from penstock.table.typed.nodes import Field
+from penstock.table.typed.nodes import Field, Typed, transformed
 
-#: how many columns a window table has after those of its input: start, end and time
-EDGES = 3
-
-
-def window_of(node: logical.Node, column: int) -> tuple[logical.WindowTable, int] | None:
-    """The window table whose start (0), end (1) or time (2) a column of a node is."""
-    while True:
-        if isinstance(node, logical.Project):
-            expression = node.expressions[column]
-            if not isinstance(expression, Field):
-                return None
-            node, column = node.input, expression.index
-        elif isinstance(node, logical.Filter):
-            node = node.input
-        elif isinstance(node, logical.WindowTable):
-            edge = column - (len(node.schema) - EDGES)
-            return (node, edge) if edge >= 0 else window_of(node.input, column)
-        elif isinstance(node, logical.Aggregate) and column < len(node.keys) and is_of_windows(node):
-            column = node.keys[column]
-            node = node.input
-        else:
-            return None
+# --- window tables ----------------------------------------------------------------------------------------------------
 
 
-def edges_of(node: logical.Aggregate) -> dict[int, int]:
-    """Which keys are edges of windows: 0 for the start, 1 for the end, 2 for the time; by the place of the key."""
-    found = {key: window_of(node.input, key) for key in node.keys}
-    return {key: one[1] for key, one in found.items() if one is not None}
+class WindowTableRule(Rule[WindowTable]):
+    """Windows of each row: TUMBLE, HOP, CUMULATE and SESSION."""
+
+    nodes = (WindowTable,)
+
+    def changes(self, node: WindowTable, planning: Planning) -> Changes:
+        """See `Rule`."""
+        return planning.changes(node.input)
+
+    def asks_before(self, node: WindowTable, planning: Planning, wants_before: bool) -> bool:
+        """A row that is replaced may be in another window."""
+        return planning.updates(node.input)
+
+    def stream(self, node: WindowTable, planning: Planning, wants_before: bool) -> Stream:
+        """See `Rule`."""
+        if time_of(node).is_processing:
+            raise UnsupportedError(
+                f"Processing time Window TableFunction is not supported yet: {node.kind} of processing time has to be "
+                "followed by GROUP BY window_start, window_end"
+            )
+        return table_stream(node, planning)
 
 
-def is_of_windows(node: logical.Aggregate) -> bool:
-    """Whether it groups by both ends of a window."""
-    return {0, 1} <= set(edges_of(node).values()) and not node.sets
+def table_stream(node: WindowTable, planning: Planning) -> Stream:
+    """The rows of a window table."""
+    _check_time(node)
+    inner = planning.stream(node.input, planning.updates(node.input))
+    names = names_of(node.schema)
+    title = f"Window Table {node.kind}"
+    if node.kind == "SESSION":
+        operator: Factory = partial(
+            SessionTableOperator,
+            node.partition,
+            time_of(node),
+            node.sizes[0],
+            node.schema.types,
+            names,
+            planning.session,
+        )
+        limit = None if node.partition else 1
+        inputs = by_columns(inner, node.partition)
+        upstreams = planning.step(title, operator, inputs, is_stateful=True, parallelism_limit=limit)
+    else:
+        operator = partial(
+            WindowTableOperator, node.kind, time_of(node), node.sizes, node.offset, names, planning.session
+        )
+        upstreams = planning.step(title, operator, inner.upstreams)
+    return Stream(upstreams, node.schema, inner.changes, inner.has_before)
 
 
-def _window_table(node: logical.WindowTable, session: StreamSession) -> Factory:
-    """The operator of a window table."""
+def _check_time(node: WindowTable) -> None:
     column = node.input.schema[node.time]
     if column.time is None:
         raise ValidationError(
             f"The window function requires the timecol is a time attribute type, but is {column.type}."
         )
-    if column.time is TimeAttribute.PROCTIME:
-        raise UnsupportedError("windows of processing time are not supported in streams yet")
-    if node.kind == "SESSION":
-        raise UnsupportedError("SESSION windows are not supported in streams yet")
-    return partial(
-        WindowTableOperator, node.kind, node.time, column.type, node.sizes, node.offset, names_of(node.schema), session
-    )
 
 
-def window_aggregate(
-    node: logical.Aggregate, names: Sequence[str], retracts: bool, session: StreamSession
-) -> tuple[Factory, list[int]]:
-    """The operator of an aggregate of windows, and the columns by which its rows are partitioned."""
-    edges = edges_of(node)
-    places = {edge: key for key, edge in edges.items()}
-    groups = [key for key in node.keys if edges.get(key) not in (0, 1)]
-    found = window_of(node.input, places[0])
-    assert found is not None  # `is_of_windows` has seen it
-    window = found[0]
+# --- aggregates -------------------------------------------------------------------------------------------------------
+
+
+def aggregate_stream(node: Aggregate, planning: Planning) -> Stream:
+    """The rows of an aggregate of windows."""
+    schema = node.schema
+    node = below_window(node, planning) or node
+    retracts = planning.changes(node.input) != INSERTS
+    window = aggregated_window(node)
     for call in node.calls:
         check_windowed(call, window.kind, retracts)
-    is_moment = isinstance(window.input.schema[window.time].type, LocalZonedTimestampType)
+    is_right_above = node.input is window
+    if is_right_above:
+        _check_time(window)
+    if retracts or not _is_by_kernel(node, window if is_right_above else None):
+        rows = table_stream(window, planning) if is_right_above else planning.stream(node.input, retracts)
+        return _by_row(node, rows, planning, retracts)
+    edges = edges_of(node)
+    keys = tuple(-1 - edges[key] if key in edges else key for key in node.keys)
+    windows = ColumnWindows(
+        keys, time_of(window), node.calls, tuple(schema.types), tuple(names_of(schema)), planning.session
+    )
+    inner = planning.stream(window.input if is_right_above else node.input, False)
+    places = {edge: key for key, edge in edges.items()}
+    operator: Factory
+    if not is_right_above:
+        operator = partial(ColumnWindowsOfRowsOperator, windows, places[0], places[1])
+    elif window.kind == "SESSION":
+        operator = partial(ColumnSessionAggregateOperator, windows, window.sizes[0])
+    else:
+        operator = partial(ColumnWindowAggregateOperator, windows, window.kind, window.sizes, window.offset)
+    return _added(node, operator, inner, windows.groups(), planning)
+
+
+def _is_by_kernel(node: Aggregate, window: WindowTable | None) -> bool:
+    """Whether kernels give all calls, and group by the keys. `window`: what is right below.
+
+    A session of columns has no room for values of its own: COUNT DISTINCT.
+    """
+    is_session = window is not None and window.kind == "SESSION"
+    if is_session and any(call.is_distinct and call.function == "COUNT" for call in node.calls):
+        return False
+    are_columns = all(isinstance(node.input.schema[key].type, GROUPED) for key in node.keys)
+    return are_columns and all(map(is_by_kernel, node.calls))
+
+
+def _by_row(node: Aggregate, inner: Stream, planning: Planning, retracts: bool) -> Stream:
+    edges = edges_of(node)
+    groups = [key for key in node.keys if key not in edges]
     operator = partial(
         WindowAggregateOperator,
         node.keys,
-        places[0],
-        places[1],
-        is_moment,
+        edges,
+        time_of(aggregated_window(node)),
         node.calls,
         node.input.schema.types,
-        names,
+        names_of(node.schema),
         retracts,
-        session,
+        planning.session,
     )
-    return operator, groups
+    return _added(node, operator, inner, groups, planning)
 
 
-class WindowTableRule(Rule[logical.WindowTable]):
-    """Windows of each row: TUMBLE, HOP, CUMULATE."""
+def _added(node: Aggregate, operator: Factory, inner: Stream, groups: Sequence[int], planning: Planning) -> Stream:
+    limit = None if groups else 1
+    inputs = by_columns(inner, groups)
+    upstreams = planning.step("Window Aggregate", operator, inputs, is_stateful=True, parallelism_limit=limit)
+    return Stream(upstreams, node.schema, INSERTS, False)
 
-    nodes = (logical.WindowTable,)
 
-    def changes(self, node: logical.WindowTable, planning: Planning) -> Changes:
-        """See `Rule`."""
-        return planning.changes(node.input)
+def below_window(node: Aggregate, planning: Planning) -> Aggregate | None:
+    """The aggregate right above its window table, with filters and projections between both put below the latter.
 
-    def stream(self, node: logical.WindowTable, planning: Planning, wants_before: bool) -> Stream:
-        """See `Rule`."""
-        operator = _window_table(node, planning.session)
-        inner = planning.stream(node.input, wants_before)
-        upstreams = planning.step(f"Window Table {node.kind}", operator, inner.upstreams)
-        return Stream(upstreams, node.schema, inner.changes, inner.has_before)
+    None if there is something else between them, or one that needs the window.
+    """
+    calc = planning.calc_of(node.input)
+    window = calc.input
+    if not isinstance(window, WindowTable):
+        return None
+    width = len(window.input.schema)
+    expressions = calc.expressions or tuple(window.schema.fields())
+    edges = [one.index - width if isinstance(one, Field) and one.index >= width else None for one in expressions]
+    moved = [one for one, edge in zip(expressions, edges, strict=True) if edge is None]
+    asked = [] if calc.condition is None else [calc.condition]
+    if any(isinstance(part, Field) and part.index >= width for one in [*moved, *asked] for part in one.walk()):
+        return None
+    if not all(map(is_stable, [*moved, *asked])):
+        return None
+    if window.kind == "SESSION" and any(
+        isinstance(part, Field) and part.index not in window.partition for one in asked for part in one.walk()
+    ):
+        return None  # rows that are left out may hold a session together
+    columns = [
+        column if isinstance(one, Field) else PlanColumn(column.name, column.type)
+        for column, one, edge in zip(node.input.schema, expressions, edges, strict=True)
+        if edge is None
+    ]
+    needed = (window.time, *window.partition)
+    for place in needed:
+        field = window.input.schema.field(place)
+        if field not in moved:
+            moved.append(field)
+            columns.append(window.input.schema[place])
+    time, *partition = [moved.index(window.input.schema.field(place)) for place in needed]
+    inner: Node = window.input
+    if calc.condition is not None:
+        inner = Filter(schema=inner.schema, input=inner, condition=calc.condition)
+    columns[time] = replace(columns[time], time=window.input.schema[window.time].time)
+    inner = Project(schema=RowSchema(tuple(columns)), input=inner, expressions=tuple(moved))
+    table = replace(
+        window,
+        schema=RowSchema((*columns, *window.schema.columns[-EDGES:])),
+        input=inner,
+        time=time,
+        partition=tuple(partition),
+    )
+    rows = iter(range(len(moved)))
+    places = [next(rows) if edge is None else len(moved) + edge for edge in edges]
+    return replace(
+        node,
+        input=table,
+        keys=tuple(places[key] for key in node.keys),
+        calls=tuple(_moved(call, places, table.schema) for call in node.calls),
+    )
+
+
+def _moved(call: AggregateCall, places: Sequence[int], schema: RowSchema) -> AggregateCall:
+    """A call over other columns."""
+
+    def change(one: Typed) -> Typed:
+        return replace(schema.field(places[one.index]), type=one.type) if isinstance(one, Field) else one
+
+    operands = tuple(transformed(one, change) for one in call.operands)
+    condition = None if call.condition is None else transformed(call.condition, change)
+    order = tuple(replace(key, index=places[key.index]) for key in call.order)
+    return replace(call, operands=operands, condition=condition, order=order)

@@ -6,10 +6,10 @@ asked whether its updates have to come with the row as it was before. What canno
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import count
 from typing import Any, Final
 
 from penstock.base.errors import UnsupportedError
@@ -23,21 +23,30 @@ from penstock.table.data.errors import ValidationError
 from penstock.table.evaluation.stability import is_stable
 from penstock.table.plan import logical
 from penstock.table.plan.changes import ALL, INSERTS, Changes, shown
-from penstock.table.plan.identity import expressions_in, rows_text, state_id
+from penstock.table.plan.identity import SOURCE, expressions_in, rows_text, state_id
 from penstock.table.plan.row_schema import RowSchema
 from penstock.table.plan.text import node_text
 from penstock.table.streaming.planning import plan_joins
+from penstock.table.streaming.planning.lookups import Lookups
+from penstock.table.streaming.planning.options import DEFAULTS, PlanOptions
 from penstock.table.streaming.planning.plan_aggregates import AggregateRule
+from penstock.table.streaming.planning.plan_changelogs import FromChangelogRule, ToChangelogRule
+from penstock.table.streaming.planning.plan_lookups import LookupJoinRule
 from penstock.table.streaming.planning.plan_over import OverRule
 from penstock.table.streaming.planning.plan_ranks import RankRule, SortRule
+from penstock.table.streaming.planning.plan_records import StreamRowsRule
 from penstock.table.streaming.planning.plan_rows import CalcRule, CorrelateRule, UnionRule, WatermarkRule
 from penstock.table.streaming.planning.plan_sources import ArrowRowsRule, ScanRule, ValuesRule
 from penstock.table.streaming.planning.plan_table_aggregates import TableAggregateRule
+from penstock.table.streaming.planning.plan_temporal import TemporalJoinRule
 from penstock.table.streaming.planning.plan_windows import WindowTableRule
 from penstock.table.streaming.planning.rule import Factory, Rule
 from penstock.table.streaming.planning.streams import Stream
+from penstock.table.streaming.planning.table_options import of_connector, parallelism_of
 from penstock.table.streaming.planning.upsert_keys import UpsertKeys
+from penstock.table.streaming.records.record_target import RecordTarget
 from penstock.table.streaming.rewrites.calc import Calc, calc_of
+from penstock.table.streaming.rewrites.columns import Narrowed, no_narrower
 from penstock.table.streaming.rewrites.rewritten import rewritten
 from penstock.table.streaming.rows.not_null_operator import NotNullOperator
 from penstock.table.streaming.rows.rows_operator import ToRowsOperator
@@ -47,6 +56,7 @@ RULES: Final[tuple[Rule[Any], ...]] = (
     ValuesRule(),
     ArrowRowsRule(),
     ScanRule(),
+    StreamRowsRule(),
     CalcRule(),
     CorrelateRule(),
     WatermarkRule(),
@@ -58,6 +68,10 @@ RULES: Final[tuple[Rule[Any], ...]] = (
     RankRule(),
     SortRule(),
     OverRule(),
+    FromChangelogRule(),
+    ToChangelogRule(),
+    TemporalJoinRule(),
+    LookupJoinRule(),
 )
 _BY_NODE: Final[Mapping[type[logical.Node], Rule[Any]]] = {kind: rule for rule in RULES for kind in rule.nodes}
 
@@ -72,7 +86,9 @@ def _rule_of(node: logical.Node) -> Rule[Any]:
 class StreamPlanner:
     """Plans one job. `add` takes its transformations, and `reader` knows the tables that are read.
 
-    `shares`: whether parts of plans that give the same rows are one part of the job.
+    `shares`: whether parts of plans that give the same rows are one part of the job. `is_taken`: whether another step
+    of the program has an id. `narrowed`: how tables are read with fewer columns; `lookups`: how they are asked for the
+    rows of keys.
     """
 
     def __init__(
@@ -82,11 +98,17 @@ class StreamPlanner:
         session: StreamSession,
         calls: Calls,
         shares: bool = True,
+        options: PlanOptions = DEFAULTS,
+        is_taken: Callable[[str], bool] = lambda _: False,
+        narrowed: Narrowed = no_narrower,
+        lookups: Lookups | None = None,
     ) -> None:
         self.add = add
         self._reader = reader
         self.session = session
         self.calls = calls
+        self.options = options
+        self.lookups = lookups or Lookups()
         #: by the id of a node; the node is kept too, because ids of nodes that are gone come again
         self._readers: dict[int, tuple[logical.Scan, TableReader]] = {}
         self._changes: dict[int, tuple[logical.Node, Changes]] = {}
@@ -96,16 +118,18 @@ class StreamPlanner:
         self._rewritten: dict[int, tuple[logical.Node, logical.Node]] = {}
         self._shares = shares
         self._streams: dict[tuple[str, bool], Stream] = {}
-        #: the nodes whose steps are being added, the innermost one last; and how often each id was given
+        self._is_taken = is_taken
+        self._narrowed = narrowed
+        #: the nodes whose steps are being added, the innermost one last; and the ids that steps have
         self._planned: list[logical.Node] = []
-        self._ids: Counter[str] = Counter()
+        self._ids: set[str] = set()
 
     def rewritten(self, node: logical.Node) -> logical.Node:
         """The plan of a node as it is run, see `rewrites`."""
         known = self._rewritten.get(id(node))
         if known is not None:
             return known[1]
-        found = node if self._is_made_by_a_rule(node) else rewritten(node, self.calls)
+        found = node if self._is_made_by_a_rule(node) else rewritten(node, self.calls, self._narrowed)
         self._rewritten[id(node)] = (node, found)
         waiting = [found]
         while waiting:
@@ -136,7 +160,7 @@ class StreamPlanner:
         """How a table is read."""
         found = self._readers.get(id(node))
         if found is None:
-            found = self._readers[id(node)] = (node, self._reader(node))
+            found = self._readers[id(node)] = (node, self._reader(of_connector(node)))
         return found[1]
 
     def explained(self, node: logical.Node, wants_before: bool = True, depth: int = 0) -> str:
@@ -178,10 +202,12 @@ class StreamPlanner:
         """The id of a step of the node that is planned; steps that are there again are numbered."""
         if not self._planned:
             return None
-        found = state_id(self._planned[-1], role)
-        self._ids[found] += 1
-        number = self._ids[found]
-        return found if number == 1 else state_id(self._planned[-1], f"{role} {number}")
+        for number in count(1):
+            found = state_id(self._planned[-1], f"{role} {number}")
+            if found not in self._ids and not self._is_taken(found):
+                self._ids.add(found)
+                return found
+        raise AssertionError
 
     def sink(self, write: logical.Write, writer: TableWriter, drops_null: bool) -> None:
         """Write rows into a table. Raises `ValidationError` where changes come that the sink does not take.
@@ -189,24 +215,51 @@ class StreamPlanner:
         `drops_null`: whether rows with NULL where the table has none are dropped; else they fail the job.
         """
         title = ".".join(write.path)
-        upstreams = self.rows(
-            write.input, writer.accepts, writer.wants_before, title, writer.takes_text, (write.schema, drops_null)
-        )
-        sink = writer.sink
+        target, sink = (write.schema, drops_null), writer.sink
+        upstreams = self._for_sink(write.input, writer.accepts, writer.wants_before, title, target)
+        if not writer.takes_columns:
+            upstreams = self._as_rows(write.input, writer.takes_text, upstreams)
         operator = partial(SinkOperator, sink)
+        parallelism = parallelism_of(write)
+        if parallelism is not None and self.changes(write.input) != INSERTS:
+            raise UnsupportedError(
+                f"option 'sink.parallelism' of table {title} is not supported where rows are updated or deleted: leave "
+                "it out, so that the changes of a row stay in order"
+            )
         with self._planning(write):
-            self.step("Sink", operator, upstreams, name=f"Sink {title}", is_stateful=True, sink=sink)
+            self.step(
+                "Sink",
+                operator,
+                upstreams,
+                name=f"Sink {title}",
+                parallelism=parallelism,
+                is_stateful=True,
+                sink=sink,
+            )
 
-    def rows(
+    def rows(self, node: logical.Node, accepts: Changes, wants_before: bool, title: str) -> tuple[Upstream, ...]:
+        """The rows of a node one by one, see `ToRowsOperator`."""
+        return self._as_rows(node, False, self._for_sink(node, accepts, wants_before, title, None))
+
+    def _as_rows(self, node: logical.Node, as_text: bool, upstreams: tuple[Upstream, ...]) -> tuple[Upstream, ...]:
+        return self.step("Rows", partial(ToRowsOperator, node.schema.types, as_text), upstreams)
+
+    def records(self, target: RecordTarget) -> tuple[Upstream, ...]:
+        """The rows of a table as records of a stream."""
+        target.check_key(self.changes(target.plan), lambda: self.upsert_keys.of(self.rewritten(target.plan)))
+        upstreams = self._for_sink(
+            target.plan, target.accepts, target.wants_before, target.title, (target.schema, False)
+        )
+        return self.step("To Records", target.operator(self.session), upstreams)
+
+    def _for_sink(
         self,
         node: logical.Node,
         accepts: Changes,
         wants_before: bool,
         title: str,
-        as_text: bool = False,
-        target: tuple[RowSchema, bool] | None = None,
+        target: tuple[RowSchema, bool] | None,
     ) -> tuple[Upstream, ...]:
-        """The rows of a node one by one, see `ToRowsOperator`; `target`: the table they are for, see `sink`."""
         changes = self.changes(node)
         self.accept(f"Table sink '{title}'", node, accepts)
         upstreams = self.stream(node, wants_before and Changes.UPDATE in changes).upstreams
@@ -217,7 +270,7 @@ class StreamPlanner:
             if checked:
                 names = [schema[place].name for place in checked]
                 upstreams = self.step("Not Null", partial(NotNullOperator, checked, names, drops_null), upstreams)
-        return self.step("Rows", partial(ToRowsOperator, node.schema.types, as_text), upstreams)
+        return upstreams
 
     def accept(self, consumer: str, node: logical.Node, accepts: Changes) -> None:
         """Raise `ValidationError` where a node sends changes that its consumer does not take."""
@@ -252,15 +305,24 @@ class StreamPlanner:
             found = self._calcs[id(node)] = node, calc
         return found[1]
 
-    def source(self, title: str, source: Any, schema: RowSchema, changes: Changes, has_before: bool) -> Stream:
+    def source(
+        self,
+        title: str,
+        source: Any,
+        schema: RowSchema,
+        changes: Changes,
+        has_before: bool,
+        parallelism: int | None = None,
+    ) -> Stream:
         """Add a step that reads a source of columns."""
         strategy = WatermarkStrategy.no_watermarks()
         operator = partial(SourceOperator, source, strategy)
         upstreams = self.step(
-            "Source",
+            SOURCE,
             operator,
             (),
             name=title,
+            parallelism=parallelism,
             is_stateful=True,
             parallelism_limit=source.max_parallelism(),
             source=source,

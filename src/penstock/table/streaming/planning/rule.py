@@ -13,6 +13,8 @@ from penstock.table.connectors.tables import TableReader
 from penstock.table.plan.changes import Changes
 from penstock.table.plan.logical import Node, Scan
 from penstock.table.plan.row_schema import RowSchema
+from penstock.table.streaming.planning.lookups import Lookups
+from penstock.table.streaming.planning.options import PlanOptions
 from penstock.table.streaming.planning.streams import Stream
 from penstock.table.streaming.planning.upsert_keys import UpsertKeys
 from penstock.table.streaming.rewrites.calc import Calc
@@ -28,8 +30,10 @@ class Planning(Protocol):
     #: takes the transformations of the job
     add: Callable[[Transformation], None]
     session: StreamSession
+    options: PlanOptions
     calls: Calls
     upsert_keys: UpsertKeys
+    lookups: Lookups
 
     def changes(self, node: Node) -> Changes:
         """Which changes the rows of a node are."""
@@ -52,7 +56,15 @@ class Planning(Protocol):
     def step(self, kind: str, operator: Factory, inputs: Sequence[Upstream], **more: Any) -> tuple[Upstream, ...]:
         """Add a step of the job. `more`: see `Transformation`."""
 
-    def source(self, title: str, source: Any, schema: RowSchema, changes: Changes, has_before: bool) -> Stream:
+    def source(
+        self,
+        title: str,
+        source: Any,
+        schema: RowSchema,
+        changes: Changes,
+        has_before: bool,
+        parallelism: int | None = None,
+    ) -> Stream:
         """Add a step that reads a source of columns."""
 
 

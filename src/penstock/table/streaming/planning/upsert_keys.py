@@ -37,16 +37,25 @@ class UpsertKeys:
             case logical.Scan():
                 key = self._key_of(node)
                 return frozenset({frozenset(key)}) if key else _NONE
+            case logical.StreamRows(key=key):
+                return frozenset({frozenset(key)}) if key else _NONE
             case logical.WatermarkAssigner():
                 return self.of(node.input)
             case logical.Filter() | logical.Project():
                 calc = self._calc_of(node)
                 found = self.of(calc.input)
-                return found if calc.expressions is None else _projected(found, calc.expressions)
+                return found if calc.expressions is None else projected(found, calc.expressions)
             case logical.Aggregate(keys=keys, sets=()):
                 return frozenset({frozenset(range(len(keys)))})
             case logical.Distinct():
                 return frozenset({frozenset(range(len(node.schema)))})
+            case logical.TemporalJoin():
+                return self.of(node.left)
+            case logical.LookupJoin():
+                is_one = bool(node.table.key) and set(node.table.key) <= set(node.key)
+                return self.of(node.input) if is_one else _NONE
+            case logical.FromChangelog(partition=partition) if node.is_upsert:
+                return frozenset({frozenset(range(len(partition)))})
             case logical.Join():
                 return _joined(node, self.of(node.left), self.of(node.right), self._calls)
             case _:
@@ -57,7 +66,7 @@ class UpsertKeys:
         return min((sorted(key) for key in self.of(node) if key >= set(among)), default=None)
 
 
-def _projected(keys: Keys, expressions: Sequence[Typed]) -> Keys:
+def projected(keys: Keys, expressions: Sequence[Typed]) -> Keys:
     """The keys whose columns are all there still."""
     places: dict[int, int] = {}
     for place, one in enumerate(expressions):

@@ -14,7 +14,6 @@ from typing import Any, Final
 import numpy as np
 
 from penstock.core.columns.batch import as_columns
-from penstock.core.operators.base import StreamOperator
 from penstock.core.operators.watermarks import LATE_RECORDS
 from penstock.core.records import MIN_TIMESTAMP, Batch
 from penstock.table.data.logical_types import DataType
@@ -22,13 +21,14 @@ from penstock.table.plan.changes import INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from penstock.table.streaming.rows.ordering import same_rows
 from penstock.table.streaming.rows.row_keys import RowKeys
 from penstock.table.streaming.rows.row_tuples import batch_of, tuples_of
+from penstock.table.streaming.rows.state_times import ExpiringOperator
 from penstock.table.streaming.rows.watermark_operator import milliseconds
 
 #: The state of both: the row of each partition.
 ROWS: Final = "rows"
 
 
-class LastRowOperator(StreamOperator):
+class LastRowOperator(ExpiringOperator):
     """See the module's text. Rows only come.
 
     Args:
@@ -39,8 +39,6 @@ class LastRowOperator(StreamOperator):
         names: of the columns.
         sends_before: whether an update sends the row as it was, too.
     """
-
-    is_keyed = True
 
     def __init__(
         self,
@@ -60,19 +58,22 @@ class LastRowOperator(StreamOperator):
         """Look up the state."""
         table = self.context.keyed.table(ROWS)
         self._entries, self._mark = table.entries(None), table.mark
+        self._expire(self._entries, table.mark)
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Send rows that are later than the last ones so far."""
         taken = as_columns(batch, self.context.operator_name)
         keys = self._partition.of(taken.columns)
-        entries, time = self._entries, self._time
+        self._look(set(keys))
+        entries, time, changed = self._entries, self._time, set()
         kinds: list[int] = []
         rows: list[tuple[Any, ...]] = []
         for key, row in zip(keys, tuples_of(taken, self._types), strict=True):
             before = entries.get(key)
             if before is None:
                 kinds.append(INSERT)
-            elif same_rows(before, row) if time is None else row[time] < before[time]:
+            elif row[time] < before[time] if time is not None else not self.ttl_ms and same_rows(before, row):
+                # Where state expires the same row is sent again, so that it lives on in the steps behind.
                 continue
             else:
                 if self._sends_before:
@@ -81,12 +82,14 @@ class LastRowOperator(StreamOperator):
                 kinds.append(UPDATE_AFTER)
             rows.append(row)
             entries[key] = row
-        self._mark(None, set(keys))
+            changed.add(key)
+        self._mark(None, changed)
+        self._written(changed)
         if rows:
             self.output.collect(batch_of(rows, self._types, self._names, None, kinds))
 
 
-class FirstRowOperator(StreamOperator):
+class FirstRowOperator(ExpiringOperator):
     """See the module's text. Rows only come; those behind the watermark are late.
 
     State: (time in ms, row) of each partition whose row waits, and None for those whose row has been sent.
@@ -97,8 +100,6 @@ class FirstRowOperator(StreamOperator):
         types: of the columns.
         names: of the columns.
     """
-
-    is_keyed = True
 
     def __init__(self, partition: Sequence[int], time: int, types: Sequence[DataType], names: Sequence[str]) -> None:
         self._partition = RowKeys(partition)
@@ -115,12 +116,23 @@ class FirstRowOperator(StreamOperator):
         waiting = [(held[0], key) for key, held in self._entries.items() if held is not None]
         self._due = [(time, next(self._numbers), key) for time, key in waiting]
         heapify(self._due)
+        self._begin_lifetimes(self._entries, self._forget)
+
+    def _forget(self, key: Any) -> bool:
+        """A row that waits is not forgotten: nobody has seen it yet."""
+        if self._entries.get(key) is not None:
+            return False
+        if key in self._entries:
+            del self._entries[key]
+            self._mark(None, (key,))
+        return True
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Keep rows that are earlier than the first ones so far."""
         taken = as_columns(batch, self.context.operator_name)
         keys = self._partition.of(taken.columns)
         times = milliseconds(taken.columns.column(self._time)).tolist()
+        self._look(set(keys))
         entries, changed = self._entries, set()
         late = 0
         for key, time, row in zip(keys, times, tuples_of(taken, self._types), strict=True):
@@ -135,6 +147,7 @@ class FirstRowOperator(StreamOperator):
             heappush(self._due, (time, next(self._numbers), key))
             changed.add(key)
         self._mark(None, changed)
+        self._written(changed)
         if late:
             self.context.count(LATE_RECORDS, late)
 
@@ -153,5 +166,6 @@ class FirstRowOperator(StreamOperator):
                 entries[key] = None
         if rows:
             self._mark(None, set(keys))
+            self._written(keys)
             self.output.collect(batch_of(rows, self._types, self._names, np.array(times, np.int64)))
         self.output.emit_watermark(timestamp)

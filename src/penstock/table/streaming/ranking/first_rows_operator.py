@@ -12,15 +12,15 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.core.columns.batch import ColumnBatch, as_columns
-from penstock.core.operators.base import StreamOperator
 from penstock.core.records import Batch
 from penstock.table.streaming.rows.row_keys import RowKeys
+from penstock.table.streaming.rows.state_times import ExpiringOperator
 
 #: The state.
 COUNTS: Final = "counts"
 
 
-class FirstRowsOperator(StreamOperator):
+class FirstRowsOperator(ExpiringOperator):
     """See the module's text. Rows only come.
 
     Args:
@@ -30,8 +30,6 @@ class FirstRowsOperator(StreamOperator):
         names: of the columns of the output: those of the input, and the number if it is shown.
         shows_number: whether it is.
     """
-
-    is_keyed = True
 
     def __init__(
         self, partition: Sequence[int], start: int, end: int, names: Sequence[str], shows_number: bool = False
@@ -46,15 +44,18 @@ class FirstRowsOperator(StreamOperator):
         """Look up the state."""
         table = self.context.keyed.table(COUNTS)
         self._entries, self._mark = table.entries(None), table.mark
+        self._expire(self._entries, table.mark)
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Send the rows that are among the first."""
         taken = as_columns(batch, self.context.operator_name)
+        keys = self._partition.of(taken.columns)
+        self._look(set(keys))
         entries, start, end = self._entries, self._start, self._end
         rows: list[int] = []
         numbers: list[int] = []
         changed = set()
-        for row, key in enumerate(self._partition.of(taken.columns)):
+        for row, key in enumerate(keys):
             count = entries.get(key, 0)
             if count == end:
                 continue
@@ -64,6 +65,7 @@ class FirstRowsOperator(StreamOperator):
                 rows.append(row)
                 numbers.append(count)
         self._mark(None, changed)
+        self._written(changed)
         if rows:
             self.output.collect(self._first(taken, rows, numbers))
 

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from penstock.core.columns.batch import ColumnBatch, as_columns
-from penstock.core.operators.base import StreamOperator
 from penstock.core.records import Batch
 from penstock.table.data.logical_types import BigIntType, DataType
 from penstock.table.plan.changes import DELETE, UPDATE_BEFORE
@@ -18,13 +17,14 @@ from penstock.table.streaming.ranking.top_n import Sent, TopN
 from penstock.table.streaming.rows.ordering import sort_keys
 from penstock.table.streaming.rows.row_keys import RowKeys
 from penstock.table.streaming.rows.row_tuples import batch_of, tuples_of
+from penstock.table.streaming.rows.state_times import ExpiringOperator
 
 #: The state.
 PARTITIONS: Final = "partitions"
 _NUMBER: Final = BigIntType(False)
 
 
-class RankOperator(StreamOperator):
+class RankOperator(ExpiringOperator):
     """See the module's text.
 
     Args:
@@ -36,8 +36,6 @@ class RankOperator(StreamOperator):
         types: of the columns of the input.
         names: of the columns of the output: those of the input, and the number if it is shown.
     """
-
-    is_keyed = True
 
     def __init__(
         self,
@@ -62,6 +60,7 @@ class RankOperator(StreamOperator):
         """Look up the state."""
         table = self.context.keyed.table(PARTITIONS)
         self._entries, self._mark = table.entries(None), table.mark
+        self._expire(self._entries, table.mark)
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Take rows in, and send what has changed."""
@@ -69,8 +68,11 @@ class RankOperator(StreamOperator):
         keys = self._partition.of(taken.columns)
         rows = tuples_of(taken, self._types)
         sent = Sent()
+        distinct = set(keys)
+        self._look(distinct)
         self._take_in(keys, rows, taken.kinds, sent)
-        self._mark(None, set(keys))
+        self._mark(None, distinct)
+        self._written(distinct)
         if sent.rows:
             self.output.collect(self._changes(sent))
 
@@ -83,7 +85,7 @@ class RankOperator(StreamOperator):
             if held is None:
                 held = entries[key] = top.create((row[end] or 0) if self._ends_in_column else end)
             if kinds is not None and kinds[index] in (UPDATE_BEFORE, DELETE):
-                top.remove(held, places[index], row, sent)
+                top.remove(held, places[index], row, sent, owes=not self.ttl_ms)
             else:
                 top.add(held, places[index], row, sent)
             if not held[1] and top.is_empty(held):

@@ -64,7 +64,7 @@ class TopN:
             self._has_come(rows, place, end, sent)
             del keys[end:], rows[end:]
 
-    def remove(self, held: list[Any], key: Any, row: tuple[Any, ...], sent: Sent) -> None:
+    def remove(self, held: list[Any], key: Any, row: tuple[Any, ...], sent: Sent, owes: bool = True) -> None:
         """A row goes, which none does here."""
 
     def _has_come(self, rows: list[Any], place: int, end: int, sent: Sent) -> None:
@@ -130,8 +130,8 @@ class RetractableTopN(TopN):
             del missing[name]
         return count >= 0
 
-    def remove(self, held: list[Any], key: Any, row: tuple[Any, ...], sent: Sent) -> None:
-        """A row goes: the first of those that are the same."""
+    def remove(self, held: list[Any], key: Any, row: tuple[Any, ...], sent: Sent, owes: bool = True) -> None:
+        """A row goes: the first of those that are the same. `owes`: one that is not there is still to come."""
         keys, rows, end, missing = held
         for place in range(bisect_left(keys, key), bisect_right(keys, key)):
             if same_rows(rows[place], row):
@@ -139,7 +139,8 @@ class RetractableTopN(TopN):
                 if place < end:
                     self._has_gone(rows, row, place, end, sent)
                 return
-        self._count(missing, row, 1)
+        if owes:
+            self._count(missing, row, 1)
 
     def _has_gone(self, rows: list[Any], row: tuple[Any, ...], place: int, end: int, sent: Sent) -> None:
         """Tell of a row that has been taken out."""

@@ -14,7 +14,6 @@ from penstock.core.operators.base import StreamOperator
 from penstock.core.operators.watermarks import LATE_RECORDS
 from penstock.core.records import MIN_TIMESTAMP, Batch
 from penstock.table.data.logical_types import BigIntType, DataType
-from penstock.table.data.zones import moment_ns
 from penstock.table.plan.logical import SortKey
 from penstock.table.streaming.ranking.top_n import Sent, TopN
 from penstock.table.streaming.rows.ordering import sort_keys
@@ -22,10 +21,10 @@ from penstock.table.streaming.rows.row_keys import RowKeys
 from penstock.table.streaming.rows.row_tuples import batch_of, tuples_of
 from penstock.table.streaming.rows.sessions import StreamSession
 from penstock.table.streaming.rows.watermark_operator import milliseconds
+from penstock.table.streaming.windows.window_ends import WindowEnds
 
 #: The state.
 WINDOWS: Final = "windows"
-_MILLISECOND_NS: Final = 1_000_000
 _NUMBER: Final = BigIntType(False)
 
 
@@ -71,15 +70,10 @@ class WindowRankOperator(StreamOperator):
 
     def open(self) -> None:
         """Find the windows, and when they are due."""
-        self._zone = self._session.zone
+        self._ends = WindowEnds(self._session.zone if self._is_moment else None)
         self._table = self.context.keyed.table(WINDOWS)
-        self._due = [(self._due_ms(window[1]), window) for window in self._table.panes]
+        self._due = [(self._ends.due_ms(window[1]), window) for window in self._table.panes]
         heapify(self._due)
-
-    def _due_ms(self, end: int) -> int:
-        """The watermark with which a window fires."""
-        last = end - 1
-        return moment_ns(last * _MILLISECOND_NS, self._zone) // _MILLISECOND_NS if self._is_moment else last
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Take rows in."""
@@ -93,7 +87,7 @@ class WindowRankOperator(StreamOperator):
         late = 0
         for window, key, place, row in zip(zip(starts, ends, strict=True), keys, places, rows, strict=True):
             if window not in marks:
-                due = self._due_ms(window[1])
+                due = self._ends.due_ms(window[1])
                 if due <= self._watermark:
                     late += 1
                     continue

@@ -2,27 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
 from penstock.table.plan import logical
 from penstock.table.plan.inputs import with_inputs
-from penstock.table.plan.logical import AggregateCall, Node, SortKey
+from penstock.table.plan.logical import AggregateCall, Node, Scan, SortKey
 from penstock.table.plan.row_schema import RowSchema
 from penstock.table.typed.nodes import Field, Typed, transformed
 
 #: where columns of a node are in the one that takes its place
 Places: TypeAlias = Mapping[int, int]
 Used: TypeAlias = frozenset[int]
+#: a table and its options
+ScanKey: TypeAlias = tuple[tuple[str, str, str], tuple[tuple[str, str], ...]]
+#: a table that gives only these columns, or None where it gives all or none
+Narrowed: TypeAlias = Callable[[Scan, Sequence[int]], Scan | None]
 
 #: how many columns a window table has after those of its input
 _EDGES: Final = 3
 
 
-def without_unread_columns(plan: Node) -> Node:
-    """The plan without columns that nobody reads. Those of its result stay, and so do parts that lose nothing."""
-    return _kept(plan, all_columns(plan))[0]
+def without_unread_columns(plan: Node, narrowed: Narrowed) -> Node:
+    """The plan without columns that nobody reads. Those of its result stay, and so do parts that lose nothing.
+
+    A table that is read in several places is read with all columns that any of them reads, so that it can be read once.
+    """
+    asked: dict[ScanKey, Used] = {}
+
+    def record(scan: Scan, used: Used) -> tuple[Node, Places]:
+        asked[_key(scan)] = asked.get(_key(scan), frozenset()) | used
+        return scan, _same_places(scan)
+
+    def narrow(scan: Scan, used: Used) -> tuple[Node, Places]:
+        columns = sorted(asked[_key(scan)] | frozenset(scan.key)) or [0]
+        found = narrowed(scan, columns) if len(columns) < len(scan.schema) else None
+        return (scan, _same_places(scan)) if found is None else (found, {one: at for at, one in enumerate(columns)})
+
+    for rule in (record, narrow):
+        found = _Pruner(rule).kept(plan, all_columns(plan))[0]
+    return found
+
+
+def no_narrower(scan: Scan, columns: Sequence[int]) -> Scan | None:
+    """For tables that are always read whole."""
+    return None
+
+
+def _key(scan: Scan) -> ScanKey:
+    return scan.path, scan.options
+
+
+def _same_places(node: Node) -> Places:
+    return {index: index for index in range(len(node.schema))}
 
 
 def all_columns(node: Node) -> Used:
@@ -45,30 +78,225 @@ def columns_of_calls(calls: Iterable[AggregateCall]) -> Used:
     return frozenset(found)
 
 
-def _exactly(node: Node, used: Used) -> tuple[Node, Places]:
-    """A node with these columns alone, in their order; with the first one if there is none."""
-    used = used or frozenset({0} if len(node.schema) else ())
-    found, places = _kept(node, used)
-    if len(found.schema) == len(used):
+class _Pruner:
+    """Leaves out columns. `scan` says what of a table is read."""
+
+    def __init__(self, scan: Callable[[Scan, Used], tuple[Node, Places]]) -> None:
+        self._scan = scan
+        self._rules: Mapping[type[Node], Callable[[Any, Used], tuple[Node, Places]]] = {
+            Scan: scan,
+            logical.Project: self._project,
+            logical.Filter: self._filter,
+            logical.WatermarkAssigner: self._watermark,
+            logical.WindowTable: self._window_table,
+            logical.Join: self._join,
+            logical.Aggregate: self._aggregate,
+            logical.Over: self._over,
+            logical.TemporalJoin: self._temporal_join,
+            logical.LookupJoin: self._lookup_join,
+            logical.Rank: self._rank,
+            logical.Sort: self._sort,
+            logical.SetOperation: self._union,
+        }
+
+    def _exactly(self, node: Node, used: Used) -> tuple[Node, Places]:
+        """A node with these columns alone, in their order; with the first one if there is none."""
+        used = used or frozenset({0} if len(node.schema) else ())
+        found, places = self.kept(node, used)
+        if len(found.schema) == len(used):
+            return found, places
+        kept = [places[index] for index in sorted(used)]
+        schema = RowSchema(tuple(found.schema[index] for index in kept))
+        fields = found.schema.fields()
+        narrowed = logical.Project(schema=schema, input=found, expressions=tuple(fields[index] for index in kept))
+        return narrowed, {index: place for place, index in enumerate(sorted(used))}
+
+    def kept(self, node: Node, used: Used) -> tuple[Node, Places]:
+        """A node with at least these columns, and where the columns that it still has are."""
+        rule = self._rules.get(type(node))
+        if rule is None:
+            return self._over_all(node), _same_places(node)
+        return rule(node, used)
+
+    def _over_all(self, node: Node) -> Node:
+        """A node of which nothing is known but that it reads all columns of its inputs."""
+        return with_inputs(node, [self.kept(one, all_columns(one))[0] for one in node.inputs()])
+
+    def _project(self, node: logical.Project, used: Used) -> tuple[Node, Places]:
+        kept = sorted(used)
+        inner, places = self.kept(node.input, columns_in(node.expressions[index] for index in kept))
+        if len(kept) == len(node.schema) and inner is node.input:
+            return node, {index: index for index in kept}
+        expressions = tuple(_moved(node.expressions[index], places) for index in kept)
+        found = logical.Project(schema=_schema(node.schema, kept), input=inner, expressions=expressions)
+        return found, {index: place for place, index in enumerate(kept)}
+
+    def _filter(self, node: logical.Filter, used: Used) -> tuple[Node, Places]:
+        inner, places = self.kept(node.input, used | columns_in([node.condition]))
+        if inner is node.input:
+            return node, places
+        schema = _schema(node.schema, sorted(places, key=places.__getitem__))
+        return logical.Filter(schema=schema, input=inner, condition=_moved(node.condition, places)), places
+
+    def _watermark(self, node: logical.WatermarkAssigner, used: Used) -> tuple[Node, Places]:
+        inner, places = self.kept(node.input, used | {node.column} | columns_in([node.expression]))
+        if inner is node.input:
+            return node, places
+        schema = _schema(node.schema, sorted(places, key=places.__getitem__))
+        expression = _moved(node.expression, places)
+        found = logical.WatermarkAssigner(schema=schema, input=inner, column=places[node.column], expression=expression)
         return found, places
-    kept = [places[index] for index in sorted(used)]
-    schema = RowSchema(tuple(found.schema[index] for index in kept))
-    fields = found.schema.fields()
-    narrowed = logical.Project(schema=schema, input=found, expressions=tuple(fields[index] for index in kept))
-    return narrowed, {index: place for place, index in enumerate(sorted(used))}
 
+    def _window_table(self, node: logical.WindowTable, used: Used) -> tuple[Node, Places]:
+        width = len(node.input.schema)
+        asked = frozenset(index for index in used if index < width) | {node.time} | frozenset(node.partition)
+        inner, found = self._exactly(node.input, asked)
+        places = {**found, **{width + edge: len(inner.schema) + edge for edge in range(_EDGES)}}
+        if inner is node.input:
+            return node, places
+        schema = RowSchema((*inner.schema, *node.schema.columns[width:]))
+        partition = tuple(found[index] for index in node.partition)
+        return replace(node, schema=schema, input=inner, time=found[node.time], partition=partition), places
 
-def _kept(node: Node, used: Used) -> tuple[Node, Places]:
-    """A node with at least these columns, and where the columns that it still has are."""
-    rule = _RULES.get(type(node))
-    if rule is None:
-        return _over_all(node), {index: index for index in range(len(node.schema))}
-    return rule(node, used)
+    def _sides(self, node: logical.Join | logical.TemporalJoin, asked: Used) -> tuple[Node, Node, Places]:
+        """Both sides with these columns alone, and where the columns are among those of both."""
+        width = len(node.left.schema)
+        left, of_left = self._exactly(node.left, frozenset(index for index in asked if index < width))
+        right, of_right = self._exactly(node.right, frozenset(index - width for index in asked if index >= width))
+        moved = {width + index: len(left.schema) + place for index, place in of_right.items()}
+        return left, right, {**of_left, **moved}
 
+    def _join(self, node: logical.Join, used: Used) -> tuple[Node, Places]:
+        left, right, places = self._sides(node, used | columns_in([node.condition]))
+        if left is node.left and right is node.right:
+            return node, _same_places(node)
+        kept = sorted((index for index in places if index < len(node.schema)), key=places.__getitem__)
+        found = replace(
+            node,
+            schema=_schema(node.schema, kept),
+            left=left,
+            right=right,
+            condition=_moved(node.condition, places),
+        )
+        return found, {index: places[index] for index in kept}
 
-def _over_all(node: Node) -> Node:
-    """A node of which nothing is known but that it reads all columns of its inputs."""
-    return with_inputs(node, [_kept(one, all_columns(one))[0] for one in node.inputs()])
+    def _temporal_join(self, node: logical.TemporalJoin, used: Used) -> tuple[Node, Places]:
+        width = len(node.left.schema)
+        # The right side's event time says since when a row is valid, also where nobody reads it.
+        times = {width + place for place, column in enumerate(node.right.schema) if column.time is not None}
+        left, right, places = self._sides(node, used | columns_in([node.condition, node.time]) | times)
+        if left is node.left and right is node.right:
+            return node, _same_places(node)
+        found = replace(
+            node,
+            schema=_schema(node.schema, sorted(places, key=places.__getitem__)),
+            left=left,
+            right=right,
+            condition=_moved(node.condition, places),
+            time=replace(node.time, index=places[node.time.index]),
+        )
+        return found, places
+
+    def _lookup_join(self, node: logical.LookupJoin, used: Used) -> tuple[Node, Places]:
+        width = len(node.input.schema)
+        asked = used | columns_in([*node.key_values, node.asks, node.condition])
+        inner, found = self._exactly(node.input, frozenset(index for index in asked if index < width))
+        right = sorted(index for index in asked if index >= width)
+        places = {**found, **{index: len(inner.schema) + place for place, index in enumerate(right)}}
+        if inner is node.input and len(right) == len(node.expressions):
+            return node, places
+        rewritten = replace(
+            node,
+            schema=_schema(node.schema, sorted(places, key=places.__getitem__)),
+            input=inner,
+            key_values=tuple(_moved(one, found) for one in node.key_values),
+            expressions=tuple(node.expressions[index - width] for index in right),
+            asks=None if node.asks is None else _moved(node.asks, places),
+            condition=None if node.condition is None else _moved(node.condition, places),
+        )
+        return rewritten, places
+
+    def _aggregate(self, node: logical.Aggregate, used: Used) -> tuple[Node, Places]:
+        if node.sets:
+            return self._over_all(node), _same_places(node)
+        width = len(node.keys)
+        numbers = [index for index in range(len(node.calls)) if width + index in used]
+        if not node.keys and not numbers:
+            numbers = list(range(min(1, len(node.calls))))
+        calls = [node.calls[index] for index in numbers]
+        inner, found = self._exactly(node.input, frozenset(node.keys) | columns_of_calls(calls))
+        places = {index: index for index in range(width)}
+        places |= {width + index: width + place for place, index in enumerate(numbers)}
+        if inner is node.input and len(calls) == len(node.calls):
+            return node, places
+        kept = [*range(width), *(width + index for index in numbers)]
+        rewritten = replace(
+            node,
+            schema=_schema(node.schema, kept),
+            input=inner,
+            keys=tuple(found[key] for key in node.keys),
+            calls=tuple(_moved_call(call, found) for call in calls),
+        )
+        return rewritten, places
+
+    def _over(self, node: logical.Over, used: Used) -> tuple[Node, Places]:
+        width = len(node.input.schema)
+        numbers = [index for index in range(len(node.calls)) if width + index in used]
+        if not numbers:
+            return self.kept(node.input, used)
+        calls = [node.calls[index] for index in numbers]
+        ordered = frozenset(key.index for key in node.order)
+        asked = frozenset(index for index in used if index < width)
+        inner, found = self._exactly(node.input, asked | frozenset(node.partition) | ordered | columns_of_calls(calls))
+        behind = len(inner.schema)
+        places = {**found, **{width + index: behind + place for place, index in enumerate(numbers)}}
+        if inner is node.input and len(calls) == len(node.calls):
+            return node, places
+        columns = (*inner.schema, *(node.schema[width + index] for index in numbers))
+        rewritten = replace(
+            node,
+            schema=RowSchema(columns),
+            input=inner,
+            partition=tuple(found[index] for index in node.partition),
+            order=_moved_keys(node.order, found),
+            calls=tuple(_moved_call(call, found) for call in calls),
+        )
+        return rewritten, places
+
+    def _rank(self, node: logical.Rank, used: Used) -> tuple[Node, Places]:
+        width = len(node.input.schema)
+        asked = frozenset(index for index in used if index < width) | frozenset(node.partition)
+        asked |= frozenset(key.index for key in node.order)
+        asked |= frozenset(() if node.end_column is None else (node.end_column,))
+        inner, found = self._exactly(node.input, asked)
+        places = {**found, **({width: len(inner.schema)} if node.shows_number else {})}
+        if inner is node.input:
+            return node, places
+        rewritten = replace(
+            node,
+            schema=RowSchema((*inner.schema, *node.schema.columns[width:])),
+            input=inner,
+            partition=tuple(found[index] for index in node.partition),
+            order=_moved_keys(node.order, found),
+            end_column=None if node.end_column is None else found[node.end_column],
+        )
+        return rewritten, places
+
+    def _sort(self, node: logical.Sort, used: Used) -> tuple[Node, Places]:
+        inner, places = self._exactly(node.input, used | frozenset(key.index for key in node.keys))
+        if inner is node.input:
+            return node, places
+        return replace(node, schema=inner.schema, input=inner, keys=_moved_keys(node.keys, places)), places
+
+    def _union(self, node: logical.SetOperation, used: Used) -> tuple[Node, Places]:
+        if node.operator != "UNION" or not node.is_all:
+            return self._over_all(node), _same_places(node)
+        parts = [self._exactly(part, used) for part in node.parts]
+        places = parts[0][1]
+        if all(one is other for (one, _), other in zip(parts, node.parts, strict=True)):
+            return node, places
+        schema = _schema(node.schema, sorted(places, key=places.__getitem__))
+        return replace(node, schema=schema, parts=tuple(part for part, _ in parts)), places
 
 
 def _moved(expression: Typed, places: Places) -> Typed:
@@ -91,163 +319,3 @@ def _moved_keys(keys: Iterable[SortKey], places: Places) -> tuple[SortKey, ...]:
 
 def _schema(schema: RowSchema, kept: Iterable[int]) -> RowSchema:
     return RowSchema(tuple(schema[index] for index in kept))
-
-
-def _project(node: logical.Project, used: Used) -> tuple[Node, Places]:
-    kept = sorted(used)
-    inner, places = _kept(node.input, columns_in(node.expressions[index] for index in kept))
-    if len(kept) == len(node.schema) and inner is node.input:
-        return node, {index: index for index in kept}
-    expressions = tuple(_moved(node.expressions[index], places) for index in kept)
-    found = logical.Project(schema=_schema(node.schema, kept), input=inner, expressions=expressions)
-    return found, {index: place for place, index in enumerate(kept)}
-
-
-def _filter(node: logical.Filter, used: Used) -> tuple[Node, Places]:
-    inner, places = _kept(node.input, used | columns_in([node.condition]))
-    if inner is node.input:
-        return node, places
-    schema = _schema(node.schema, sorted(places, key=places.__getitem__))
-    return logical.Filter(schema=schema, input=inner, condition=_moved(node.condition, places)), places
-
-
-def _watermark(node: logical.WatermarkAssigner, used: Used) -> tuple[Node, Places]:
-    inner, places = _kept(node.input, used | {node.column} | columns_in([node.expression]))
-    if inner is node.input:
-        return node, places
-    schema = _schema(node.schema, sorted(places, key=places.__getitem__))
-    expression = _moved(node.expression, places)
-    found = logical.WatermarkAssigner(schema=schema, input=inner, column=places[node.column], expression=expression)
-    return found, places
-
-
-def _window_table(node: logical.WindowTable, used: Used) -> tuple[Node, Places]:
-    width = len(node.input.schema)
-    asked = frozenset(index for index in used if index < width) | {node.time} | frozenset(node.partition)
-    inner, found = _exactly(node.input, asked)
-    places = {**found, **{width + edge: len(inner.schema) + edge for edge in range(_EDGES)}}
-    if inner is node.input:
-        return node, places
-    schema = RowSchema((*inner.schema, *node.schema.columns[width:]))
-    partition = tuple(found[index] for index in node.partition)
-    return replace(node, schema=schema, input=inner, time=found[node.time], partition=partition), places
-
-
-def _join(node: logical.Join, used: Used) -> tuple[Node, Places]:
-    width = len(node.left.schema)
-    asked = used | columns_in([node.condition])
-    left, of_left = _exactly(node.left, frozenset(index for index in asked if index < width))
-    right, of_right = _exactly(node.right, frozenset(index - width for index in asked if index >= width))
-    places = {**of_left, **{width + index: len(left.schema) + place for index, place in of_right.items()}}
-    if left is node.left and right is node.right:
-        return node, {index: index for index in range(len(node.schema))}
-    kept = sorted((index for index in places if index < len(node.schema)), key=places.__getitem__)
-    found = replace(
-        node,
-        schema=_schema(node.schema, kept),
-        left=left,
-        right=right,
-        condition=_moved(node.condition, places),
-    )
-    return found, {index: places[index] for index in kept}
-
-
-def _aggregate(node: logical.Aggregate, used: Used) -> tuple[Node, Places]:
-    if node.sets:
-        return _over_all(node), {index: index for index in range(len(node.schema))}
-    width = len(node.keys)
-    numbers = [index for index in range(len(node.calls)) if width + index in used]
-    if not node.keys and not numbers:
-        numbers = list(range(min(1, len(node.calls))))
-    calls = [node.calls[index] for index in numbers]
-    inner, found = _exactly(node.input, frozenset(node.keys) | columns_of_calls(calls))
-    places = {index: index for index in range(width)}
-    places |= {width + index: width + place for place, index in enumerate(numbers)}
-    if inner is node.input and len(calls) == len(node.calls):
-        return node, places
-    kept = [*range(width), *(width + index for index in numbers)]
-    rewritten = replace(
-        node,
-        schema=_schema(node.schema, kept),
-        input=inner,
-        keys=tuple(found[key] for key in node.keys),
-        calls=tuple(_moved_call(call, found) for call in calls),
-    )
-    return rewritten, places
-
-
-def _over(node: logical.Over, used: Used) -> tuple[Node, Places]:
-    width = len(node.input.schema)
-    numbers = [index for index in range(len(node.calls)) if width + index in used]
-    if not numbers:
-        return _kept(node.input, used)
-    calls = [node.calls[index] for index in numbers]
-    ordered = frozenset(key.index for key in node.order)
-    asked = frozenset(index for index in used if index < width)
-    inner, found = _exactly(node.input, asked | frozenset(node.partition) | ordered | columns_of_calls(calls))
-    behind = len(inner.schema)
-    places = {**found, **{width + index: behind + place for place, index in enumerate(numbers)}}
-    if inner is node.input and len(calls) == len(node.calls):
-        return node, places
-    columns = (*inner.schema, *(node.schema[width + index] for index in numbers))
-    rewritten = replace(
-        node,
-        schema=RowSchema(columns),
-        input=inner,
-        partition=tuple(found[index] for index in node.partition),
-        order=_moved_keys(node.order, found),
-        calls=tuple(_moved_call(call, found) for call in calls),
-    )
-    return rewritten, places
-
-
-def _rank(node: logical.Rank, used: Used) -> tuple[Node, Places]:
-    width = len(node.input.schema)
-    asked = frozenset(index for index in used if index < width) | frozenset(node.partition)
-    asked |= frozenset(key.index for key in node.order)
-    asked |= frozenset(() if node.end_column is None else (node.end_column,))
-    inner, found = _exactly(node.input, asked)
-    places = {**found, **({width: len(inner.schema)} if node.shows_number else {})}
-    if inner is node.input:
-        return node, places
-    rewritten = replace(
-        node,
-        schema=RowSchema((*inner.schema, *node.schema.columns[width:])),
-        input=inner,
-        partition=tuple(found[index] for index in node.partition),
-        order=_moved_keys(node.order, found),
-        end_column=None if node.end_column is None else found[node.end_column],
-    )
-    return rewritten, places
-
-
-def _sort(node: logical.Sort, used: Used) -> tuple[Node, Places]:
-    inner, places = _exactly(node.input, used | frozenset(key.index for key in node.keys))
-    if inner is node.input:
-        return node, places
-    return replace(node, schema=inner.schema, input=inner, keys=_moved_keys(node.keys, places)), places
-
-
-def _union(node: logical.SetOperation, used: Used) -> tuple[Node, Places]:
-    if node.operator != "UNION" or not node.is_all:
-        return _over_all(node), {index: index for index in range(len(node.schema))}
-    parts = [_exactly(part, used) for part in node.parts]
-    places = parts[0][1]
-    if all(one is other for (one, _), other in zip(parts, node.parts, strict=True)):
-        return node, places
-    schema = _schema(node.schema, sorted(places, key=places.__getitem__))
-    return replace(node, schema=schema, parts=tuple(part for part, _ in parts)), places
-
-
-_RULES: Final[Mapping[type[Node], Callable[[Any, Used], tuple[Node, Places]]]] = {
-    logical.Project: _project,
-    logical.Filter: _filter,
-    logical.WatermarkAssigner: _watermark,
-    logical.WindowTable: _window_table,
-    logical.Join: _join,
-    logical.Aggregate: _aggregate,
-    logical.Over: _over,
-    logical.Rank: _rank,
-    logical.Sort: _sort,
-    logical.SetOperation: _union,
-}

@@ -11,7 +11,7 @@ from penstock.table.evaluation.stability import is_stable
 from penstock.table.plan import logical
 from penstock.table.plan.inputs import with_inputs
 from penstock.table.plan.logical import Node
-from penstock.table.streaming.joins.join_conditions import settled
+from penstock.table.streaming.joins.join_conditions import parts_of, settled
 from penstock.table.streaming.rewrites.columns import columns_in
 from penstock.table.typed.nodes import Constant, Field, Typed, transformed
 
@@ -45,6 +45,8 @@ class _Pusher:
                 return self._above(with_inputs(node, [self.node(one, goes) for one in node.parts]), stays)
             case logical.Join():
                 return self._join(node, asked)
+            case logical.TemporalJoin():
+                return self._temporal_join(node, asked)
             case _:
                 return self._above(with_inputs(node, [self.node(one, []) for one in node.inputs()]), asked)
 
@@ -62,6 +64,21 @@ class _Pusher:
             join = node
         found = with_inputs(join, [self.node(one, []) for one in join.inputs()])
         return self._above(found, [] if rest == TRUE else conjuncts(rest))
+
+    def _temporal_join(self, node: logical.TemporalJoin, asked: Sequence[Typed]) -> Node:
+        """No filter goes to the right side: without a row that it drops, an older version would take its place."""
+        columns = range(len(node.left.schema))
+        is_inner = node.join_type is logical.JoinType.INNER
+        stays, left = _split(asked, lambda part: _within(part, columns))
+        within = parts_of(node.condition)
+        if is_inner:
+            within, mine = _split(within, lambda part: _within(part, columns))
+            left = [*left, *mine]
+            stays, both = _split(stays, lambda part: part)
+            within = [*within, *both]
+        if within != parts_of(node.condition):
+            node = replace(node, condition=all_of(within, self._calls))
+        return self._above(with_inputs(node, [self.node(node.left, left), self.node(node.right, [])]), stays)
 
     def _above(self, node: Node, asked: Sequence[Typed]) -> Node:
         if not asked:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -19,7 +20,7 @@ from penstock.table.typed.nodes import Typed
 
 
 class WatermarkAssignerOperator(EvaluatingOperator):
-    """Sends a watermark after a batch whose rows let event time advance.
+    """Sends a watermark after a batch whose rows let event time advance, or after so many rows.
 
     The watermark of a row is what the expression gives, as in Flink: a row of that very time is late after it.
     Watermarks from above are dropped, but for the last one.
@@ -27,22 +28,32 @@ class WatermarkAssignerOperator(EvaluatingOperator):
     Args:
         column: the place of the time attribute, whose value is the timestamp of a row.
         expression: over the columns of a row; NULL leaves event time where it is.
+        gap: after how many rows there is a watermark; 0 for one after each batch.
+        idle_ms: after how long (ms) without rows the stream is idle; 0 for never.
     """
 
-    def __init__(self, column: int, expression: Typed, session: StreamSession) -> None:
+    def __init__(self, column: int, expression: Typed, session: StreamSession, gap: int = 0, idle_ms: int = 0) -> None:
         self._column = column
         self._expression = expression
         self._session = session
-        self._watermark = MIN_TIMESTAMP
+        self._gap = gap
+        self._idle_ms = idle_ms
+        self._watermark = self._pending = MIN_TIMESTAMP
+        self._is_idle = False
+        #: rows since the last one after which there was a watermark
+        self._rows = 0
 
     def open(self) -> None:
         """Make what runs the expression."""
         session = self.running(self._session)
         self._evaluate = Evaluator([self._expression], session)
+        self._last_row_ms = self.context.now_ms()
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Pass rows on with their timestamps, then tell how far event time has come."""
         taken = as_columns(batch, self.context.operator_name)
+        if self._idle_ms:
+            self._wake()
         times = taken.columns.column(self._column)
         if times.null_count:
             raise UserCodeError(self.context.operator_name, f"a batch of {len(taken)} rows") from TableRuntimeError(
@@ -52,10 +63,28 @@ class WatermarkAssignerOperator(EvaluatingOperator):
             (marks,) = self._evaluate(Columns.of(taken.columns))
         except TableRuntimeError as error:
             raise UserCodeError(self.context.operator_name, f"a batch of {len(taken)} rows") from error
-        self.output.collect(ColumnBatch(taken.data, milliseconds(times), taken.kinds))
-        highest = pc.max(marks)
-        if highest.is_valid:
-            self._advance(int(milliseconds(pa.array([highest]))[0]))
+        timed = ColumnBatch(taken.data, milliseconds(times), taken.kinds)
+        start = 0
+        for stop in self._cuts(len(timed)):
+            self.output.collect(timed.slice(start, stop) if stop - start < len(timed) else timed)
+            highest = pc.max(marks.slice(start, stop - start))
+            if highest.is_valid:
+                self._pending = max(self._pending, int(milliseconds(pa.array([highest]))[0]))
+            start = stop
+            if not self._rows:
+                self._advance(self._pending)
+
+    def _cuts(self, rows: int) -> Iterator[int]:
+        """The ends of the parts of a batch; where no rows are counted then, there is a watermark."""
+        if not self._gap:
+            yield rows
+            return
+        stop = 0
+        while stop < rows:
+            part = min(self._gap - self._rows, rows - stop)
+            self._rows = (self._rows + part) % self._gap
+            stop += part
+            yield stop
 
     def _advance(self, watermark: int) -> None:
         if watermark > self._watermark:
@@ -65,8 +94,34 @@ class WatermarkAssignerOperator(EvaluatingOperator):
     def process_watermark(self, timestamp: int) -> None:
         """Only the end of event time comes from above."""
         if timestamp == MAX_WATERMARK:
+            self._wake()
             self._watermark = timestamp
             self.output.emit_watermark(timestamp)
+
+    # --- idleness -----------------------------------------------------------------------------------------------------
+
+    def _wake(self) -> None:
+        self._last_row_ms = self.context.now_ms()
+        if self._is_idle:
+            self._is_idle = False
+            self.output.emit_status(False)
+
+    def process_status(self, idle: bool) -> None:
+        """What comes from above counts where idleness is not asked for here."""
+        if not self._idle_ms:
+            self.output.emit_status(idle)
+
+    def next_timer_ms(self) -> int | None:
+        """When the stream is idle if no row comes."""
+        is_asked = self._idle_ms and not self._is_idle and self._watermark != MAX_WATERMARK
+        return self._last_row_ms + self._idle_ms if is_asked else None
+
+    def on_processing_time(self, now_ms: int) -> None:
+        """Tell that the stream is idle, so that others do not wait for it."""
+        due = self.next_timer_ms()
+        if due is not None and due <= now_ms:
+            self._is_idle = True
+            self.output.emit_status(True)
 
 
 def milliseconds(times: pa.Array) -> Any:

@@ -15,7 +15,6 @@ from penstock.core.records import MIN_TIMESTAMP, Batch
 from penstock.table.data.errors import TableRuntimeError
 from penstock.table.data.logical_types import DataType
 from penstock.table.data.values import column_of, values_of
-from penstock.table.data.zones import moment_ns
 from penstock.table.plan.changes import DELETE, UPDATE_BEFORE
 from penstock.table.plan.logical import AggregateCall
 from penstock.table.streaming.aggregates.accumulators import accumulator_of
@@ -24,6 +23,8 @@ from penstock.table.streaming.rows.evaluating import EvaluatingOperator
 from penstock.table.streaming.rows.row_keys import RowKeys
 from penstock.table.streaming.rows.sessions import StreamSession
 from penstock.table.streaming.rows.watermark_operator import milliseconds
+from penstock.table.streaming.windows.window_ends import WindowEnds
+from penstock.table.streaming.windows.window_times import WindowTime
 
 #: The state: (start, end) -> group -> [number of rows, accumulators, values of the key].
 WINDOWS: Final = "windows"
@@ -35,9 +36,8 @@ class WindowAggregateOperator(EvaluatingOperator):
 
     Args:
         keys: the places of the columns that rows are grouped by, those of the window among them.
-        start: the place of the window's start among the columns of the input; `end`: that of its end.
-        time: the place of the window's time among them, if it is a key.
-        is_moment: whether the time attribute is a moment, so that windows end in the session's time zone.
+        edges: which keys are columns of the window, by their places: 0 its start, 1 its end, 2 its time.
+        time: the time attribute. Of processing time no row is late: windows that are over fire when the clock is asked.
         retracts: whether rows of the input may go.
     """
 
@@ -46,9 +46,8 @@ class WindowAggregateOperator(EvaluatingOperator):
     def __init__(
         self,
         keys: Sequence[int],
-        start: int,
-        end: int,
-        is_moment: bool,
+        edges: Mapping[int, int],
+        time: WindowTime,
         calls: Sequence[AggregateCall],
         types: Sequence[DataType],
         names: Sequence[str],
@@ -56,9 +55,11 @@ class WindowAggregateOperator(EvaluatingOperator):
         session: StreamSession,
     ) -> None:
         self._keys = tuple(keys)
-        self._groups = RowKeys([key for key in keys if key not in (start, end)])
-        self._start, self._end = start, end
-        self._is_moment = is_moment
+        self._groups = RowKeys([key for key in keys if key not in edges])
+        self._edges = dict(edges)
+        places = {edge: key for key, edge in edges.items()}
+        self._start, self._end = places[0], places[1]
+        self._time = time
         self._calls = tuple(calls)
         self._types = tuple(types)
         self._names = list(names)
@@ -68,17 +69,12 @@ class WindowAggregateOperator(EvaluatingOperator):
 
     def open(self) -> None:
         """Find the windows, and when they are due."""
-        self._zone = self._session.zone
+        self._ends = WindowEnds(self._time.zone_of(self._session))
         functions = self.running(self._session).functions
         self._accumulators = [accumulator_of(call, self._retracts, functions) for call in self._calls]
         self._table = self.context.keyed.table(WINDOWS)
-        self._due = [(self._due_ms(end), start, end) for start, end in self._table.panes]
+        self._due = [(self._ends.due_ms(end), start, end) for start, end in self._table.panes]
         heapify(self._due)
-
-    def _due_ms(self, end: int) -> int:
-        """The watermark with which a window fires."""
-        last = end - 1
-        return moment_ns(last * _MILLISECOND_NS, self._zone) // _MILLISECOND_NS if self._is_moment else last
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Take rows in."""
@@ -132,8 +128,8 @@ class WindowAggregateOperator(EvaluatingOperator):
     def _pane(self, window: tuple[int, int]) -> tuple[dict[Any, Any], set[Any]] | None:
         """The groups of a window, and those that change; None when it has fired."""
         start, end = window
-        due = self._due_ms(end)
-        if due <= self._watermark:
+        due = self._ends.due_ms(end)
+        if due <= self._watermark and not self._time.is_processing:
             return None
         if window not in self._table.panes:
             heappush(self._due, (due, start, end))
@@ -141,21 +137,34 @@ class WindowAggregateOperator(EvaluatingOperator):
 
     def process_watermark(self, timestamp: int) -> None:
         """Fire the windows that are over, in order of time."""
+        if not self._time.is_processing:
+            self._advance(timestamp)
+        self.output.emit_watermark(timestamp)
+
+    def next_timer_ms(self) -> int | None:
+        """See `StreamOperator`."""
+        return self._due[0][0] + 1 if self._time.is_processing and self._due else None
+
+    def on_processing_time(self, now_ms: int) -> None:
+        """Fire the windows of processing time that are over."""
+        if self._time.is_processing:
+            self._advance(now_ms - 1)
+
+    def _advance(self, timestamp: int) -> None:
         self._watermark = timestamp
         while self._due and self._due[0][0] <= timestamp:
             _, start, end = heappop(self._due)
             self._fire(start, end, self._table.drop((start, end)))
-        self.output.emit_watermark(timestamp)
 
     def _fire(self, start: int, end: int, entries: Mapping[Any, Any]) -> None:
         alive = [entry for entry in entries.values() if entry[0] > 0]
         if not alive:
             return
-        edges = {self._start: start * _MILLISECOND_NS, self._end: end * _MILLISECOND_NS}
+        edges = [one * _MILLISECOND_NS for one in (start, end, self._ends.time_ms(end))]
         arrays = []
         for key in self._keys:
-            if key in edges:
-                arrays.append(column_of([edges[key]] * len(alive), self._types[key]))
+            if key in self._edges:
+                arrays.append(column_of([edges[self._edges[key]]] * len(alive), self._types[key]))
             else:
                 place = self._groups.places.index(key)
                 arrays.append(column_of([entry[2][place] for entry in alive], self._types[key]))

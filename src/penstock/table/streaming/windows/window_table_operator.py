@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
-import numpy as np
 import pyarrow as pa
 
 from penstock.core.columns.batch import ColumnBatch, as_columns
 from penstock.core.operators.base import StreamOperator
 from penstock.core.records import Batch
-from penstock.table.data.logical_types import DataType, LocalZonedTimestampType
-from penstock.table.data.zones import to_local, to_moments
+from penstock.table.data.zones import to_moments
+from penstock.table.functions.window_assignment import ASSIGN
 from penstock.table.streaming.rows.sessions import StreamSession
-from penstock.table.streaming.rows.watermark_operator import milliseconds
+from penstock.table.streaming.windows.window_times import WindowTime
 
 _CLOCK: Final = pa.timestamp("ms")
 _MOMENT: Final = pa.timestamp("ms", "UTC")
@@ -27,7 +26,7 @@ class WindowTableOperator(StreamOperator):
 
     Args:
         kind: TUMBLE, HOP or CUMULATE.
-        time: the place of the time attribute, of `time_type`.
+        time: the time attribute.
         sizes: in ms: of TUMBLE the size, of HOP slide and size, of CUMULATE step and size.
         offset: by which windows begin later, in ms.
         names: of the columns that it gives.
@@ -36,16 +35,14 @@ class WindowTableOperator(StreamOperator):
     def __init__(
         self,
         kind: str,
-        time: int,
-        time_type: DataType,
+        time: WindowTime,
         sizes: Sequence[int],
         offset: int,
         names: Sequence[str],
         session: StreamSession,
     ) -> None:
-        self._assign = _ASSIGN[kind]
+        self._assign = ASSIGN[kind]
         self._time = time
-        self._is_moment = isinstance(time_type, LocalZonedTimestampType)
         self._sizes = tuple(sizes)
         self._offset = offset
         self._names = list(names)
@@ -57,65 +54,14 @@ class WindowTableOperator(StreamOperator):
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Give each row with its windows."""
-        taken = as_columns(batch, self.context.operator_name)
-        times = taken.columns.column(self._time)
-        if times.null_count:
-            # A row without a time is in no window.
-            taken = taken.take(np.flatnonzero(times.is_valid().to_numpy(zero_copy_only=False)))
-            times = taken.columns.column(self._time)
-        clock = to_local(times, self._zone) if self._is_moment else times
-        rows, starts, ends = self._assign(milliseconds(clock), self._sizes, self._offset)
+        taken, clock = self._time.clock(as_columns(batch, self.context.operator_name), self._session, self.context)
+        rows, starts, ends = self._assign(clock, self._sizes, self._offset)
         if rows is not None:
             taken = taken.take(rows)
         if not len(taken):
             return
         last = pa.array(ends - 1).view(_CLOCK)
         edges = [pa.array(starts).view(_CLOCK), pa.array(ends).view(_CLOCK)]
-        time = to_moments(last, self._zone).cast(_MOMENT) if self._is_moment else last
+        time = to_moments(last, self._zone).cast(_MOMENT) if self._time.is_moment else last
         columns = pa.RecordBatch.from_arrays([*taken.columns.columns, *edges, time], self._names)
         self.output.collect(ColumnBatch(columns, taken.rowtimes, taken.kinds))
-
-
-Assigned = tuple[Any, Any, Any]
-
-
-def _tumble(times: Any, sizes: Sequence[int], offset: int) -> Assigned:
-    (size,) = sizes
-    starts = times - (times - offset) % size
-    return None, starts, starts + size
-
-
-def _hop(times: Any, sizes: Sequence[int], offset: int) -> Assigned:
-    slide, size = sizes
-    last = times - (times - offset) % slide
-    rows, starts = [], []
-    for back in range(0, size, slide):
-        start = last - back
-        among = np.flatnonzero(start + size > times)
-        rows.append(among)
-        starts.append(start[among])
-    return _in_order(rows, starts, size)
-
-
-def _in_order(rows: list[Any], starts: list[Any], size: int) -> Assigned:
-    """The windows of each row one after another, the earliest first."""
-    all_rows, all_starts = np.concatenate(rows), np.concatenate(starts)
-    order = np.lexsort((all_starts, all_rows))
-    return all_rows[order], all_starts[order], all_starts[order] + size
-
-
-def _cumulate(times: Any, sizes: Sequence[int], offset: int) -> Assigned:
-    step, size = sizes
-    start = times - (times - offset) % size
-    first = start + ((times - start) // step + 1) * step
-    counts = (start + size - first) // step + 1
-    rows = np.repeat(np.arange(len(times)), counts)
-    within = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
-    return rows, start[rows], first[rows] + within * step
-
-
-_ASSIGN: Final[dict[str, Callable[[Any, Sequence[int], int], Assigned]]] = {
-    "TUMBLE": _tumble,
-    "HOP": _hop,
-    "CUMULATE": _cumulate,
-}

@@ -1,0 +1,108 @@
+"""What plans of tables ask of Spark: frames of Arrow tables, and frames of what bounded sources read."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from penstock.codecs.pickling import loads_named
+from penstock.core.batch.splits import splits_of
+from penstock.core.connector import InputStatus, Source
+from penstock.core.records import Batch
+from penstock.drivers.clock import SystemClock
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_ROWS_AT_ONCE = 10_000
+
+
+def frame_of_arrow(session: SparkSession, table: pa.Table, schema: str) -> DataFrame:
+    """The rows of an Arrow table, whose columns are those of a schema of Spark, written as SQL writes it."""
+    from pyspark.sql.types import StructType
+
+    kinds = StructType.fromDDL(schema)
+    assert isinstance(kinds, StructType)
+    return session.createDataFrame(table, kinds)
+
+
+def frame_of_source(
+    session: SparkSession,
+    source: Source[Any, Any],
+    parallelism: int,
+    columns_of: Callable[[Batch], pa.RecordBatch],
+    schema: str,
+) -> DataFrame:
+    """What a bounded source reads, by its splits. `columns_of` makes Spark's columns of a batch, where it is read."""
+    source.prepare(lambda: None)
+    limit = source.max_parallelism()
+    parallelism = min(parallelism, limit or parallelism)
+    splits = splits_of(source, parallelism)
+    reading = _Reading(source, columns_of, splits)
+    return session.range(0, parallelism, 1, parallelism).mapInArrow(reading, schema)
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """Reads the splits of the subtask whose number comes."""
+
+    source: Source[Any, Any]
+    columns_of: Callable[[Batch], pa.RecordBatch]
+    splits: list[tuple[bytes, ...]]
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for subtask in [number for batch in batches for number in batch.column(0).to_pylist()]:
+            for found in _read(self.source, subtask, self.splits):
+                if len(found):
+                    yield self.columns_of(found)
+
+
+def _read(source: Source[Any, Any], subtask: int, splits: list[tuple[bytes, ...]]) -> Iterator[Batch]:
+    reader = source.create_reader(_Context(subtask, len(splits)))
+    try:
+        reader.add_splits([loads_named(one, "a split") for one in splits[subtask]])
+        reader.no_more_splits()
+        reader.start()
+        while True:
+            found = reader.poll_next(_ROWS_AT_ONCE)
+            if found is InputStatus.END_OF_INPUT:
+                return
+            if isinstance(found, Batch):
+                reader.polls_in_vain = 0
+                yield found
+            else:
+                reader.polls_in_vain += 1
+                time.sleep(reader.retry_after_ms() / 1000)
+    finally:
+        reader.close()
+
+
+class _Context:
+    """See `SourceReaderContext`. Splits are there from the beginning."""
+
+    def __init__(self, subtask_index: int, parallelism: int) -> None:
+        self.subtask_index = subtask_index
+        self.parallelism = parallelism
+        self._clock = SystemClock()
+
+    def now_ms(self) -> int:
+        return self._clock.now_ms()
+
+    def request_split(self) -> None:
+        pass
+
+    def count(self, name: str, increment: int = 1) -> None:
+        pass
+
+    def collect_side(self, tag_id: str, batch: Batch) -> None:
+        pass
+
+    def open_split(self, split_id: str) -> None:
+        pass
+
+    def close_split(self, split_id: str) -> None:
+        pass

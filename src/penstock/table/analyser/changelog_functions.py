@@ -1,0 +1,182 @@
+"""FROM_CHANGELOG and TO_CHANGELOG: a column that names changes, instead of kinds of rows.
+
+See Flink's document "Changelog Conversion".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from penstock.base.errors import UnsupportedError
+from penstock.table.analyser.scalars import ScalarAnalyser
+from penstock.table.analyser.scopes import scope_of
+from penstock.table.analyser.seams import Queries
+from penstock.table.data.errors import ValidationError
+from penstock.table.data.logical_types import CharType, VarCharType
+from penstock.table.plan.changes import NAMES
+from penstock.table.plan.logical import FromChangelog, Node, ToChangelog
+from penstock.table.plan.row_schema import PlanColumn, RowSchema
+from penstock.table.sql import syntax
+from penstock.table.typed.nodes import Field
+
+#: the arguments of each, in order
+CHANGELOG_FUNCTIONS: Final[dict[str, tuple[str, ...]]] = {
+    "FROM_CHANGELOG": ("INPUT", "OP", "OP_MAPPING", "ON_TIME", "UID"),
+    "TO_CHANGELOG": ("INPUT", "OP", "OP_MAPPING", "ON_TIME", "UID"),
+}
+_DEFAULT_COLUMN: Final = "op"
+_CODES_MAX: Final = 2_147_483_647
+
+
+def changelog_table(call: syntax.Call, queries: Queries) -> Node:
+    """The plan of a call. Raises `ValidationError` for arguments that do not fit."""
+    arguments = _arguments(call)
+    plan, partition = _table(call.name, arguments.get("INPUT"), queries)
+    column = _column(arguments.get("OP"))
+    mapping = _mapping(arguments.get("OP_MAPPING"))
+    if call.name == "TO_CHANGELOG":
+        return _to_changelog(plan, partition, column, mapping)
+    return _from_changelog(plan, partition, column, mapping)
+
+
+# --- the plans --------------------------------------------------------------------------------------------------------
+
+
+def _to_changelog(
+    plan: Node, partition: tuple[int, ...], column: str, mapping: Sequence[tuple[str, str]] | None
+) -> Node:
+    codes: dict[str, str] = {}
+    for names, code in mapping if mapping is not None else [(name, name) for name in NAMES]:
+        for name in _listed(names):
+            _check_change(name)
+            if name in codes:
+                raise ValidationError(
+                    f"Invalid target mapping for argument 'op_mapping'. Duplicate change operation: '{name}'."
+                )
+            codes[name] = code
+    moved = [plan.schema[index] for index in (*partition, *_others(plan, partition))]
+    operation = PlanColumn(column, VarCharType(_CODES_MAX))
+    schema = RowSchema((*moved[: len(partition)], operation, *moved[len(partition) :]))
+    return ToChangelog(schema=schema, input=plan, codes=tuple(codes.items()), partition=partition)
+
+
+def _from_changelog(
+    plan: Node, partition: tuple[int, ...], column: str, mapping: Sequence[tuple[str, str]] | None
+) -> Node:
+    names = plan.schema.names
+    if column not in names:
+        raise ValidationError(f"The op column '{column}' does not exist in the input schema.")
+    place = names.index(column)
+    if not isinstance(plan.schema[place].type, VarCharType | CharType):
+        raise ValidationError(f"The op column '{column}' must be of STRING type, but was '{plan.schema[place].type}'.")
+    if place in partition:
+        raise ValidationError(f"The op column '{column}' cannot be one of the columns of PARTITION BY.")
+    codes: dict[str, str] = {}
+    for listed, name in mapping if mapping is not None else [(name, name) for name in NAMES]:
+        _check_change(name)
+        if name in codes.values():
+            raise ValidationError(
+                f"Invalid target mapping for argument 'op_mapping'. Duplicate change operation: '{name}'. Give the "
+                f"codes of one change as a list: 'c, r', '{name}'."
+            )
+        for code in _listed(listed):
+            if code in codes:
+                raise ValidationError(f"Invalid mapping for argument 'op_mapping'. Duplicate code: '{code}'.")
+            codes[code] = name
+    changes = set(codes.values())
+    if "UPDATE_AFTER" in changes and "UPDATE_BEFORE" not in changes and not partition:
+        raise ValidationError(
+            "The 'op_mapping' must include UPDATE_BEFORE, or the input PARTITION BY the columns of the key: an update "
+            "without the row as it was is found by its key."
+        )
+    kept = [index for index in (*partition, *_others(plan, partition)) if index != place]
+    schema = RowSchema(tuple(plan.schema[index] for index in kept))
+    return FromChangelog(
+        schema=schema, input=plan, operation=place, codes=tuple(codes.items()), columns=tuple(kept), partition=partition
+    )
+
+
+def _others(plan: Node, partition: Sequence[int]) -> list[int]:
+    return [index for index in range(len(plan.schema)) if index not in partition]
+
+
+def _listed(names: str) -> list[str]:
+    return [name.strip() for name in names.split(",")]
+
+
+def _check_change(name: str) -> None:
+    if name not in NAMES:
+        raise ValidationError(
+            f"Invalid target mapping for argument 'op_mapping'. Unknown change operation: '{name}'. "
+            f"Valid values are: [{', '.join(NAMES)}]."
+        )
+
+
+# --- the arguments ----------------------------------------------------------------------------------------------------
+
+
+def _arguments(call: syntax.Call) -> Mapping[str, syntax.Expression]:
+    names = CHANGELOG_FUNCTIONS[call.name]
+    shown = ", ".join(name.lower() for name in names)
+    found: dict[str, syntax.Expression] = {}
+    for place, one in enumerate(call.operands):
+        named = isinstance(one, syntax.NamedArgument)
+        if not named and any(isinstance(other, syntax.NamedArgument) for other in call.operands[:place]):
+            raise ValidationError(f"{call.name}: an argument without a name follows one with a name")
+        if isinstance(one, syntax.NamedArgument):
+            name, value = one.name.upper(), one.value
+        elif place < len(names):
+            name, value = names[place], one
+        else:
+            raise ValidationError(f"{call.name} takes the arguments {shown}, not {len(call.operands)}")
+        if name not in names:
+            raise ValidationError(f"{call.name} has no argument '{name.lower()}': it takes {shown}")
+        if name in found:
+            raise ValidationError(f"{call.name}: argument '{name.lower()}' is there twice")
+        if not isinstance(value, syntax.DefaultArgument):
+            found[name] = value
+    if "ON_TIME" in found:
+        raise UnsupportedError(f"argument 'on_time' of {call.name} is not supported: time attributes stay as they are")
+    if "UID" in found and not isinstance(found["UID"], syntax.TextLiteral):
+        raise ValidationError(f"argument 'uid' of {call.name} must be a text")
+    return found
+
+
+def _table(name: str, argument: syntax.Expression | None, queries: Queries) -> tuple[Node, tuple[int, ...]]:
+    if isinstance(argument, syntax.Subquery):
+        return queries.query(argument.query), ()
+    if not isinstance(argument, syntax.TableArgument):
+        raise ValidationError(f"{name} takes a table for argument 'input': TABLE name, or TABLE (query)")
+    if argument.order:
+        raise ValidationError(f"{name} takes no ORDER BY")
+    plan = queries.query(argument.query)
+    analyser = ScalarAnalyser(scope_of(plan), queries.calls)
+    partition = []
+    for one in argument.partition:
+        column = analyser.typed(one)
+        if not isinstance(column, Field):
+            raise UnsupportedError("PARTITION BY of a table argument takes columns alone")
+        partition.append(column.index)
+    return plan, tuple(dict.fromkeys(partition))
+
+
+def _column(argument: syntax.Expression | None) -> str:
+    if argument is None:
+        return _DEFAULT_COLUMN
+    if not isinstance(argument, syntax.DescriptorArgument):
+        raise ValidationError("The argument 'op' takes a column: DESCRIPTOR(name)")
+    if len(argument.columns) != 1 or len(argument.columns[0]) != 1:
+        raise ValidationError("The descriptor for argument 'op' must contain exactly one column name.")
+    return argument.columns[0][0]
+
+
+def _mapping(argument: syntax.Expression | None) -> list[tuple[str, str]] | None:
+    if argument is None:
+        return None
+    is_map = isinstance(argument, syntax.Collection) and argument.root == "MAP"
+    items = argument.items if isinstance(argument, syntax.Collection) and is_map else ()
+    texts = [one.value for one in items if isinstance(one, syntax.TextLiteral)] if isinstance(items, tuple) else []
+    if not texts or not isinstance(items, tuple) or len(texts) != len(items) or len(texts) % 2:
+        raise ValidationError("The 'op_mapping' argument must be a constant MAP literal of texts: MAP['INSERT', 'I']")
+    return list(zip(texts[::2], texts[1::2], strict=True))

@@ -1,0 +1,74 @@
+"""The hint STATE_TTL: how long the state of joins and aggregates lives, by the names of what they read.
+
+It holds for the joins and the aggregate of its own SELECT, not for queries inside of it. See Flink's document "Hints".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from penstock.base.errors import WrongValueError
+from penstock.base.time import parse_duration
+from penstock.table.data.errors import ValidationError
+from penstock.table.sql import relations
+
+STATE_TTL: Final = "STATE_TTL"
+
+
+def lifetimes_of(node: relations.Select) -> Mapping[str, int]:
+    """The lifetimes (ms) that the hints of a SELECT give to the state of what is called so.
+
+    Of several hints the first one that has a name counts, and in a hint the last time that it is there.
+
+    Raises:
+        ValidationError: for a name that nothing in FROM has, and for what is no length of time.
+    """
+    found: dict[str, int] = {}
+    unknown = []
+    names = set(_names(node.source))
+    for hint in node.hints:
+        if hint.name.upper() != STATE_TTL:
+            continue
+        if hint.arguments or not hint.options:
+            raise ValidationError(
+                f"Invalid {STATE_TTL} hint, expecting pairs of name and time: {STATE_TTL}('t' = '1d')"
+            )
+        for name, text in dict(hint.options).items():
+            if name not in names:
+                unknown.append(name)
+            found.setdefault(name, _milliseconds(name, text))
+    if unknown:
+        shown = ", ".join(f"`{name}` in `{STATE_TTL}`" for name in unknown)
+        raise ValidationError(
+            f"The options of following hints cannot match the name of input tables or views: \n{shown}"
+        )
+    return found
+
+
+def name_of(relation: relations.Relation | None) -> str | None:
+    """What a relation is called in hints; None for joins and for what has no name."""
+    if relation is None or isinstance(relation, relations.Join):
+        return None
+    if relation.alias is None and isinstance(relation, relations.NamedTable):
+        return relation.path[-1]
+    return relation.alias
+
+
+def _names(relation: relations.Relation | None) -> Iterable[str]:
+    if isinstance(relation, relations.Join):
+        yield from _names(relation.left)
+        yield from _names(relation.right)
+    elif isinstance(relation, relations.AliasedJoin):
+        yield from _names(relation.relation)
+    name = name_of(relation)
+    if name is not None:
+        yield name
+
+
+def _milliseconds(name: str, text: str) -> int:
+    try:
+        found = parse_duration(text).to_millis()
+    except WrongValueError as error:
+        raise ValidationError(f"Invalid {STATE_TTL} hint: '{name}' = '{text}' is {error}") from error
+    return int(found)

@@ -1,0 +1,236 @@
+"""Aggregate functions in Spark's SQL, of groups and over windows.
+
+Spark's own are taken where they give the same. All others gather their operands in lists, and the accumulators of
+streams work them out in a step behind (`kernels`): so a function that exists only here runs over groups and windows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from penstock.table.batch.literals import text_literal
+from penstock.table.batch.native_numbers import raised, wrapped
+from penstock.table.batch.stored import spark_type
+from penstock.table.data.logical_types import (
+    ArrayType,
+    BigIntType,
+    BitmapType,
+    DataType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegralType,
+    MapType,
+    NullType,
+    RawType,
+    RowType,
+    VariantType,
+)
+from penstock.table.plan.logical import AggregateCall
+from penstock.table.typed.nodes import Constant
+
+_UNORDERED: Final = (ArrayType, MapType, RowType, RawType, VariantType, BitmapType, NullType)
+_VARIANCES: Final = {
+    "STDDEV_POP": "stddev_pop",
+    "STDDEV_SAMP": "stddev_samp",
+    "STDDEV": "stddev_samp",
+    "VAR_POP": "var_pop",
+    "VAR_SAMP": "var_samp",
+    "VARIANCE": "var_samp",
+}
+_RANKS: Final = {
+    "ROW_NUMBER": "row_number()",
+    "RANK": "rank()",
+    "DENSE_RANK": "dense_rank()",
+    "PERCENT_RANK": "percent_rank()",
+    "CUME_DIST": "cume_dist()",
+}
+#: functions that look at the partition and not at a frame
+WITHOUT_FRAME: Final = frozenset({*_RANKS, "NTILE", "LAG", "LEAD"})
+#: functions for which it is all the same how often a value is there
+_ALIKE_IF_DISTINCT: Final = frozenset({"MIN", "MAX"})
+#: The digits by which Spark's sum of decimals has more than its operand: more than any table has rows.
+_SUM_DIGITS: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """How one aggregate of Spark is called: for a group, or with a window behind it."""
+
+    window: str | None = None
+
+    def __call__(self, aggregate: str) -> str:
+        """The call of an aggregate."""
+        return aggregate if self.window is None else f"{aggregate} OVER ({self.window})"
+
+
+def native_aggregate(call: AggregateCall, operands: Sequence[str], condition: str | None, over: Over) -> str | None:
+    """A call as an expression over aggregates of Spark; None where the operands are gathered.
+
+    `condition`: only rows for which it is true.
+    """
+    if call.is_distinct and over.window is not None and call.function not in _ALIKE_IF_DISTINCT:
+        return None
+    if call.function in WITHOUT_FRAME:
+        return _of_partition(call, operands, over)
+    make = _MAKE.get(call.function)
+    return None if make is None else make(call, [_kept(one, condition) for one in operands], condition, over)
+
+
+def gathered(call: AggregateCall, operands: Sequence[str], condition: str | None, over: Over) -> str:
+    """The operands of all rows, in a list of structs."""
+    fields = ", ".join(f"'f{index}', {one}" for index, one in enumerate(operands))
+    entry = f"named_struct({fields})" if operands else "named_struct('f0', true)"
+    return over(f"collect_list({_kept(entry, condition)})")
+
+
+def _kept(operand: str, condition: str | None) -> str:
+    """An operand that is NULL, and so left out, where the condition is not true."""
+    return operand if condition is None else f"CASE WHEN {condition} THEN {operand} END"
+
+
+def _distinct(call: AggregateCall) -> str:
+    return "DISTINCT " if call.is_distinct and call.function not in _ALIKE_IF_DISTINCT else ""
+
+
+def _count(call: AggregateCall, operands: Sequence[str], condition: str | None, over: Over) -> str | None:
+    if not operands:
+        return over(f"count({'1' if condition is None else _kept('1', condition)})")
+    if any(isinstance(one.type, NullType) for one in call.operands):
+        return None
+    return over(f"count({_distinct(call)}{', '.join(operands)})")
+
+
+def _distinct_count(call: AggregateCall, operands: Sequence[str], condition: str | None, over: Over) -> str | None:
+    if over.window is not None or isinstance(call.operands[0].type, _UNORDERED):
+        return None
+    return f"count(DISTINCT {operands[0]})"
+
+
+def _total(call: AggregateCall, operand: str, over: Over) -> str | None:
+    """The sum of whole numbers in eight bytes, that of decimals with Spark's digits, and that of others as a DOUBLE."""
+    kind = call.operands[0].type
+    if isinstance(kind, BigIntType):
+        if call.is_distinct:
+            return None
+        # Halves, because Spark may refuse a sum that leaves the type: here it begins again at the other end.
+        low = over(f"sum({operand} & 4294967295L)")
+        high = over(f"sum(shiftright({operand}, 32))")
+        return f"(shiftleft({high} + shiftright({low}, 32), 32) | ({low} & 4294967295L))"
+    if isinstance(kind, IntegralType):
+        return over(f"sum({_distinct(call)}CAST({operand} AS BIGINT))")
+    if isinstance(kind, DecimalType):
+        # A sum has ten digits more than its operand, as many as rows need; without them one with too many is NULL.
+        return over(f"{'sum' if kind.precision + _SUM_DIGITS <= 38 else 'try_sum'}({_distinct(call)}{operand})")
+    if isinstance(kind, FloatType | DoubleType):
+        return over(f"sum({_distinct(call)}CAST({operand} AS DOUBLE))")
+    return None
+
+
+def _sum(call: AggregateCall, operands: Sequence[str], condition: str | None, over: Over) -> str | None:
+    text = _total(call, operands[0], over)
+    if text is None:
+        return None
+    kind = call.type
+    text = wrapped(text, kind) if isinstance(kind, IntegralType) else f"CAST({text} AS {spark_type(kind)})"
+    return text if call.function == "SUM" else f"coalesce({text}, CAST(0 AS {spark_type(kind)}))"
+
+
+def _average(call: AggregateCall, operands: Sequence[str], condition: str | None, over: Over) -> str | None:
+    found, kind = call.operands[0].type, call.type
+    if isinstance(found, FloatType | DoubleType):
+        return f"CAST({over(f'avg({_distinct(call)}CAST({operands[0]} AS DOUBLE))')} AS {spark_type(kind)})"
+    count = over(f"count({_distinct(call)}{operands[0]})")
+    if isinstance(found, DecimalType) and isinstance(kind, DecimalType):
+        if found.scale + 4 == kind.scale and found.precision + _SUM_DIGITS <= 38:
+            return f"CAST({over(f'avg({_distinct(call)}{operands[0]})')} AS {spark_type(kind)})"
+        mean = f"try_divide({_total(call, operands[0], over)}, CAST({count} AS DECIMAL(19,0)))"
+        return f"CAST({mean} AS {spark_type(kind)})"
+    total = _total(call, operands[0], over)
+    if total is None or not isinstance(found, IntegralType):
+        return None
+    return f"CAST({total} div nullif({count}, 0L) AS {spark_type(kind)})"
+
+
+def _extreme(call: AggregateCall, operands: Sequence[str], condition: str | None, over: Over) -> str | None:
+    if isinstance(call.operands[0].type, _UNORDERED):
+        return None
+    return over(f"{call.function.lower()}({operands[0]})")
+
+
+def _variance(call: AggregateCall, operands: Sequence[str], condition: str | None, over: Over) -> str | None:
+    """Of a DOUBLE. Others are cut to the type of the operand, which the accumulator does."""
+    if not isinstance(call.operands[0].type, DoubleType) or call.is_distinct:
+        return None
+    return over(f"{_VARIANCES[call.function]}({operands[0]})")
+
+
+def _end(call: AggregateCall, operands: Sequence[str], condition: str | None, over: Over) -> str | None:
+    """The first or last value that is not NULL."""
+    if call.is_distinct:
+        return None
+    return over(f"{call.function.lower()}({operands[0]}, true)")
+
+
+def _single(call: AggregateCall, operands: Sequence[str], condition: str | None, over: Over) -> str | None:
+    kind = spark_type(call.type)
+    error = raised("SingleValueAggFunction received more than one element.", kind)
+    rows = over(f"count({'1' if condition is None else _kept('1', condition)})")
+    return f"(CASE WHEN {rows} > 1 THEN {error} ELSE {over(f'first({operands[0]}, true)')} END)"
+
+
+def _list(call: AggregateCall, operands: Sequence[str], condition: str | None, over: Over) -> str | None:
+    """LISTAGG with a constant separator."""
+    separator = call.operands[1] if len(call.operands) > 1 else Constant(call.type, ",")
+    if not isinstance(separator, Constant) or not isinstance(separator.value, str) or call.is_distinct:
+        return None
+    texts = over(f"collect_list({operands[0]})")
+    return f"(CASE WHEN size({texts}) > 0 THEN array_join({texts}, {text_literal(separator.value)}) END)"
+
+
+def _of_partition(call: AggregateCall, operands: Sequence[str], over: Over) -> str | None:
+    """Numbers of rows, and values of other rows."""
+    kind = spark_type(call.type)
+    if call.function in _RANKS:
+        return f"CAST({over(_RANKS[call.function])} AS {kind})"
+    numbers = [one.value for one in call.operands if isinstance(one, Constant)]
+    if call.function == "NTILE":
+        return f"CAST({over(f'ntile({numbers[0]})')} AS {kind})"
+    offset = call.operands[1] if len(call.operands) > 1 else Constant(BigIntType(), 1)
+    if not isinstance(offset, Constant) or not isinstance(offset.value, int):
+        return None
+    parts = [operands[0], str(offset.value)]
+    if len(operands) > 2:
+        parts.append(f"CAST({operands[2]} AS {kind})")
+        parts[0] = f"CAST({operands[0]} AS {kind})"
+    nulls = " IGNORE NULLS" if "IGNORE NULLS" in call.options else ""
+    return over(f"{call.function.lower()}({', '.join(parts)}){nulls}")
+
+
+_Make = Callable[[AggregateCall, Sequence[str], str | None, Over], str | None]
+
+_MAKE: Final[dict[str, _Make]] = {
+    "COUNT": _count,
+    "APPROX_COUNT_DISTINCT": _distinct_count,
+    "SUM": _sum,
+    "SUM0": _sum,
+    "$SUM0": _sum,
+    "AVG": _average,
+    "MIN": _extreme,
+    "MAX": _extreme,
+    **dict.fromkeys(_VARIANCES, _variance),
+    "FIRST_VALUE": _end,
+    "LAST_VALUE": _end,
+    "SINGLE_VALUE": _single,
+    "LISTAGG": _list,
+}
+
+
+def gathered_type(call: AggregateCall) -> DataType:
+    """The type of what `gathered` gives, as a column of the plan."""
+    from penstock.table.data.logical_types import BooleanType, RowField
+
+    kinds = [one.type for one in call.operands] or [BooleanType()]
+    return ArrayType(RowType([RowField(f"f{index}", kind) for index, kind in enumerate(kinds)]))

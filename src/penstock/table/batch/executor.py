@@ -1,0 +1,158 @@
+"""Runs plans in BATCH: queries in Spark, and INSERTs as batch jobs that read what Spark computes."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+from penstock.base.configuration import Configuration
+from penstock.base.errors import UnsupportedError
+from penstock.base.options import GLOBAL_JOB_PARAMETERS, RUNTIME_MODE
+from penstock.base.typeinfo import Types
+from penstock.base.watermark_strategy import WatermarkStrategy
+from penstock.core.operators.sink.sink import SinkOperator
+from penstock.core.operators.source.source import SourceOperator
+from penstock.datastream.data_stream import StreamExecutionEnvironment
+from penstock.drivers.running_job import RunningJob
+from penstock.drivers.spark.frame_source import DataFrameSource
+from penstock.drivers.spark.handle import SparkHandle
+from penstock.drivers.spark.session import hand_back, obtain_spark
+from penstock.plan.transformation import Transformation, Upstream
+from penstock.table.batch import packed
+from penstock.table.batch.failures import failures_told
+from penstock.table.batch.frames import shown_frame
+from penstock.table.batch.kernels import BatchSession
+from penstock.table.batch.planner import QUERIES
+from penstock.table.batch.planning import BatchPlanner
+from penstock.table.batch.query import BatchQuery
+from penstock.table.connectors.connector import Connectors
+from penstock.table.functions.definition import Session
+from penstock.table.plan.logical import Node, Write
+from penstock.table.streaming.rows.not_null_operator import ENFORCER, NotNullOperator
+from penstock.table.streaming.rows.rows_operator import ToRowsOperator
+from penstock.table.user_functions.options import async_settings
+
+#: options that say how queries are planned and shown, and nothing to the runtime
+_OF_TABLES = ("table.", "sql-client.")
+
+
+class BatchExecutor:
+    """Runs plans with the options of the session. `connectors` say how tables are read and written."""
+
+    def __init__(self, connectors: Connectors) -> None:
+        self._connectors = connectors
+
+    def collect(self, plan: Node, options: Mapping[str, str], session: Session) -> BatchQuery:
+        """Start a query that gives the rows of a plan to the client."""
+        with self._planning(options, session) as (spark, planner):
+            return BatchQuery(spark, planner.frame(plan), plan.schema.types, session.zone)
+
+    def write(
+        self, plans: Sequence[Write], options: Mapping[str, str], session: Session, name: str | None = None
+    ) -> BatchJob:
+        """Start one job that writes into all these tables."""
+        environment = StreamExecutionEnvironment.get_execution_environment(_configuration(options))
+        drops = options.get(ENFORCER, "").upper() == "DROP"
+        with self._planning(options, session) as (_, planner):
+            for frame, plan in zip(planner.frames([plan.input for plan in plans]), plans, strict=True):
+                self._sink(environment, frame, plan, drops)
+        return BatchJob(environment.execute_async(name))
+
+    def frame(self, plan: Node, options: Mapping[str, str], session: Session) -> Any:
+        """The rows of a plan as a Spark data frame, under the names of its columns. Nothing runs yet."""
+        with self._planning(options, session) as (_, planner):
+            return shown_frame(planner.frame(plan), plan.schema)
+
+    def explain(
+        self, plans: Sequence[Node], options: Mapping[str, str], session: Session, details: Sequence[str]
+    ) -> str:
+        """Spark's plan of each query."""
+        found = []
+        with self._planning(options, session) as (_, planner):
+            for plan in plans:
+                frame = planner.frame(plan.input if isinstance(plan, Write) else plan)
+                shown = io.StringIO()
+                with contextlib.redirect_stdout(shown):
+                    frame.explain()
+                found.append(shown.getvalue().strip())
+        return "\n\n".join(found) + "\n"
+
+    @contextmanager
+    def _planning(self, options: Mapping[str, str], session: Session) -> Iterator[tuple[SparkHandle, BatchPlanner]]:
+        configuration = _configuration(options)
+        spark = obtain_spark(configuration.to_dict(), 1)
+        hand_back(spark, 1)  # a query takes slots when it runs
+        spark.ship_package()
+        spark.ship_dependencies(configuration)
+        parameters = tuple(sorted(configuration.read(GLOBAL_JOB_PARAMETERS).items()))
+        settings = async_settings(options)
+        carried = BatchSession(session.zone, session.legacy_cast, session.now(), settings, parameters)
+        planner = BatchPlanner(QUERIES, spark.session, self._connectors.reader, carried, spark.slots_now() or 1)
+        try:
+            with failures_told("planning the query in Spark"):
+                yield spark, planner
+        finally:
+            planner.close()
+
+    def _sink(self, environment: StreamExecutionEnvironment, frame: Any, plan: Write, drops: bool) -> None:
+        title = ".".join(plan.path)
+        if plan.overwrites:
+            raise UnsupportedError(f"INSERT OVERWRITE is not supported in batch yet: table {title}")
+        if plan.conflict is not None:
+            raise UnsupportedError(f"ON CONFLICT is not supported yet: table {title}")
+        writer = self._connectors.writer(plan)
+        types = plan.input.schema.types
+        source = DataFrameSource(
+            frame.mapInArrow(packed.Packing(tuple(types)), packed.SCHEMA), Types.PRIMITIVE_ARRAY(Types.BYTE()), None
+        )
+
+        def add(kind: str, operator: Any, *inputs: Transformation, **more: Any) -> Transformation:
+            step = Transformation(kind, operator, tuple(map(Upstream, inputs)), **more)
+            environment.add(step)
+            return step
+
+        reading = partial(SourceOperator, source, WatermarkStrategy.no_watermarks())
+        found = add("Source", reading, name=f"Spark {title}", is_stateful=True, source=source)
+        found = add("Columns", packed.UnpackOperator, found)
+        checked = _not_null(plan)
+        if checked:
+            names = [plan.schema[place].name for place in checked]
+            found = add("Not Null", partial(NotNullOperator, checked, names, drops), found)
+        rows = partial(ToRowsOperator, types, writer.takes_text)
+        found = add("Rows", rows, found)
+        sink = partial(SinkOperator, writer.sink)
+        add("Sink", sink, found, name=f"Sink {title}", is_stateful=True, sink=writer.sink)
+
+
+def _not_null(plan: Write) -> list[int]:
+    """The columns of the table that take no NULL where the query may have some."""
+    pairs = enumerate(zip(plan.input.schema, plan.schema, strict=True))
+    return [place for place, (one, other) in pairs if one.type.is_nullable and not other.type.is_nullable]
+
+
+def _configuration(options: Mapping[str, str]) -> Configuration:
+    configuration = Configuration()
+    for key, value in options.items():
+        if not key.startswith(_OF_TABLES):
+            configuration.set_string(key, value)
+    configuration.write(RUNTIME_MODE, "BATCH")
+    return configuration
+
+
+class BatchJob:
+    """A job that writes into tables."""
+
+    def __init__(self, job: RunningJob) -> None:
+        self._job = job
+
+    def wait(self, timeout_ms: int | None = None) -> None:
+        """Wait for its end. Raises what made it fail."""
+        self._job.get_job_execution_result().result(None if timeout_ms is None else timeout_ms / 1000)
+
+    def client(self) -> Any:
+        """The job's client."""
+        return self._job

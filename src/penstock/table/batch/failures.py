@@ -1,0 +1,31 @@
+"""What Spark raises, as Penstock's errors."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from penstock.base.errors import OperationError, PenstockError
+from penstock.drivers.spark.handle import short_reason
+from penstock.table.batch.native_numbers import RAISED
+from penstock.table.data.errors import TableRuntimeError
+
+_OF_KERNELS: Final = re.compile(r"\bTableRuntimeError: (.*)")
+_OF_SPARK: Final = re.compile(re.escape(RAISED) + r"(.*?)(?: SQLSTATE.*)?$", re.MULTILINE)
+
+
+@contextmanager
+def failures_told(doing: str) -> Iterator[None]:
+    """Raise `TableRuntimeError` for a value that a function cannot take, and `OperationError` for other failures."""
+    try:
+        yield
+    except PenstockError:
+        raise
+    except Exception as error:
+        text = str(error)
+        found = _OF_KERNELS.findall(text) or _OF_SPARK.findall(text)
+        if found:
+            raise TableRuntimeError(found[-1].strip()) from None
+        raise OperationError(f"{doing} failed: {short_reason(error)}") from error

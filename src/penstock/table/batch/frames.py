@@ -1,0 +1,38 @@
+"""Results as Spark data frames, as programs of Spark expect them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.base.errors import UnsupportedError
+from penstock.table.batch.stored import is_of_spark, spark_type
+from penstock.table.data.logical_types import ArrayType, DataType, MapType, MultisetType, RowType, quoted
+from penstock.table.plan.row_schema import RowSchema
+
+
+def shown_frame(frame: Any, schema: RowSchema) -> Any:
+    """The columns under their names. Raises `UnsupportedError` for types that Spark does not have."""
+    texts = []
+    for index, one in enumerate(schema):
+        if not is_of_spark(one.type):
+            raise UnsupportedError(
+                f"column '{one.name}' is {one.type}, which Spark does not have: cast it to what Spark has, such as "
+                "TIMESTAMP(6), STRING or BIGINT, before to_dataframe()"
+            )
+        kind = _shown(one.type)
+        text = f"c{index}" if kind == spark_type(one.type) else f"CAST(c{index} AS {kind})"
+        texts.append(f"{text} AS {quoted(one.name)}")
+    return frame.selectExpr(*texts)
+
+
+def _shown(kind: DataType) -> str:
+    """The type in Spark's SQL, with the names of fields."""
+    if isinstance(kind, RowType):
+        return f"STRUCT<{','.join(f'{quoted(field.name)}:{_shown(field.data_type)}' for field in kind.fields)}>"
+    if isinstance(kind, MultisetType):
+        return f"MAP<{_shown(kind.element_type)},INT>"
+    if isinstance(kind, ArrayType):
+        return f"ARRAY<{_shown(kind.element_type)}>"
+    if isinstance(kind, MapType):
+        return f"MAP<{_shown(kind.key_type)},{_shown(kind.value_type)}>"
+    return spark_type(kind)

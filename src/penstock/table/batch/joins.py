@@ -1,0 +1,114 @@
+"""Joins. A condition that Spark answers alike is the join's; parts of others are columns of the side that they read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from penstock.base.errors import UnsupportedError
+from penstock.table.batch.chains import chain_of, conjuncts
+from penstock.table.batch.native import NATIVE, native_text
+from penstock.table.batch.planning import BatchPlanner, column, select
+from penstock.table.data.logical_types import BooleanType
+from penstock.table.plan import logical
+from penstock.table.plan.logical import JoinType
+from penstock.table.plan.text import node_text
+from penstock.table.typed.nodes import Field, FunctionCall, Typed, transformed
+
+_WORDS: Final = {
+    JoinType.INNER: "JOIN",
+    JoinType.LEFT: "LEFT JOIN",
+    JoinType.RIGHT: "RIGHT JOIN",
+    JoinType.FULL: "FULL JOIN",
+    JoinType.SEMI: "LEFT SEMI JOIN",
+    JoinType.ANTI: "LEFT ANTI JOIN",
+}
+_COMPARISONS: Final = frozenset({"=", "<>", "<", "<=", ">", ">="})
+
+
+@dataclass
+class _Sides:
+    """The expressions that are columns of each side, besides its own."""
+
+    width: int
+    left: list[Typed] = field(default_factory=list)
+    right: list[Typed] = field(default_factory=list)
+
+    def name(self, index: int) -> str:
+        """A column of both sides."""
+        return f"l.{column(index)}" if index < self.width else f"r.{column(index - self.width)}"
+
+    def text(self, expression: Typed) -> str | None:
+        """A part of the condition, or None where it reads both sides and Spark does not answer alike."""
+        found = native_text(expression, self.name)
+        if found is not None:
+            return found
+        read = {one.index for one in expression.walk() if isinstance(one, Field)}
+        if all(index < self.width for index in read):
+            return f"l.k{_added(self.left, expression)}"
+        if all(index >= self.width for index in read):
+            return f"r.k{_added(self.right, _shifted(expression, self.width))}"
+        if isinstance(expression, FunctionCall) and expression.function in _COMPARISONS:
+            operands = [self.text(one) for one in expression.operands]
+            if None not in operands:
+                return NATIVE[expression.function](expression, [one for one in operands if one is not None])
+        return None
+
+
+def _added(expressions: list[Typed], one: Typed) -> int:
+    expressions.append(one)
+    return len(expressions) - 1
+
+
+def _shifted(expression: Typed, by: int) -> Typed:
+    return transformed(
+        expression, lambda node: replace(node, index=node.index - by) if isinstance(node, Field) else node
+    )
+
+
+def join(planner: BatchPlanner, node: logical.Join) -> str:
+    """A join of any type."""
+    chain = chain_of(planner, node)
+    if chain is not None:
+        return chain.query()
+    width = len(node.left.schema)
+    sides = _Sides(width)
+    native, rest = [], []
+    for part in conjuncts(node.condition):
+        text = sides.text(part)
+        if text is None:
+            rest.append(part)
+        else:
+            native.append(text)
+    if rest and node.join_type is not JoinType.INNER:
+        raise UnsupportedError(
+            f"a {node.join_type.value} join whose condition compares both sides by functions that Spark does not have "
+            f"is not supported in batch: {node_text(node)}. Compute what is compared in a column of each side before"
+        )
+    left, right = _side(planner, node.left, sides.left), _side(planner, node.right, sides.right)
+    has_right = node.join_type not in (JoinType.SEMI, JoinType.ANTI)
+    count = width + (len(node.right.schema) if has_right else 0)
+    shown = ", ".join(f"{sides.name(index)} AS {column(index)}" for index in range(count)) or "true AS c0"
+    condition = " AND ".join(native) or "true"
+    query = f"SELECT {shown} FROM ({left}) l {_WORDS[node.join_type]} ({right}) r ON {condition}"
+    return _filtered(planner, node, query, rest) if rest else query
+
+
+def _side(planner: BatchPlanner, node: logical.Node, more: Sequence[Typed]) -> str:
+    """The rows of one side, with further columns k0, k1 and on."""
+    query = planner.query(node)
+    if not more:
+        return query
+    columns = [column(index) for index in range(len(node.schema))]
+    source = planner.over(query, node.schema, more, range(len(node.schema)))
+    added = [f"{text} AS k{index}" for index, text in enumerate(source.texts)]
+    return f"SELECT {', '.join([*columns, *added])} FROM ({source.query})"
+
+
+def _filtered(planner: BatchPlanner, node: logical.Join, query: str, rest: Sequence[Typed]) -> str:
+    """The pairs for which the rest of the condition is true."""
+    condition = rest[0] if len(rest) == 1 else FunctionCall(BooleanType(), "AND", tuple(rest))
+    schema = node.left.schema.joined(node.right.schema)
+    source = planner.over(query, schema, [condition], range(len(schema)))
+    return select([column(index) for index in range(len(schema))], source.query, f" WHERE {source.texts[0]}")

@@ -1,0 +1,250 @@
+"""Steps of a plan that run in Penstock's own functions, on Arrow batches inside of Spark's tasks.
+
+A step is a value that can be pickled. It gets the columns that it reads, and gives those of its result.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, tzinfo
+from functools import cached_property
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from penstock.base.metrics import MetricGroup, MetricRegistry
+from penstock.table.batch.stored import from_stored, to_stored
+from penstock.table.data.logical_types import DataType, LocalZonedTimestampType
+from penstock.table.data.values import column_of, values_of
+from penstock.table.data.zones import to_local, to_moments
+from penstock.table.evaluation.columns import Columns
+from penstock.table.evaluation.correlation import Correlation
+from penstock.table.evaluation.evaluator import Evaluator
+from penstock.table.functions.definition import Session
+from penstock.table.functions.window_assignment import ASSIGN
+from penstock.table.plan.logical import AggregateCall, Correlate
+from penstock.table.streaming.aggregates.accumulators import accumulator_of
+from penstock.table.typed.nodes import Typed
+from penstock.table.user_functions.classes import FunctionContext
+from penstock.table.user_functions.opened import AsyncSettings, OpenFunctions
+
+
+@dataclass(frozen=True, slots=True)
+class BatchSession:
+    """What functions know of the session. `now_ns`: when the query began, for all of its rows.
+
+    `parameters`: the program's own settings, for its functions.
+    """
+
+    zone: tzinfo = UTC
+    legacy_cast: bool = False
+    now_ns: int = 0
+    async_settings: AsyncSettings = field(default_factory=AsyncSettings)
+    parameters: tuple[tuple[str, str], ...] = ()
+
+    def open(self, functions: OpenFunctions | None = None) -> Session:
+        """The session where a step runs. `functions`: those of the program that are open there."""
+        return Session(self.zone, self.now, legacy_cast=self.legacy_cast, functions=functions)
+
+    def functions(self) -> OpenFunctions:
+        """The functions of the program for one task."""
+        context = FunctionContext(MetricGroup(MetricRegistry(self._now_ms)), dict(self.parameters))
+        return OpenFunctions("a step of a batch", context, self.zone, self.async_settings)
+
+    def _now_ms(self) -> int:
+        return self.now_ns // 1_000_000
+
+    def now(self) -> int:
+        """The time of the query."""
+        return self.now_ns
+
+
+class Work(Protocol):
+    """What a step does with the columns of a batch of rows."""
+
+    def __call__(self, columns: Sequence[pa.Array], rows: int) -> list[pa.Array]:
+        """The columns of the result."""
+
+    def close(self) -> None:
+        """No batch follows in this task."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A function of Spark's `mapInArrow`. `takes` and `gives`: the types of columns that it reads and of its result."""
+
+    work: Work
+    takes: tuple[DataType, ...]
+    gives: tuple[DataType, ...]
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The batches of the result."""
+        names = [f"c{index}" for index in range(len(self.gives))]
+        with contextlib.closing(self.work):
+            for batch in batches:
+                if not batch.num_rows:
+                    continue
+                read = [from_stored(column, kind) for column, kind in zip(batch.columns, self.takes, strict=False)]
+                found = self.work(read, batch.num_rows)
+                stored = [to_stored(column, kind) for column, kind in zip(found, self.gives, strict=True)]
+                yield pa.RecordBatch.from_arrays(stored, names)
+
+
+class PureWork:
+    """The base of work that holds nothing open."""
+
+    def close(self) -> None:
+        """See `Work`."""
+
+
+class UserWork:
+    """The base of work that may call functions of the program: they are opened at the first batch of a task."""
+
+    session: BatchSession
+
+    @cached_property
+    def _functions(self) -> OpenFunctions:
+        return self.session.functions()
+
+    def close(self) -> None:
+        """Close the functions that were opened."""
+        functions = self.__dict__.pop("_functions", None)
+        if functions is not None:
+            functions.close()
+
+
+@dataclass(frozen=True)
+class Computed(UserWork):
+    """Some of the columns that are read (`kept`: their places), and one for each expression."""
+
+    kept: tuple[int, ...]
+    expressions: tuple[Typed, ...]
+    session: BatchSession
+
+    @cached_property
+    def _evaluator(self) -> Evaluator:
+        return Evaluator(self.expressions, self.session.open(self._functions))
+
+    def __call__(self, columns: Sequence[pa.Array], rows: int) -> list[pa.Array]:
+        """See `Work`."""
+        return [*(columns[place] for place in self.kept), *self._evaluator(Columns(columns, rows))]
+
+
+@dataclass(frozen=True)
+class Correlated(UserWork):
+    """The columns that are read, and those that a table function, or UNNEST, makes of them. See `Correlation`."""
+
+    node: Correlate
+    session: BatchSession
+
+    @cached_property
+    def _correlation(self) -> Correlation:
+        return Correlation(self.node, self.session.open(self._functions))
+
+    def __call__(self, columns: Sequence[pa.Array], rows: int) -> list[pa.Array]:
+        """See `Work`."""
+        parents, made = self._correlation(Columns(columns, rows))
+        chosen = pa.array(parents, pa.int64())
+        return [*(column.take(chosen) for column in columns), *made]
+
+
+@dataclass(frozen=True)
+class Accumulated(UserWork):
+    """The columns that are read, those that gather operands replaced by what their calls give."""
+
+    calls: tuple[tuple[int, AggregateCall], ...]
+    session: BatchSession
+
+    def __call__(self, columns: Sequence[pa.Array], rows: int) -> list[pa.Array]:
+        """See `Work`."""
+        found = list(columns)
+        for place, call in self.calls:
+            found[place] = _accumulated(call, columns[place], self._functions)
+        return found
+
+
+def _accumulated(call: AggregateCall, lists: pa.Array, functions: OpenFunctions) -> pa.Array:
+    accumulator = accumulator_of(call, False, functions)
+    kinds = [one.type for one in call.operands]
+    entries = lists.values
+    operands = [values_of(entries.field(index), kind) for index, kind in enumerate(kinds)]
+    rows: list[tuple[Any, ...]] = list(zip(*operands, strict=True)) if operands else [()] * len(entries)
+    offsets = lists.offsets.to_pylist()
+    found = []
+    for begin, end in itertools.pairwise(offsets):
+        held = accumulator.create()
+        for values in rows[begin:end]:
+            held = accumulator.add(held, values)
+        found.append(accumulator.value(held))
+    return column_of(found, call.type)
+
+
+@dataclass(frozen=True)
+class Windowed(PureWork):
+    """The columns that are read, for each window of a row, and its start, end and time."""
+
+    kind: str
+    time: int
+    time_type: DataType
+    sizes: tuple[int, ...]
+    offset: int
+    session: BatchSession
+
+    def __call__(self, columns: Sequence[pa.Array], rows: int) -> list[pa.Array]:
+        """See `Work`."""
+        columns, clock = _with_time(columns, self.time, self.time_type, self.session.zone)
+        chosen, starts, ends = ASSIGN[self.kind](clock, self.sizes, self.offset)
+        if chosen is not None:
+            columns = [column.take(pa.array(chosen)) for column in columns]
+        return [*columns, *_edges(starts, ends, self.time_type, self.session.zone)]
+
+
+@dataclass(frozen=True)
+class Clocked(PureWork):
+    """The columns that are read, of the rows that have a time, and that time in ms as the session's clocks show it."""
+
+    time: int
+    time_type: DataType
+    session: BatchSession
+
+    def __call__(self, columns: Sequence[pa.Array], rows: int) -> list[pa.Array]:
+        """See `Work`."""
+        columns, clock = _with_time(columns, self.time, self.time_type, self.session.zone)
+        return [*columns, pa.array(clock, pa.int64())]
+
+
+@dataclass(frozen=True)
+class Edged(PureWork):
+    """The columns that are read but the last two, which are start and end of a window in ms, and the window."""
+
+    time_type: DataType
+    session: BatchSession
+
+    def __call__(self, columns: Sequence[pa.Array], rows: int) -> list[pa.Array]:
+        """See `Work`."""
+        starts, ends = (column.to_numpy() for column in columns[-2:])
+        return [*columns[:-2], *_edges(starts, ends, self.time_type, self.session.zone)]
+
+
+def _with_time(columns: Sequence[pa.Array], time: int, kind: DataType, zone: tzinfo) -> tuple[Sequence[pa.Array], Any]:
+    """The rows that have a time, and their times in ms. A row without one is in no window."""
+    times = columns[time]
+    if times.null_count:
+        kept = times.is_valid()
+        columns = [column.filter(kept) for column in columns]
+        times = columns[time]
+    clock = to_local(times, zone) if isinstance(kind, LocalZonedTimestampType) else times
+    milliseconds = clock.cast(pa.timestamp("ms"), safe=False).view(pa.int64())
+    return columns, milliseconds.to_numpy(zero_copy_only=False)
+
+
+def _edges(starts: Any, ends: Any, kind: DataType, zone: tzinfo) -> list[pa.Array]:
+    """Start, end and time of windows, the last of which is 1 ms before the end."""
+    clock = pa.timestamp("ms")
+    edges = [pa.array(one, pa.int64()).view(clock) for one in (starts, ends, ends - 1)]
+    if isinstance(kind, LocalZonedTimestampType):
+        edges[2] = to_moments(edges[2], zone).cast(pa.timestamp("ms", "UTC"))
+    return edges

@@ -1,0 +1,64 @@
+"""Which calls Spark answers just as the functions of Penstock do, and how its SQL writes them.
+
+The table `NATIVE` says for each function what makes its text. What that takes is said beside it, by the types of the
+operands; for others it gives None, and so does everything that is not in the table: such expressions run in the kernels
+of `penstock.table.functions`. An expression is native as a whole or not at all, because its parts decide which others
+are worked out. Texts mean the same with Spark's ANSI mode and without: what overflows, or is divided by zero, is asked
+before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final
+
+from penstock.table.batch import native_casts, native_numbers, native_texts, native_times, native_truths
+from penstock.table.batch.literals import literal_text
+from penstock.table.data.logical_types import NullType
+from penstock.table.typed.nodes import Constant, Field, FunctionCall, Typed
+from penstock.table.typed.user_call import UserCall
+
+#: the text of a column
+ColumnText = Callable[[int], str]
+#: makes the text of a call of the texts of its operands; None where Spark may answer otherwise
+Native = Callable[[FunctionCall, Sequence[str]], str | None]
+
+
+def _moved_or_number(operator: str, call: FunctionCall, operands: Sequence[str]) -> str | None:
+    return native_times.moved(operator, call, operands) or native_numbers.NATIVE[operator](call, operands)
+
+
+NATIVE: Final[dict[str, Native]] = {
+    **native_truths.NATIVE,
+    **native_numbers.NATIVE,
+    **native_casts.NATIVE,
+    **native_texts.NATIVE,
+    **native_times.NATIVE,
+    **{operator: partial(_moved_or_number, operator) for operator in ("+", "-")},
+}
+#: A text names some operands twice; one that has grown longer than this is left to a kernel.
+_LENGTH_MAX: Final = 20_000
+
+
+def native_text(expression: Typed, column: ColumnText) -> str | None:
+    """An expression in Spark's SQL, or None where a kernel has to run it."""
+    if isinstance(expression, Field):
+        return column(expression.index)
+    if isinstance(expression, Constant):
+        if isinstance(expression.type, NullType) and expression.value is not None:
+            return ""  # a word of a function's syntax, such as a unit of time
+        return literal_text(expression.value, expression.type)
+    if not isinstance(expression, FunctionCall) or isinstance(expression, UserCall):
+        return None
+    make = NATIVE.get(expression.function)
+    if make is None:
+        return None
+    operands: list[str] = []
+    for one in expression.operands:
+        found = native_text(one, column)
+        if found is None:
+            return None
+        operands.append(found)
+    text = make(expression, operands)
+    return text if text is not None and len(text) <= _LENGTH_MAX else None

@@ -1,0 +1,72 @@
+"""Casts in Spark's SQL: those that lose nothing, and those whose text is plain.
+
+A decimal that has too many digits for another decimal type is NULL there, and is rounded alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from penstock.table.batch.native_numbers import BITS
+from penstock.table.batch.stored import MICROSECOND_DIGITS, spark_type
+from penstock.table.data.logical_types import (
+    LENGTH_MAX,
+    CharType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegralType,
+    TimestampType,
+    VarCharType,
+)
+from penstock.table.functions.type_rules import as_decimal
+from penstock.table.typed.nodes import FunctionCall
+
+#: A decimal with so many digits becomes the nearest number of double precision in both.
+_DIGITS_OF_DOUBLE: Final = 15
+
+
+def _cast(call: FunctionCall, operands: Sequence[str]) -> str | None:
+    found, to = call.operands[0].type, call.type
+    if found.nullable() == to.nullable():
+        return operands[0]
+    if isinstance(found, CharType | VarCharType):
+        return _text(found, to, operands[0])
+    if isinstance(found, DecimalType) and isinstance(to, DecimalType) and not _loses_nothing(found, to):
+        return f"try_cast({operands[0]} AS {spark_type(to)})"
+    return f"CAST({operands[0]} AS {spark_type(to)})" if _loses_nothing(found, to) else None
+
+
+def _text(found: CharType | VarCharType, to: DataType, operand: str) -> str | None:
+    """Text to VARCHAR: cut where it is too long."""
+    if not isinstance(to, VarCharType):
+        return None
+    return operand if found.length <= to.length or to.length == LENGTH_MAX else f"substring({operand}, 1, {to.length})"
+
+
+def _loses_nothing(found: DataType, to: DataType) -> bool:
+    if isinstance(found, IntegralType):
+        if isinstance(to, IntegralType):
+            return BITS[type(found)] <= BITS[type(to)]
+        if isinstance(to, DecimalType):
+            return as_decimal(found).precision <= to.precision - to.scale
+        return isinstance(to, DoubleType) or (isinstance(to, VarCharType) and to.length == LENGTH_MAX)
+    if isinstance(found, DecimalType):
+        if isinstance(to, DecimalType):
+            return found.scale <= to.scale and found.precision - found.scale <= to.precision - to.scale
+        return isinstance(to, DoubleType) and found.precision <= _DIGITS_OF_DOUBLE
+    if isinstance(found, FloatType):
+        return isinstance(to, DoubleType)
+    if isinstance(found, DateType):
+        return isinstance(to, TimestampType) and to.precision <= MICROSECOND_DIGITS
+    if isinstance(found, TimestampType):
+        return isinstance(to, TimestampType) and found.precision <= to.precision <= MICROSECOND_DIGITS
+    return False
+
+
+Native = Callable[[FunctionCall, Sequence[str]], str | None]
+
+NATIVE: Final[dict[str, Native]] = {"CAST": _cast, "TRY_CAST": _cast}

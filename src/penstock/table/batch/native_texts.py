@@ -1,0 +1,60 @@
+"""Functions of text in Spark's SQL. Places and lengths count characters in both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from penstock.table.batch.literals import text_literal
+from penstock.table.data.logical_types import CharType, VarCharType
+from penstock.table.typed.nodes import Constant, FunctionCall, Typed
+
+_TEXTS: Final = (CharType, VarCharType)
+
+
+def _are_texts(operands: Sequence[Typed]) -> bool:
+    return all(isinstance(one.type, _TEXTS) for one in operands)
+
+
+def _like(call: FunctionCall, operands: Sequence[str]) -> str | None:
+    """Constant patterns in which nothing stands for one character, and nothing is escaped."""
+    if len(operands) != 2 or not _are_texts(call.operands):
+        return None
+    pattern = call.operands[1]
+    if not isinstance(pattern, Constant) or not isinstance(pattern.value, str):
+        return None
+    if "_" in pattern.value or "\\" in pattern.value:
+        return None
+    return f"({operands[0]} LIKE {text_literal(pattern.value)})"
+
+
+def _substring(call: FunctionCall, operands: Sequence[str]) -> str | None:
+    """Text from a constant place that counts from the beginning, and of a constant length."""
+    if not isinstance(call.operands[0].type, _TEXTS):
+        return None
+    for one, least in zip(call.operands[1:], (1, 0), strict=False):
+        if not isinstance(one, Constant) or not isinstance(one.value, int) or one.value < least:
+            return None
+    numbers = [str(one.value) for one in call.operands[1:] if isinstance(one, Constant)]
+    return f"substring({', '.join([operands[0], *numbers])})"
+
+
+def _joined(call: FunctionCall, operands: Sequence[str]) -> str | None:
+    return f"concat({', '.join(operands)})" if _are_texts(call.operands) else None
+
+
+def _length(call: FunctionCall, operands: Sequence[str]) -> str | None:
+    return f"char_length({operands[0]})" if _are_texts(call.operands) else None
+
+
+Native = Callable[[FunctionCall, Sequence[str]], str | None]
+
+NATIVE: Final[dict[str, Native]] = {
+    "LIKE": _like,
+    "SUBSTRING": _substring,
+    "SUBSTR": _substring,
+    "||": _joined,
+    "CONCAT": _joined,
+    "CHAR_LENGTH": _length,
+    "CHARACTER_LENGTH": _length,
+}

@@ -1,0 +1,135 @@
+"""Comparisons, conditions and choices in Spark's SQL.
+
+Spark takes what is no number (NaN) for the greatest number and for equal to itself; here it is neither, so it is asked
+for. Texts are compared byte by byte by both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final
+
+from penstock.table.data.logical_types import (
+    ArrayType,
+    BitmapType,
+    DataType,
+    DoubleType,
+    FloatType,
+    MapType,
+    NullType,
+    RawType,
+    RowType,
+    VariantType,
+)
+from penstock.table.typed.nodes import Constant, FunctionCall, Typed
+
+_FLOATING: Final = (FloatType, DoubleType)
+#: what is not compared by what it is stored as
+_OTHERS: Final = (ArrayType, MapType, RowType, RawType, VariantType, BitmapType, NullType)
+
+
+def _is_plain(kind: DataType) -> bool:
+    return not isinstance(kind, _OTHERS)
+
+
+def _may_be_nan(operand: Typed) -> bool:
+    is_number = isinstance(operand, Constant) and operand.value == operand.value
+    return isinstance(operand.type, _FLOATING) and not is_number
+
+
+def _compare(operator: str, call: FunctionCall, operands: Sequence[str]) -> str | None:
+    """Plain types alone, and both of the same."""
+    left, right = call.operands
+    if not _is_plain(left.type) or left.type.nullable() != right.type.nullable():
+        return None
+    one, other = operands
+    text = f"({one} {operator} {other})"
+    sides = ((one, left, other), (other, right, one))
+    nans = [(name, beside) for name, node, beside in sides if _may_be_nan(node)]
+    if not nans:
+        return text
+    if operator == "<>":
+        # the opposite of =, which no NaN is
+        either = " OR ".join([text, *(f"isnan({name})" for name, _ in nans)])
+        return f"(({either}) AND {_both(one, other)})"
+    numbers = [f"(NOT isnan({name}) OR {beside} IS NULL)" for name, beside in nans]
+    return f"({' AND '.join([text, *numbers])})"
+
+
+def _both(one: str, other: str) -> str:
+    """True, or NULL where one of two is NULL."""
+    return f"CASE WHEN {one} IS NOT NULL AND {other} IS NOT NULL THEN true END"
+
+
+def _is_distinct(negated: bool, call: FunctionCall, operands: Sequence[str]) -> str | None:
+    left, right = call.operands
+    if not _is_plain(left.type) or left.type.nullable() != right.type.nullable():
+        return None
+    if isinstance(left.type, _FLOATING):
+        return None
+    text = f"({operands[0]} <=> {operands[1]})"
+    return text if negated else f"(NOT {text})"
+
+
+def _in(call: FunctionCall, operands: Sequence[str]) -> str | None:
+    """Plain types but floating-point numbers."""
+    first = call.operands[0].type
+    if not _is_plain(first) or isinstance(first, _FLOATING):
+        return None
+    if any(one.type.nullable() != first.nullable() for one in call.operands):
+        return None
+    return f"({operands[0]} IN ({', '.join(operands[1:])}))"
+
+
+def _case(call: FunctionCall, operands: Sequence[str]) -> str | None:
+    if isinstance(call.type, NullType):
+        return None
+    branches = "".join(
+        f" WHEN {condition} THEN {value}" for condition, value in zip(operands[0:-1:2], operands[1:-1:2], strict=True)
+    )
+    return f"(CASE{branches} ELSE {operands[-1]} END)"
+
+
+def _joined(word: str, call: FunctionCall, operands: Sequence[str]) -> str:
+    return f"({f' {word} '.join(operands)})"
+
+
+def _shaped(shape: str, call: FunctionCall, operands: Sequence[str]) -> str:
+    return shape.format(*operands)
+
+
+def _extreme(name: str, call: FunctionCall, operands: Sequence[str]) -> str | None:
+    """GREATEST and LEAST, which are NULL where an operand is; Spark's own leave NULL out."""
+    kind = call.type
+    if not _is_plain(kind) or isinstance(kind, _FLOATING) or len(operands) < 2:
+        return None
+    if any(one.type.nullable() != kind.nullable() for one in call.operands):
+        return None
+    checked = " AND ".join(f"{one} IS NOT NULL" for one in operands)
+    return f"(CASE WHEN {checked} THEN {name.lower()}({', '.join(operands)}) END)"
+
+
+Native = Callable[[FunctionCall, Sequence[str]], str | None]
+
+NATIVE: Final[dict[str, Native]] = {
+    **{operator: partial(_compare, operator) for operator in ("=", "<>", "<", "<=", ">", ">=")},
+    "IS DISTINCT FROM": partial(_is_distinct, False),
+    "IS NOT DISTINCT FROM": partial(_is_distinct, True),
+    "IN": _in,
+    "CASE": _case,
+    "COALESCE": lambda call, operands: f"coalesce({', '.join(operands)})",
+    "AND": partial(_joined, "AND"),
+    "OR": partial(_joined, "OR"),
+    "NOT": partial(_shaped, "(NOT {0})"),
+    "IS NULL": partial(_shaped, "({0} IS NULL)"),
+    "IS NOT NULL": partial(_shaped, "({0} IS NOT NULL)"),
+    "IS TRUE": partial(_shaped, "({0} IS TRUE)"),
+    "IS NOT TRUE": partial(_shaped, "({0} IS NOT TRUE)"),
+    "IS FALSE": partial(_shaped, "({0} IS FALSE)"),
+    "IS NOT FALSE": partial(_shaped, "({0} IS NOT FALSE)"),
+    "IS UNKNOWN": partial(_shaped, "({0} IS NULL)"),
+    "IS NOT UNKNOWN": partial(_shaped, "({0} IS NOT NULL)"),
+    "GREATEST": partial(_extreme, "GREATEST"),
+    "LEAST": partial(_extreme, "LEAST"),
+}

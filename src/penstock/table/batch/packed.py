@@ -1,0 +1,47 @@
+"""Columns on their way from Spark to the sinks of a job: a record for each batch, which is Arrow's message of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from penstock.core.columns.batch import ColumnBatch
+from penstock.core.operators.base import StreamOperator
+from penstock.core.records import Batch
+from penstock.table.batch.stored import from_stored
+from penstock.table.data.logical_types import DataType
+
+#: the column of a frame of batches
+SCHEMA: Final = "batch BINARY"
+
+
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """A function of Spark's `mapInArrow` that packs columns of these types."""
+
+    types: tuple[DataType, ...]
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The batches, one in each row."""
+        for batch in batches:
+            if batch.num_rows:
+                columns = [from_stored(one, kind) for one, kind in zip(batch.columns, self.types, strict=False)]
+                found = pa.RecordBatch.from_arrays(columns, [f"c{index}" for index in range(len(columns))])
+                sink = pa.BufferOutputStream()
+                with pa.ipc.new_stream(sink, found.schema) as writer:
+                    writer.write_batch(found)
+                yield pa.RecordBatch.from_arrays([pa.array([sink.getvalue().to_pybytes()], pa.binary())], ["batch"])
+
+
+class UnpackOperator(StreamOperator):
+    """Gives the columns of packed batches."""
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        """Unpack each record."""
+        for packed in batch.values:
+            with pa.ipc.open_stream(packed) as reader:
+                for columns in reader:
+                    self.output.collect(ColumnBatch(columns))

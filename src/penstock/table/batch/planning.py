@@ -1,0 +1,182 @@
+"""From a logical plan to Spark SQL: each node becomes a SELECT whose columns are c0, c1 and on.
+
+Nodes nest as queries in FROM, and Spark's optimiser sees one query. Where functions of Penstock have to run, the query
+up to there becomes a frame, a step of `kernels` follows, and its result is a temporary view for what is above. Views
+also stand for tables, and for parts of a plan that are read more than once. They are dropped when all is planned.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from penstock.base.errors import UnsupportedError
+from penstock.table.batch.kernels import BatchSession, Computed, Step, Work
+from penstock.table.batch.native import native_text
+from penstock.table.batch.stored import spark_type
+from penstock.table.connectors.tables import TableReader
+from penstock.table.data.logical_types import DataType
+from penstock.table.plan import logical
+from penstock.table.plan.row_schema import RowSchema
+from penstock.table.plan.text import node_text
+from penstock.table.typed.nodes import Field, Typed, transformed
+
+
+class Source(NamedTuple):
+    """A query, and the text of each expression over its columns."""
+
+    query: str
+    texts: list[str]
+
+
+def column(index: int) -> str:
+    """The name of a column."""
+    return f"c{index}"
+
+
+def select(texts: Sequence[str], query: str, rest: str = "") -> str:
+    """The query of these expressions over another one. Where there is none it has one that nobody asks for."""
+    shown = ", ".join(
+        text if text == column(index) else f"{text} AS {column(index)}" for index, text in enumerate(texts)
+    )
+    return f"SELECT {shown or 'true AS c0'} FROM ({query}){rest}"
+
+
+def schema_text(types: Sequence[DataType]) -> str:
+    """The columns of a frame, as Spark's SQL declares them."""
+    return ", ".join(f"{column(index)} {spark_type(one)}" for index, one in enumerate(types))
+
+
+def order_text(keys: Sequence[logical.SortKey]) -> str:
+    """An order as Spark's SQL has it."""
+    return ", ".join(
+        f"{column(key.index)} {'DESC' if key.is_descending else 'ASC'} NULLS {'FIRST' if key.nulls_first else 'LAST'}"
+        for key in keys
+    )
+
+
+class BatchPlanner:
+    """Plans one query.
+
+    Args:
+        queries: how each kind of node becomes a query.
+        spark: Spark's session.
+        reader: how tables are read.
+        session: what functions know of the session.
+        parallelism: how many tasks read a source that Spark does not read itself.
+    """
+
+    def __init__(
+        self,
+        queries: Mapping[type[logical.Node], Callable[[BatchPlanner, Any], str]],
+        spark: Any,
+        reader: Callable[[logical.Scan], TableReader],
+        session: BatchSession,
+        parallelism: int,
+    ) -> None:
+        self._queries = queries
+        self.spark = spark
+        self.reader = reader
+        self.session = session
+        self.parallelism = parallelism
+        #: the queries of tables that are read, by path and options
+        self.tables: dict[tuple[tuple[str, ...], tuple[tuple[str, str], ...]], str] = {}
+        self._views: list[str] = []
+        self._uses: Counter[int] = Counter()
+        #: by the id of a node that is read more than once; the node is kept, because ids of others come again
+        self._shared: dict[int, tuple[logical.Node, str]] = {}
+
+    def frame(self, node: logical.Node) -> Any:
+        """The Spark data frame of a plan. Raises `UnsupportedError` for what does not run in batch."""
+        return self.frames([node])[0]
+
+    def frames(self, nodes: Sequence[logical.Node]) -> list[Any]:
+        """The frames of several plans, which share what they have in common."""
+        for node in nodes:
+            self._count(node)
+        return [self.spark.sql(self.query(node)) for node in nodes]
+
+    def close(self) -> None:
+        """Drop the views. Frames that were made stay as they are."""
+        for name in self._views:
+            self.spark.catalog.dropTempView(name)
+        self._views.clear()
+
+    def _count(self, node: logical.Node) -> None:
+        self._uses[id(node)] += 1
+        if self._uses[id(node)] == 1:
+            for one in node.inputs():
+                self._count(one)
+
+    def is_shared(self, node: logical.Node) -> bool:
+        """Whether a node is read more than once, and so has a view of its own."""
+        return self._uses[id(node)] > 1
+
+    def query(self, node: logical.Node) -> str:
+        """The query of a node."""
+        if not self.is_shared(node):
+            return self._query(node)
+        found = self._shared.get(id(node))
+        if found is None:
+            found = self._shared[id(node)] = (node, self.view(self.spark.sql(self._query(node))))
+        return f"SELECT * FROM {found[1]}"
+
+    def _query(self, node: logical.Node) -> str:
+        make = self._queries.get(type(node))
+        if make is None:
+            raise UnsupportedError(f"{type(node).__name__} is not supported in batch yet: {node_text(node)}")
+        return make(self, node)
+
+    # --- for the modules of nodes -------------------------------------------------------------------------------------
+
+    def view(self, frame: Any) -> str:
+        """The name of a view of a frame."""
+        name = f"penstock_{uuid.uuid4().hex}"
+        frame.createOrReplaceTempView(name)
+        self._views.append(name)
+        return name
+
+    def step(self, query: str, work: Work, takes: Sequence[DataType], gives: Sequence[DataType]) -> str:
+        """A query and then a step: the name of the view of its result."""
+        step = Step(work, tuple(takes), tuple(gives))
+        return self.view(self.spark.sql(query).mapInArrow(step, schema_text(gives)))
+
+    def over(
+        self,
+        query: str,
+        schema: RowSchema,
+        expressions: Sequence[Typed],
+        kept: Sequence[int] = (),
+        name: Callable[[int], str] = column,
+    ) -> Source:
+        """Expressions over the columns of a query. Those that Spark does not answer alike are columns of the result.
+
+        `kept`: columns that are needed besides those that expressions read.
+        """
+        texts = [native_text(one, name) for one in expressions]
+        wanted = [one for one, text in zip(expressions, texts, strict=True) if text is None]
+        if not wanted:
+            return Source(query, [text for text in texts if text is not None])
+        read = sorted({one.index for part in expressions for one in part.walk() if isinstance(one, Field)} | set(kept))
+        place = {index: at for at, index in enumerate(read)}
+        native = [one for one, text in zip(expressions, texts, strict=True) if text is not None]
+        passed = sorted({one.index for part in native for one in part.walk() if isinstance(one, Field)} | set(kept))
+        types = schema.types
+        moved = tuple(_moved(one, place) for one in wanted)
+        work = Computed(tuple(place[index] for index in passed), moved, self.session)
+        gives = [*(types[index] for index in passed), *(one.type for one in wanted)]
+        view = self.step(select([name(index) for index in read], query), work, [types[index] for index in read], gives)
+        names = [*(name(index) for index in passed), *(f"k{at}" for at in range(len(wanted)))]
+        renamed = ", ".join(f"{column(at)} AS {one}" for at, one in enumerate(names))
+        computed = iter(f"k{at}" for at in range(len(wanted)))
+        found = [text if text is not None else next(computed) for text in texts]
+        return Source(f"SELECT {renamed} FROM {view}", found)
+
+
+def _moved(expression: Typed, place: dict[int, int]) -> Typed:
+    return transformed(
+        expression, lambda node: replace(node, index=place[node.index]) if isinstance(node, Field) else node
+    )

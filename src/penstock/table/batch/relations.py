@@ -1,0 +1,89 @@
+"""Nodes that take rows as they are, compute, choose, combine or sort them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from penstock.table.batch.chains import chain_of, conjuncts
+from penstock.table.batch.kernels import Correlated
+from penstock.table.batch.native import native_text
+from penstock.table.batch.planning import BatchPlanner, column, order_text, select
+from penstock.table.batch.stored import spark_type
+from penstock.table.data.logical_types import BooleanType, DataType
+from penstock.table.plan import logical
+from penstock.table.typed.nodes import FunctionCall, Typed
+
+
+def project(planner: BatchPlanner, node: logical.Project) -> str:
+    """Expressions over the columns of the input."""
+    source = planner.over(planner.query(node.input), node.input.schema, node.expressions)
+    return select(source.texts, source.query)
+
+
+def filtered(planner: BatchPlanner, node: logical.Filter) -> str:
+    """What Spark can ask first, and then the rest, so that fewer rows go through a step."""
+    chain = chain_of(planner, node)
+    if chain is not None:
+        return chain.query()
+    query = planner.query(node.input)
+    native: list[str] = []
+    rest: list[Typed] = []
+    for part in conjuncts(node.condition):
+        text = native_text(part, column)
+        if text is None:
+            rest.append(part)
+        else:
+            native.append(text)
+    columns = [column(index) for index in range(len(node.schema))]
+    if native:
+        query = select(columns, query, f" WHERE {' AND '.join(native)}")
+    if not rest:
+        return query
+    condition = rest[0] if len(rest) == 1 else FunctionCall(BooleanType(), "AND", tuple(rest))
+    source = planner.over(query, node.input.schema, [condition], range(len(node.schema)))
+    return select(columns, source.query, f" WHERE {source.texts[0]}")
+
+
+def correlate(planner: BatchPlanner, node: logical.Correlate) -> str:
+    """Each row with the rows that a table function makes of it."""
+    before = node.input.schema
+    # What the node reads need not travel to Spark's tasks.
+    alone = replace(node, input=logical.Values(schema=before, rows=()))
+    work = Correlated(alone, planner.session)
+    return f"SELECT * FROM {planner.step(planner.query(node.input), work, before.types, node.schema.types)}"
+
+
+def distinct(planner: BatchPlanner, node: logical.Distinct) -> str:
+    """Each row once."""
+    columns = ", ".join(column(index) for index in range(len(node.schema)))
+    return f"SELECT DISTINCT {columns or 'c0'} FROM ({planner.query(node.input)})"
+
+
+def set_operation(planner: BatchPlanner, node: logical.SetOperation) -> str:
+    """UNION, INTERSECT or EXCEPT."""
+    word = f" {node.operator} {'ALL' if node.is_all else 'DISTINCT'} "
+    return word.join(f"({_as_types(planner, one, node.schema.types)})" for one in node.parts)
+
+
+def _as_types(planner: BatchPlanner, node: logical.Node, types: Sequence[DataType]) -> str:
+    """The rows of a part of a set operation, in the types of the whole."""
+    pairs = [(spark_type(one), spark_type(other)) for one, other in zip(node.schema.types, types, strict=True)]
+    texts = [
+        column(index) if one == other else f"CAST({column(index)} AS {other})"
+        for index, (one, other) in enumerate(pairs)
+    ]
+    return select(texts, planner.query(node))
+
+
+def sort(planner: BatchPlanner, node: logical.Sort) -> str:
+    """Rows in order, or some of them."""
+    rest = f" ORDER BY {order_text(node.keys)}" if node.keys else ""
+    rest += "" if node.fetch is None else f" LIMIT {node.fetch}"
+    rest += f" OFFSET {node.offset}" if node.offset else ""
+    return f"SELECT * FROM ({planner.query(node.input)}){rest}"
+
+
+def passed_on(planner: BatchPlanner, node: logical.WatermarkAssigner) -> str:
+    """A batch has all rows, and no watermark says how far it has come."""
+    return planner.query(node.input)

@@ -1,0 +1,205 @@
+"""How Spark keeps columns between the steps of a plan: its type for each logical type, and the way there and back.
+
+Spark's points in time have microseconds. Finer ones are whole numbers of nanoseconds there, so no digit is lost. A TIME
+is a number of milliseconds, an interval one of months or of milliseconds, and what Arrow holds as bytes is bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.base.errors import UnsupportedError
+from penstock.table.data.arrow_types import arrow_type
+from penstock.table.data.logical_types import (
+    ArrayType,
+    BigIntType,
+    BinaryType,
+    BitmapType,
+    BooleanType,
+    CharType,
+    DataType,
+    DateType,
+    DayTimeIntervalType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntType,
+    LocalZonedTimestampType,
+    MapType,
+    MultisetType,
+    NullType,
+    RawType,
+    RowType,
+    SmallIntType,
+    TimestampType,
+    TimeType,
+    TinyIntType,
+    VarBinaryType,
+    VarCharType,
+    VariantType,
+    YearMonthIntervalType,
+)
+
+#: digits of fractions of a second that Spark's points in time have
+MICROSECOND_DIGITS: Final = 6
+_PLAIN: Final[dict[type[DataType], str]] = {
+    NullType: "BOOLEAN",
+    BooleanType: "BOOLEAN",
+    TinyIntType: "TINYINT",
+    SmallIntType: "SMALLINT",
+    IntType: "INT",
+    BigIntType: "BIGINT",
+    FloatType: "FLOAT",
+    DoubleType: "DOUBLE",
+    CharType: "STRING",
+    VarCharType: "STRING",
+    BinaryType: "BINARY",
+    VarBinaryType: "BINARY",
+    DateType: "DATE",
+    TimeType: "INT",
+    YearMonthIntervalType: "INT",
+    DayTimeIntervalType: "BIGINT",
+    RawType: "BINARY",
+    VariantType: "BINARY",
+    BitmapType: "BINARY",
+}
+_ARROW: Final[dict[str, pa.DataType]] = {
+    "BOOLEAN": pa.bool_(),
+    "TINYINT": pa.int8(),
+    "SMALLINT": pa.int16(),
+    "INT": pa.int32(),
+    "BIGINT": pa.int64(),
+    "FLOAT": pa.float32(),
+    "DOUBLE": pa.float64(),
+    "STRING": pa.string(),
+    "BINARY": pa.binary(),
+    "DATE": pa.date32(),
+    "TIMESTAMP_NTZ": pa.timestamp("us"),
+    "TIMESTAMP": pa.timestamp("us", "UTC"),
+}
+_OWN: Final = (TimeType, DayTimeIntervalType, YearMonthIntervalType, RawType, VariantType, BitmapType)
+Convert = Callable[[pa.Array], pa.Array]
+
+
+def spark_type(data_type: DataType) -> str:
+    """The type in Spark's SQL. Raises `UnsupportedError` for what no column holds."""
+    plain = _PLAIN.get(type(data_type))
+    if plain is not None:
+        return plain
+    if isinstance(data_type, DecimalType):
+        return f"DECIMAL({data_type.precision},{data_type.scale})"
+    if isinstance(data_type, TimestampType | LocalZonedTimestampType):
+        if data_type.precision > MICROSECOND_DIGITS:
+            return "BIGINT"
+        return "TIMESTAMP_NTZ" if isinstance(data_type, TimestampType) else "TIMESTAMP"
+    if isinstance(data_type, MultisetType):
+        return f"MAP<{spark_type(data_type.element_type)},INT>"
+    if isinstance(data_type, ArrayType):
+        return f"ARRAY<{spark_type(data_type.element_type)}>"
+    if isinstance(data_type, MapType):
+        return f"MAP<{spark_type(data_type.key_type)},{spark_type(data_type.value_type)}>"
+    if isinstance(data_type, RowType):
+        # Fields go by their places: names that differ only in upper and lower case are one for Spark.
+        fields = [f"f{index}:{spark_type(one)}" for index, one in enumerate(data_type.field_types())]
+        return f"STRUCT<{','.join(fields)}>"
+    raise UnsupportedError(f"a column cannot have the type {data_type} in batch")
+
+
+def is_of_spark(data_type: DataType) -> bool:
+    """Whether Spark itself has the type: a column of it means the same to programs of Spark."""
+    if isinstance(data_type, TimestampType | LocalZonedTimestampType):
+        return data_type.precision <= MICROSECOND_DIGITS
+    return not isinstance(data_type, _OWN) and all(map(is_of_spark, data_type.children()))
+
+
+def stored_type(data_type: DataType) -> pa.DataType:
+    """The Arrow type in which Spark hands a column over and takes it."""
+    if isinstance(data_type, MultisetType):
+        return pa.map_(stored_type(data_type.element_type), pa.int32())
+    if isinstance(data_type, ArrayType):
+        return pa.list_(stored_type(data_type.element_type))
+    if isinstance(data_type, MapType):
+        return pa.map_(stored_type(data_type.key_type), stored_type(data_type.value_type))
+    if isinstance(data_type, RowType):
+        kinds = enumerate(map(stored_type, data_type.field_types()))
+        return pa.struct([pa.field(f"f{index}", kind) for index, kind in kinds])
+    if isinstance(data_type, DecimalType):
+        return pa.decimal128(data_type.precision, data_type.scale)
+    return _ARROW[spark_type(data_type)]
+
+
+def to_stored(column: pa.Array, data_type: DataType) -> pa.Array:
+    """A column as Spark takes it."""
+    return _converted(column, data_type, stored_type, _to_stored)
+
+
+def from_stored(column: pa.Array, data_type: DataType) -> pa.Array:
+    """A column of Spark as functions take it."""
+    return _converted(column, data_type, arrow_type, _from_stored)
+
+
+def _to_stored(column: pa.Array, data_type: DataType) -> pa.Array:
+    wanted = stored_type(data_type)
+    if isinstance(data_type, NullType):
+        return pa.nulls(len(column), wanted)
+    if isinstance(data_type, TimestampType | LocalZonedTimestampType) and pa.types.is_int64(wanted):
+        return column.view(wanted)
+    if isinstance(data_type, TimeType | DayTimeIntervalType):
+        return column.view(wanted)
+    return column if column.type == wanted else pc.cast(column, wanted)
+
+
+def _from_stored(column: pa.Array, data_type: DataType) -> pa.Array:
+    wanted = arrow_type(data_type)
+    if isinstance(data_type, NullType):
+        return pa.nulls(len(column), wanted)
+    if pa.types.is_int64(column.type) and not pa.types.is_int64(wanted):
+        return column.view(wanted)
+    if isinstance(data_type, TimeType):
+        return column.view(wanted)
+    if pa.types.is_timestamp(wanted):
+        # The zone that Spark names says how it shows moments; the numbers are those of UTC.
+        return pc.cast(column, wanted, safe=False)
+    return column if column.type == wanted else pc.cast(column, wanted)
+
+
+def _converted(
+    column: pa.Array,
+    data_type: DataType,
+    kind_of: Callable[[DataType], pa.DataType],
+    convert: Callable[[pa.Array, DataType], pa.Array],
+) -> pa.Array:
+    """A column whose parts are converted, each by itself."""
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    if isinstance(data_type, RowType):
+        kinds = data_type.field_types()
+        parts = [_converted(column.field(index), one, kind_of, convert) for index, one in enumerate(kinds)]
+        wanted = kind_of(data_type)
+        if not parts:
+            return pa.array([None if one is None else {} for one in column.to_pylist()], wanted)
+        return pa.StructArray.from_arrays(parts, fields=list(wanted), mask=column.is_null())
+    if isinstance(data_type, MapType | MultisetType):
+        key, item = (
+            (data_type.element_type, IntType())
+            if isinstance(data_type, MultisetType)
+            else (data_type.key_type, data_type.value_type)
+        )
+        keys, items = _converted(column.keys, key, kind_of, convert), _converted(column.items, item, kind_of, convert)
+        return pa.MapArray.from_arrays(_offsets(column), keys, items, type=kind_of(data_type))
+    if isinstance(data_type, ArrayType):
+        elements = _converted(column.values, data_type.element_type, kind_of, convert)
+        return pa.ListArray.from_arrays(_offsets(column), elements, type=kind_of(data_type))
+    return convert(column, data_type)
+
+
+def _offsets(column: pa.Array) -> pa.Array:
+    """Where each entry begins, NULL where there is none."""
+    if not column.null_count:
+        return column.offsets
+    valid = pa.concat_arrays([column.is_valid(), pa.array([True])])
+    return pc.if_else(valid, column.offsets, None)

@@ -1,0 +1,126 @@
+"""OVER, top-N, and the windows of TUMBLE, HOP, CUMULATE and SESSION."""
+
+from __future__ import annotations
+
+from penstock.base.errors import UnsupportedError
+from penstock.table.batch.aggregates import WITHOUT_FRAME, Over
+from penstock.table.batch.aggregations import accumulated, operands_of, texts_of
+from penstock.table.batch.kernels import Clocked, Edged, Windowed
+from penstock.table.batch.literals import literal_text
+from penstock.table.batch.planning import BatchPlanner, column, order_text, select
+from penstock.table.batch.stored import spark_type
+from penstock.table.data.logical_types import (
+    BigIntType,
+    DataType,
+    DayTimeIntervalType,
+    LocalZonedTimestampType,
+    NumericType,
+    TimestampType,
+    YearMonthIntervalType,
+)
+from penstock.table.plan import logical
+from penstock.table.plan.logical import FrameBound, SortKey
+from penstock.table.plan.text import node_text
+from penstock.table.typed.nodes import Constant
+
+
+def over(planner: BatchPlanner, node: logical.Over) -> str:
+    """The columns of the input, and what each call gives over its frame."""
+    width = len(node.input.schema)
+    source = operands_of(planner, planner.query(node.input), node.input.schema, node.calls, range(width))
+    has_frame = not all(call.function in WITHOUT_FRAME for call in node.calls)
+    partition = _partition(node.partition, node.order)
+    framed = Over(f"{partition} {_frame(node)}" if has_frame else partition)
+    texts, places = texts_of(node.calls, source.texts, framed)
+    query = select([*map(column, range(width)), *texts], source.query)
+    return accumulated(planner, query, node.input.schema.types, node.calls, places)
+
+
+def _partition(partition: tuple[int, ...], order: tuple[SortKey, ...]) -> str:
+    parts = [f"PARTITION BY {', '.join(map(column, partition))}"] if partition else []
+    return " ".join([*parts, *([f"ORDER BY {order_text(order)}"] if order else [])])
+
+
+def _frame(node: logical.Over) -> str:
+    if not node.order:
+        return ""
+    ends = [_bound(node, one) for one in (node.lower, node.upper)]
+    return f"{'ROWS' if node.is_rows else 'RANGE'} BETWEEN {ends[0]} AND {ends[1]}"
+
+
+def _bound(node: logical.Over, bound: FrameBound) -> str:
+    if bound.is_current:
+        return "CURRENT ROW"
+    word = "PRECEDING" if bound.is_preceding else "FOLLOWING"
+    if bound.distance is None:
+        return f"UNBOUNDED {word}"
+    distance = bound.distance
+    assert isinstance(distance, Constant)
+    if node.is_rows:
+        return f"{distance.value} {word}"
+    kind = node.input.schema[node.order[0].index].type
+    text = _distance(distance, kind)
+    if text is None:
+        raise UnsupportedError(f"RANGE of {distance.type} over {kind} is not supported in batch: {node_text(node)}")
+    return f"{text} {word}"
+
+
+def _distance(distance: Constant, kind: DataType) -> str | None:
+    """How far a frame of RANGE reaches, in what the order is stored as."""
+    if isinstance(kind, TimestampType | LocalZonedTimestampType) and isinstance(distance.value, int):
+        if isinstance(distance.type, DayTimeIntervalType):
+            seconds, rest = divmod(distance.value, 1000)
+            return f"INTERVAL '{seconds}.{rest:03d}' SECOND" if spark_type(kind) != "BIGINT" else None
+        if isinstance(distance.type, YearMonthIntervalType):
+            return f"INTERVAL '{distance.value}' MONTH" if spark_type(kind) != "BIGINT" else None
+    if isinstance(kind, NumericType) and isinstance(distance.type, NumericType):
+        text = literal_text(distance.value, distance.type)
+        return f"CAST({text} AS {spark_type(kind)})"
+    return None
+
+
+def rank(planner: BatchPlanner, node: logical.Rank) -> str:
+    """The rows of each partition whose numbers are within a range."""
+    width = len(node.input.schema)
+    order = order_text(node.order) if node.order else "true"
+    parts = [f"PARTITION BY {', '.join(map(column, node.partition))}"] if node.partition else []
+    number = f"row_number() OVER ({' '.join([*parts, f'ORDER BY {order}'])})"
+    columns = [column(index) for index in range(width)]
+    numbered = f"SELECT {', '.join([*columns, f'CAST({number} AS BIGINT) AS {column(width)}'])}"
+    query = f"{numbered} FROM ({planner.query(node.input)})"
+    conditions = [f"{column(width)} >= {node.start}"]
+    if node.end is not None or node.end_column is not None:
+        end = node.end if node.end_column is None else column(node.end_column)
+        conditions.append(f"{column(width)} <= {end}")
+    shown = [*columns, *([column(width)] if node.shows_number else [])]
+    return select(shown, query, f" WHERE {' AND '.join(conditions)}")
+
+
+def window_table(planner: BatchPlanner, node: logical.WindowTable) -> str:
+    """Each row with each of its windows."""
+    query, before = planner.query(node.input), node.input.schema.types
+    gives = node.schema.types
+    if node.kind == "SESSION":
+        return _sessions(planner, node, query)
+    work = Windowed(node.kind, node.time, before[node.time], node.sizes, node.offset, planner.session)
+    return f"SELECT * FROM {planner.step(query, work, before, gives)}"
+
+
+def _sessions(planner: BatchPlanner, node: logical.WindowTable, query: str) -> str:
+    """Rows no further apart than the gap share a window, which ends a gap after the last one."""
+    before = node.input.schema.types
+    width = len(before)
+    (gap,) = node.sizes
+    kind = before[node.time]
+    milliseconds = BigIntType(False)
+    clocked = planner.step(query, Clocked(node.time, kind, planner.session), before, [*before, milliseconds])
+    columns, time = ", ".join(map(column, range(width))), column(width)
+    by = f"PARTITION BY {', '.join(map(column, node.partition))}" if node.partition else ""
+    earlier = f"lag({time}) OVER ({by} ORDER BY {time})"
+    begins = f"SELECT {columns}, {time}, if({time} - {earlier} <= {gap}, 0, 1) AS b FROM {clocked}"
+    numbered = f"SELECT {columns}, {time}, sum(b) OVER ({by} ORDER BY {time}) AS s FROM ({begins})"
+    session = f"{by}, s" if by else "PARTITION BY s"
+    edges = f"min({time}) OVER ({session}) AS {time}, max({time}) OVER ({session}) + {gap}L AS {column(width + 1)}"
+    merged = f"SELECT {columns}, {edges} FROM ({numbered})"
+    takes = [*before, milliseconds, milliseconds]
+    return f"SELECT * FROM {planner.step(merged, Edged(kind, planner.session), takes, node.schema.types)}"

@@ -1,0 +1,89 @@
+"""What a table may do besides being read whole: abilities that the planner asks for. None of them has to be there.
+
+A `TableScan` is a value: it stands for the reading of a table, and each ability gives a changed copy. So the planner
+can try one, and keep the scan that it had. Columns are counted among those that the scan gives when it is asked. What
+comes of it goes into `Scan.source`, with a schema that fits.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from penstock.table.connectors.tables import TableReader
+from penstock.table.typed.nodes import Typed
+
+#: the values of the partition columns of one partition, by their names; None for NULL
+Partition = Mapping[str, str | None]
+
+
+class TableScan(ABC):
+    """A table that is to be read. Implementations are frozen, and equal where they read the same."""
+
+    @abstractmethod
+    def reader(self) -> TableReader:
+        """How it is read."""
+
+
+@dataclass(frozen=True, slots=True)
+class WholeScan(TableScan):
+    """A scan without abilities."""
+
+    table: TableReader
+
+    def reader(self) -> TableReader:
+        """The reader that it was made of."""
+        return self.table
+
+
+class ProjectionPushDown(ABC):
+    """Reads some columns only."""
+
+    @abstractmethod
+    def with_columns(self, columns: Sequence[int]) -> TableScan:
+        """A scan that gives these columns, in this order."""
+
+
+class Filtered(NamedTuple):
+    """What a scan makes of conditions: `remaining` are those that somebody else still has to check."""
+
+    scan: TableScan
+    remaining: tuple[Typed, ...]
+
+
+class FilterPushDown(ABC):
+    """Leaves out rows that a query does not want."""
+
+    @abstractmethod
+    def with_conditions(self, conditions: Sequence[Typed]) -> Filtered:
+        """A scan that leaves out rows, and the conditions that are not, or not wholly, done with."""
+
+
+class LimitPushDown(ABC):
+    """Stops early where only some rows are wanted."""
+
+    @abstractmethod
+    def with_limit(self, limit: int) -> TableScan:
+        """A scan that gives so many rows, if there are so many, and may give more: the limit stays in the plan."""
+
+
+class PartitionPushDown(ABC):
+    """Reads some partitions only."""
+
+    @abstractmethod
+    def partitions(self) -> list[Partition] | None:
+        """The partitions that there are; None where that is not known."""
+
+    @abstractmethod
+    def with_partitions(self, partitions: Sequence[Partition]) -> TableScan:
+        """A scan of these partitions."""
+
+
+class WatermarkPushDown(ABC):
+    """Makes watermarks itself, so that each of its splits may have its own."""
+
+    @abstractmethod
+    def with_watermark(self, column: int, expression: Typed) -> TableScan:
+        """A scan that says how far the event time has come: `expression` of each row; `column` is the time."""

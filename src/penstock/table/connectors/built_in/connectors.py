@@ -1,0 +1,34 @@
+"""The connectors that there are: those that come with Penstock, and those of packages that are installed."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from typing import Final
+
+from penstock.table.connectors.blackhole import BlackholeConnector
+from penstock.table.connectors.connector import Connectors
+from penstock.table.connectors.datagen.connector import DatagenConnector
+from penstock.table.connectors.filesystem.connector import FilesystemConnector
+from penstock.table.connectors.formats.built_in import built_in_formats
+from penstock.table.connectors.nexmark.connector import NexmarkConnector
+from penstock.table.connectors.print import PrintConnector
+from penstock.table.connectors.socket.connector import SocketConnector
+from penstock.table.connectors.spark import SparkConnector
+
+#: the entry points by which a package brings connectors: each is a class of `TableConnector`
+ENTRY_POINTS: Final = "penstock.table.connectors"
+
+
+def built_in() -> Connectors:
+    """All of them. A connector of a package takes the place of one of the same name."""
+    formats = built_in_formats()
+    return Connectors(
+        BlackholeConnector(),
+        DatagenConnector(),
+        FilesystemConnector(formats),
+        NexmarkConnector(),
+        PrintConnector(),
+        SocketConnector(formats),
+        SparkConnector(),
+        *(point.load()() for point in importlib.metadata.entry_points(group=ENTRY_POINTS)),
+    )

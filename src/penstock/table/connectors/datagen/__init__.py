@@ -1,0 +1,1 @@
+"""`datagen`: rows by chance, or in sequence."""

@@ -1,0 +1,72 @@
+"""What the options of one field say: `fields.<name>.kind`, `.min` and so on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from penstock.base.config_options import ConfigOption, ConfigOptions
+from penstock.table.connectors.table_options import TableOptions
+from penstock.table.data.errors import ValidationError
+
+KIND: Final = ConfigOptions.key("kind").string_type().default_value("random").with_description("`random` or `sequence`")
+MIN: Final = ConfigOptions.key("min").string_type().no_default_value().with_description("the least number")
+MAX: Final = ConfigOptions.key("max").string_type().no_default_value().with_description("the greatest number")
+MAX_PAST: Final = (
+    ConfigOptions.key("max-past")
+    .duration_type()
+    .default_value(0)
+    .with_description("how far before the present a timestamp may be")
+)
+LENGTH: Final = (
+    ConfigOptions.key("length")
+    .int_type()
+    .no_default_value()
+    .with_description("how long texts and bytes are (100), and how many elements collections have (3)")
+)
+VAR_LEN: Final = (
+    ConfigOptions.key("var-len")
+    .boolean_type()
+    .default_value(False)
+    .with_description("whether texts and bytes may be shorter")
+)
+START: Final = ConfigOptions.key("start").int_type().no_default_value().with_description("where a sequence begins")
+END: Final = (
+    ConfigOptions.key("end").int_type().no_default_value().with_description("where a sequence ends, and the table")
+)
+NULL_RATE: Final = (
+    ConfigOptions.key("null-rate").float_type().default_value(0.0).with_description("which part of the values is NULL")
+)
+FIELD_OPTIONS: Final[tuple[ConfigOption[Any], ...]] = (
+    KIND,
+    MIN,
+    MAX,
+    MAX_PAST,
+    LENGTH,
+    VAR_LEN,
+    START,
+    END,
+    NULL_RATE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FieldOptions:
+    """The options of a field, and its name as the options have it: `name`, or `name.part` inside of others."""
+
+    path: str
+    options: TableOptions
+
+    def part(self, name: str) -> FieldOptions:
+        """Those of a part of it."""
+        return FieldOptions(f"{self.path}.{name}", self.options.below(f"{name}."))
+
+    def refuse(self, *given: ConfigOption[Any], reason: str) -> None:
+        """Raise `ValidationError` where one of these is set."""
+        for option in given:
+            if option.key() in self.options:
+                raise self.wrong(option, reason)
+
+    def wrong(self, option: ConfigOption[Any], reason: str) -> ValidationError:
+        """The error for an option that does not do."""
+        return self.options.wrong(option.key(), reason)

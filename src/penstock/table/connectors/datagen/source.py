@@ -1,0 +1,109 @@
+"""A source of columns that a function makes of the numbers of rows (G8: a position is a number)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.connectors.rate_limiter import RateLimiter, RateLimiterStrategy
+from penstock.connectors.split_queue import SplitQueue
+from penstock.connectors.split_reader import PositionedReader
+from penstock.core.columns.batch import ColumnBatch
+from penstock.core.connector import (
+    Boundedness,
+    Source,
+    SourceReader,
+    SourceReaderContext,
+    SplitEnumerator,
+    SplitEnumeratorContext,
+)
+from penstock.table.connectors.chance import Integers
+
+#: makes columns named c0, c1 and on of the numbers of rows, and of the times (ms since 1970) at which they are due
+MakeColumns = Callable[[Integers, Integers], pa.RecordBatch]
+
+
+@dataclass(frozen=True, slots=True)
+class RowsSplit:
+    """The rows `position`, `position + step`, … below `stop` (None: for ever). `begun_ms`: when row 0 was due."""
+
+    position: int
+    step: int
+    stop: int | None
+    begun_ms: int
+
+
+class GeneratedColumnsSource(Source[Any, RowsSplit]):
+    """Yields rows 0, 1, 2 and on, shared by all subtasks, at a rate.
+
+    A row has a time: that of the first one, and then as the rate says. So rows that are made again after a restore are
+    the same rows.
+
+    Args:
+        make: makes the columns.
+        count: how many rows; None for no end.
+        rows_per_second: the rate of all subtasks together.
+        now_ms: the time when a job begins.
+    """
+
+    def __init__(
+        self,
+        make: MakeColumns,
+        count: int | None,
+        rows_per_second: int,
+        now_ms: Callable[[], int] | None = None,
+    ) -> None:
+        self._make = make
+        self._count = count
+        self._rows_per_second = rows_per_second
+        self._now_ms = now_ms
+
+    @property
+    def boundedness(self) -> Boundedness:
+        """Unbounded without a count."""
+        return Boundedness.CONTINUOUS_UNBOUNDED if self._count is None else Boundedness.BOUNDED
+
+    def create_enumerator(
+        self, context: SplitEnumeratorContext[RowsSplit], restored: Any | None
+    ) -> SplitEnumerator[RowsSplit]:
+        """Hands out one series of rows for each subtask."""
+        begun_ms = time.time_ns() // 1_000_000 if self._now_ms is None else self._now_ms()
+        step = context.parallelism
+        return SplitQueue(context, [RowsSplit(one, step, self._count, begun_ms) for one in range(step)], restored)
+
+    def create_reader(self, context: SourceReaderContext) -> SourceReader[Any, RowsSplit]:
+        """A new reader."""
+        strategy = RateLimiterStrategy.per_second(self._rows_per_second)
+        limiter = strategy.create_rate_limiter(context.parallelism, context.now_ms())
+        assert limiter is not None
+        return _RowsReader(context, self._make, self._rows_per_second, limiter)
+
+
+class _RowsReader(PositionedReader[RowsSplit]):
+    def __init__(
+        self, context: SourceReaderContext, make: MakeColumns, rows_per_second: int, limit: RateLimiter
+    ) -> None:
+        super().__init__(context)
+        self._make = make
+        self._rows_per_second = rows_per_second
+        self._limit = limit
+
+    def read(self, split: RowsSplit, max_records: int) -> tuple[ColumnBatch, RowsSplit] | None:
+        stop = split.position + max_records * split.step
+        numbers = np.arange(split.position, stop if split.stop is None else min(stop, split.stop), split.step)
+        if not len(numbers):
+            return None
+        self._limit.spend(len(numbers))
+        columns = self._make(numbers, split.begun_ms + numbers * 1_000 // self._rows_per_second)
+        return ColumnBatch(columns), replace(split, position=split.position + len(numbers) * split.step)
+
+    def allowance(self, max_records: int) -> int:
+        return min(max_records, self._limit.allowance(self._context.now_ms())) if self._splits else max_records
+
+    def retry_after_ms(self) -> int:
+        return self._limit.retry_after_ms()

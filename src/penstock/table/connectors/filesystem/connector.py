@@ -1,0 +1,108 @@
+"""`filesystem`: reads and writes files, with the options of Flink's connector of this name.
+
+A sink writes each row exactly once: files are seen when the checkpoint that covers them is complete, or at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from penstock.base.errors import UnsupportedError
+from penstock.connectors.file.filesystem import absolute_path
+from penstock.table.connectors.abilities import TableScan
+from penstock.table.connectors.connector import TableConnector
+from penstock.table.connectors.filesystem.options import (
+    DEFAULT_NAME,
+    INTERVAL,
+    PATH,
+    PATTERN,
+    READ_OPTIONS,
+    WRITE_OPTIONS,
+    refuse_unsupported,
+    rolling_policy,
+)
+from penstock.table.connectors.filesystem.partitions import check_types
+from penstock.table.connectors.filesystem.scan import FilesScan
+from penstock.table.connectors.filesystem.sink import TableFilesSink
+from penstock.table.connectors.filesystem.source import METADATA, OutputColumn
+from penstock.table.connectors.formats.format import Formats
+from penstock.table.connectors.table_options import FORMAT, TableOptions
+from penstock.table.connectors.tables import TableWriter
+from penstock.table.data.errors import ValidationError
+from penstock.table.data.logical_types import DataType
+from penstock.table.plan.logical import Scan, Write
+from penstock.table.plan.row_schema import RowSchema
+
+
+class FilesystemConnector(TableConnector):
+    """See the module's text. `formats`: those that the option `format` may name."""
+
+    name = "filesystem"
+    required_options = (PATH, FORMAT)
+    optional_options = (DEFAULT_NAME, *READ_OPTIONS, *WRITE_OPTIONS)
+    takes_partitions = True
+
+    def __init__(self, formats: Formats) -> None:
+        self._formats = formats
+
+    def more_options(self, options: TableOptions, columns: Sequence[str]) -> Iterable[str]:
+        """Those of the format."""
+        refuse_unsupported(options)
+        return self._formats.option_keys(options)
+
+    def readable_metadata(self, options: TableOptions) -> Mapping[str, DataType]:
+        """What is known of files."""
+        return METADATA
+
+    def scan(self, scan: Scan, options: TableOptions) -> TableScan:
+        """Raises `ValidationError` where columns and format do not fit together."""
+        found, of_format = self._formats.find(options)
+        metadata = dict(scan.metadata)
+        keys = scan.partition_keys
+        check_types(options.title, scan.schema, keys)
+        columns = tuple(
+            OutputColumn(column.name, column.type, column.name in keys, metadata.get(place))
+            for place, column in enumerate(scan.schema)
+        )
+        stored = tuple(
+            column for place, column in enumerate(scan.schema) if column.name not in keys and place not in metadata
+        )
+        interval_ms = options.read(INTERVAL)
+        if interval_ms is not None and interval_ms <= 0:
+            raise options.wrong(INTERVAL.key(), "it must be above 0")
+        made = FilesScan(
+            title=options.title,
+            path=absolute_path(options.required(PATH)),
+            format=found,
+            options=tuple(sorted(of_format.items())),
+            stored=RowSchema(stored),
+            columns=columns,
+            partition_keys=keys,
+            default_name=options.read(DEFAULT_NAME),
+            pattern=options.read(PATTERN),
+            interval_ms=interval_ms,
+        )
+        made.reader()
+        return made
+
+    def writer(self, write: Write, options: TableOptions) -> TableWriter:
+        """Takes inserts."""
+        found, of_format = self._formats.find(options)
+        if write.overwrites:
+            raise UnsupportedError(
+                f"INSERT OVERWRITE into files is not supported: table {options.title}. Remove the files first"
+            )
+        keys = write.partition_keys
+        check_types(options.title, write.schema, keys)
+        stored = RowSchema(tuple(column for column in write.schema if column.name not in keys))
+        if not len(stored):
+            raise ValidationError(f"table {options.title} has no columns besides those of its partitions")
+        sink = TableFilesSink(
+            absolute_path(options.required(PATH)),
+            found.encoding(stored, of_format).files,
+            write.schema,
+            keys,
+            options.read(DEFAULT_NAME),
+            rolling_policy(options),
+        )
+        return TableWriter(sink, takes_columns=True)

@@ -1,0 +1,90 @@
+"""The options of the connector `filesystem`."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from penstock.base.config_options import ConfigOption, ConfigOptions
+from penstock.base.errors import UnsupportedError
+from penstock.connectors.file.rolling import RollingPolicy
+from penstock.table.connectors.table_options import TableOptions
+
+PATH: Final = ConfigOptions.key("path").string_type().no_default_value().with_description("a file or a directory")
+INTERVAL: Final = (
+    ConfigOptions.key("source.monitor-interval")
+    .duration_type()
+    .no_default_value()
+    .with_description("how often to look for new files; without it the files at the beginning are read, and no others")
+)
+PATTERN: Final = (
+    ConfigOptions.key("source.path.regex-pattern")
+    .string_type()
+    .no_default_value()
+    .with_description("a regular expression for the whole path of the files to read")
+)
+DEFAULT_NAME: Final = (
+    ConfigOptions.key("partition.default-name")
+    .string_type()
+    .default_value("__HIVE_DEFAULT_PARTITION__")
+    .with_description("the name of the partition of NULL, and of the empty text")
+)
+FILE_SIZE: Final = (
+    ConfigOptions.key("sink.rolling-policy.file-size")
+    .memory_type()
+    .default_value(128 << 20)
+    .with_description("a file ends when it is this large")
+)
+ROLLOVER: Final = (
+    ConfigOptions.key("sink.rolling-policy.rollover-interval")
+    .duration_type()
+    .default_value(30 * 60_000)
+    .with_description("a file ends this long after it was begun")
+)
+INACTIVITY: Final = (
+    ConfigOptions.key("sink.rolling-policy.inactivity-interval")
+    .duration_type()
+    .default_value(30 * 60_000)
+    .with_description("a file ends when nothing came for this long")
+)
+CHECK_INTERVAL: Final = (
+    ConfigOptions.key("sink.rolling-policy.check-interval")
+    .duration_type()
+    .default_value(60_000)
+    .with_description("has no effect: files are looked at with every batch of rows")
+)
+READ_OPTIONS: Final[tuple[ConfigOption[Any], ...]] = (INTERVAL, PATTERN)
+WRITE_OPTIONS: Final[tuple[ConfigOption[Any], ...]] = (FILE_SIZE, ROLLOVER, INACTIVITY, CHECK_INTERVAL)
+
+#: options of Flink's connector that are not built, and why
+REFUSED: Final = (
+    (
+        re.compile(r"(sink\.partition-commit\..*|partition\.time-extractor\..*)"),
+        "files are visible at every checkpoint, and partitions get no mark when they are whole",
+    ),
+    (re.compile(r"(auto-compaction|compaction\..*)"), "files are not merged"),
+    (re.compile(r"sink\.shuffle-by-partition\.enable"), "rows are not sent to writers by their partition"),
+    (re.compile(r"(sink|scan)\.parallelism"), "set parallelism.default for the job"),
+    (re.compile(r"source\.report-statistics"), "files are not asked for statistics"),
+)
+
+
+def refuse_unsupported(options: TableOptions) -> None:
+    """Raise `UnsupportedError` for options that are Flink's, but not built."""
+    for key in options:
+        for pattern, reason in REFUSED:
+            if pattern.fullmatch(key):
+                raise UnsupportedError(
+                    f"option '{key}' of table {options.title} is not supported ({reason}): leave it out"
+                )
+
+
+def rolling_policy(options: TableOptions) -> RollingPolicy:
+    """When files end before the next checkpoint."""
+    found = []
+    for option in (FILE_SIZE, ROLLOVER, INACTIVITY):
+        value = options.read(option)
+        if value <= 0:
+            raise options.wrong(option.key(), f"it must be above 0, not {options[option.key()]!r}")
+        found.append(value)
+    return RollingPolicy.default_rolling_policy(*found)

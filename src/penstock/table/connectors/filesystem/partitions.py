@@ -1,0 +1,112 @@
+"""Directories by partition, as Hive has them: `day=2020-12-30/hour=12`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.base.errors import FormatError, UnsupportedError
+from penstock.table.connectors.formats.text_columns import ReadColumn, TextRules, column_reader
+from penstock.table.data import logical_types as types
+from penstock.table.data.logical_types import DataType
+from penstock.table.functions.cast_to_text import text_kernel
+from penstock.table.functions.definition import Session
+from penstock.table.plan.row_schema import RowSchema
+
+#: the characters that are written as % and two digits in the name of a directory
+_ESCAPED: Final = re.compile(r'[\x00-\x1f\x7f"#%\'*/:=?\\{\[\]^]')
+_TYPES: Final = (
+    types.CharType,
+    types.VarCharType,
+    types.BooleanType,
+    types.IntegralType,
+    types.FloatType,
+    types.DoubleType,
+    types.DecimalType,
+    types.DateType,
+    types.TimeType,
+    types.TimestampType,
+)
+_STRING: Final = types.VarCharType(types.LENGTH_MAX)
+
+
+def escaped(text: str) -> str:
+    """A name or value as it is in the name of a directory."""
+    return _ESCAPED.sub(lambda found: f"%{ord(found[0]):02X}", text)
+
+
+def check_types(title: str, schema: RowSchema, keys: Sequence[str]) -> None:
+    """Raise `UnsupportedError` for partition columns whose values are no names of directories."""
+    for column in schema:
+        if column.name in keys and not isinstance(column.type, _TYPES):
+            raise UnsupportedError(
+                f"table {title} cannot be partitioned by column '{column.name}' of type {column.type}"
+            )
+
+
+def directory_of(partition: Mapping[str, str | None], keys: Sequence[str], default_name: str) -> str:
+    """The directory of a partition, below the path of its table."""
+    return "/".join(f"{escaped(key)}={escaped(partition[key] or default_name)}" for key in keys)
+
+
+def values_in(path: str, keys: Sequence[str], default_name: str) -> dict[str, str | None]:
+    """The values of a file's partition, by its path. Raises `FormatError` where it is in no partition."""
+    found: dict[str, str | None] = {}
+    for part in path.split("/")[:-1]:
+        name, equals, value = part.partition("=")
+        if equals and unquote(name) in keys:
+            text = unquote(value)
+            found[unquote(name)] = None if text == default_name else text
+    absent = [key for key in keys if key not in found]
+    if absent:
+        raise FormatError(f"{path} is in no partition: no directory of its path is called {absent[0]}=…")
+    return found
+
+
+class PartitionTexts:
+    """Gives the directory of each row."""
+
+    def __init__(self, keys: Sequence[str], kinds: Sequence[DataType], default_name: str) -> None:
+        self._keys = keys
+        self._default = default_name
+        self._shows = [
+            None if isinstance(one, types.VarCharType) else text_kernel(one, _STRING, Session()) for one in kinds
+        ]
+
+    def directories(self, columns: Sequence[pa.Array]) -> list[str]:
+        """The directories of rows with these values of the partition columns."""
+        parts = []
+        for key, show, column in zip(self._keys, self._shows, columns, strict=True):
+            texts = (column if show is None else show(column)).dictionary_encode()
+            names = [f"{escaped(key)}={escaped(text or self._default)}" for text in texts.dictionary.to_pylist()]
+            null = f"{escaped(key)}={escaped(self._default)}"
+            parts.append(pa.array(names, pa.string()).take(texts.indices).fill_null(null))
+        joined = parts[0] if len(parts) == 1 else pc.binary_join_element_wise(*parts, "/")
+        found: list[str] = joined.to_pylist()
+        return found
+
+
+class PartitionValues:
+    """Gives the columns of partitions: one value for all rows of a file."""
+
+    def __init__(self, kinds: Mapping[str, DataType], default_name: str) -> None:
+        self._kinds = dict(kinds)
+        self._default = default_name
+        self._reads: dict[str, ReadColumn] = {
+            name: column_reader(kind, TextRules(), f"column '{name}'") for name, kind in kinds.items()
+        }
+
+    def of_file(self, path: str) -> dict[str, pa.Scalar]:
+        """The values of the partition columns of a file. Raises `FormatError` for a value that is none."""
+        found = {}
+        for name, text in values_in(path, list(self._kinds), self._default).items():
+            values, bad = self._reads[name](pa.array([text], pa.string()))
+            if bad is not None:
+                raise FormatError(f"{path}: partition column '{name}': {text!r} is no {self._kinds[name]}")
+            found[name] = values[0]
+        return found

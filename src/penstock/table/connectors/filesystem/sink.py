@@ -1,0 +1,102 @@
+"""Writes the rows of a table into files, in a directory for each partition, each row exactly once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.codecs.column_data import ColumnData
+from penstock.codecs.serialization import BulkWriterFactory
+from penstock.connectors.file.buckets import BucketAssigner
+from penstock.connectors.file.part_names import PartNames
+from penstock.connectors.file.rolling import OutputFileConfig, RollingPolicy
+from penstock.connectors.file.sink import FileSink
+from penstock.connectors.file.writer import FileWriter
+from penstock.core.connector import SinkWriterContext
+from penstock.table.connectors.filesystem.partitions import PartitionTexts
+from penstock.table.data.values import column_of
+from penstock.table.plan.row_schema import RowSchema
+
+
+class TableFilesSink(FileSink[Any]):
+    """Takes rows as (kind, held values), or columns.
+
+    Args:
+        path: the directory.
+        factory: writes the columns that are in files, under the names of the table.
+        schema: the columns of the table.
+        keys: the columns whose values name directories.
+        default_name: the name of the partition of NULL.
+        rolling_policy: when a file ends before the next checkpoint.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        factory: BulkWriterFactory[Any],
+        schema: RowSchema,
+        keys: Sequence[str],
+        default_name: str,
+        rolling_policy: RollingPolicy,
+    ) -> None:
+        buckets = BucketAssigner.base_path_bucket_assigner()
+        super().__init__(path, factory, buckets, rolling_policy, OutputFileConfig())
+        self._schema = schema
+        self._keys = tuple(keys)
+        self._default_name = default_name
+
+    def _writer(self, context: SinkWriterContext, counter: int) -> FileWriter:
+        config = self._file_config
+        names = PartNames.of(context, self._base_path, config.part_prefix, config.part_suffix)
+        return TableFilesWriter(
+            context,
+            self._base_path,
+            self._encoding,
+            self._bucket_assigner,
+            self._rolling_policy,
+            names,
+            counter,
+            schema=self._schema,
+            keys=self._keys,
+            default_name=self._default_name,
+        )
+
+
+class TableFilesWriter(FileWriter):
+    """Writes columns; those of partitions are in the names of directories alone."""
+
+    def __init__(self, *parts: Any, schema: RowSchema, keys: Sequence[str], default_name: str) -> None:
+        super().__init__(*parts)
+        names = schema.names
+        self._schema = schema
+        self._kept = [name for name in names if name not in keys]
+        self._key_places = [names.index(key) for key in keys]
+        kinds = [schema[place].type for place in self._key_places]
+        self._texts = PartitionTexts(keys, kinds, default_name) if keys else None
+
+    def write_batch(self, values: list[Any], timestamps: list[int] | None) -> None:
+        """Writes rows, as columns."""
+        if not values:
+            return
+        columns = list(zip(*[held for _, held in values], strict=True))
+        arrays = [column_of(column, kind) for column, kind in zip(columns, self._schema.types, strict=True)]
+        self.write_columns(ColumnData(pa.RecordBatch.from_arrays(arrays, self._schema.names)), None)
+
+    def write_columns(self, data: ColumnData, rowtimes: Any) -> None:
+        """Writes columns, whatever their names are."""
+        now_ms = self._context.now_ms()
+        self._roll_by_policy(now_ms)
+        columns = data.columns.rename_columns(self._schema.names)
+        kept = columns.select(self._kept)
+        if self._texts is None:
+            self._write("", ColumnData(kept), now_ms)
+        else:
+            directories = self._texts.directories([columns.column(place) for place in self._key_places])
+            found, codes = np.unique(np.array(directories, dtype=object), return_inverse=True)
+            for code, directory in enumerate(found):
+                part = kept if len(found) == 1 else kept.take(pa.array(np.flatnonzero(codes == code)))
+                self._write(str(directory), ColumnData(part), now_ms)
+        self._roll_by_policy(now_ms)

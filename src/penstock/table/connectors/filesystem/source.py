@@ -1,0 +1,194 @@
+"""Reads the files of a table: the columns of the format, and those that say where a row comes from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+
+from penstock.connectors.file.enumerator import FileEnumerator
+from penstock.connectors.file.filesystem import FileInfo, file_info
+from penstock.connectors.file.reader import FileSourceReader
+from penstock.connectors.file.source import FileSource
+from penstock.connectors.file.split import FileSplit
+from penstock.core.columns.batch import ColumnBatch
+from penstock.core.connector import (
+    InputStatus,
+    SourceReader,
+    SourceReaderContext,
+    SplitEnumerator,
+    SplitEnumeratorContext,
+)
+from penstock.core.records import Batch
+from penstock.formats.bulk_format import BulkFormat
+from penstock.formats.stream_format import StreamFormat
+from penstock.table.connectors.filesystem.partitions import PartitionValues
+from penstock.table.connectors.tables import column_names
+from penstock.table.data import logical_types as types
+from penstock.table.data.arrow_types import arrow_type
+from penstock.table.data.logical_types import DataType
+from penstock.table.data.values import array_of
+
+FileFormat = StreamFormat[Any] | BulkFormat[Any]
+
+#: what is known of a row's file, as METADATA columns
+METADATA: Final[Mapping[str, DataType]] = {
+    "file.path": types.VarCharType(types.LENGTH_MAX, False),
+    "file.name": types.VarCharType(types.LENGTH_MAX, False),
+    "file.size": types.BigIntType(False),
+    "file.modification-time": types.LocalZonedTimestampType(3, False),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class OutputColumn:
+    """A column of the table: `name` of a column in files or of a partition, or `metadata`, a key of `METADATA`."""
+
+    name: str
+    type: DataType
+    is_partition: bool = False
+    metadata: str | None = None
+
+
+class TableFilesSource(FileSource[Any]):
+    """Reads files as the columns of a table, named c0, c1 and on.
+
+    Args:
+        file_format: reads the columns that are in files.
+        columns: all columns that are wanted.
+        paths: files and directories.
+        pattern: what the whole path of a file must match; None for any.
+        default_name: the name of the partition of NULL.
+        interval_ms: how often to look for new files; None to look once.
+        limit: how many rows a reader gives at most; None for all.
+    """
+
+    def __init__(
+        self,
+        file_format: FileFormat,
+        columns: Sequence[OutputColumn],
+        paths: tuple[str, ...],
+        *,
+        pattern: str | None = None,
+        default_name: str = "",
+        interval_ms: int | None = None,
+        limit: int | None = None,
+    ) -> None:
+        super().__init__(file_format, paths, interval_ms, None)
+        self._columns = tuple(columns)
+        self._pattern = pattern
+        self._default_name = default_name
+        self._limit = limit
+
+    def create_enumerator(
+        self, context: SplitEnumeratorContext[FileSplit], restored: Any | None
+    ) -> SplitEnumerator[FileSplit]:
+        """See `Source`."""
+        splittable = not isinstance(self._format, StreamFormat) or self._format.splittable
+        return _Enumerator(
+            context, self._paths, splittable, self._split_bytes, self._interval_ms, restored, self._pattern
+        )
+
+    def create_reader(self, context: SourceReaderContext) -> SourceReader[Any, FileSplit]:
+        """See `Source`."""
+        return _Reader(context, self._format, self._columns, self._default_name, self._limit)
+
+
+class _Enumerator(FileEnumerator):
+    """Takes the files whose paths match a pattern."""
+
+    def __init__(
+        self,
+        context: SplitEnumeratorContext[FileSplit],
+        paths: Sequence[str],
+        splittable: bool,
+        split_bytes: int | None,
+        interval_ms: int | None,
+        restored: Any | None,
+        pattern: str | None,
+    ) -> None:
+        super().__init__(context, paths, splittable, split_bytes, interval_ms, restored)
+        self._pattern = None if pattern is None else re.compile(pattern)
+
+    def _look(self) -> list[FileInfo]:
+        found = super()._look()
+        pattern = self._pattern
+        return found if pattern is None else [one for one in found if pattern.fullmatch(one.path)]
+
+
+class _Reader(FileSourceReader):
+    """Completes the columns of files."""
+
+    def __init__(
+        self,
+        context: SourceReaderContext,
+        file_format: FileFormat,
+        columns: Sequence[OutputColumn],
+        default_name: str,
+        limit: int | None,
+    ) -> None:
+        super().__init__(context, file_format)
+        self._columns = columns
+        kinds = {one.name: one.type for one in columns if one.is_partition}
+        self._partitions = PartitionValues(kinds, default_name)
+        self._names = column_names(len(columns))
+        self._is_constant = [one.is_partition or one.metadata is not None for one in columns]
+        self._left = limit
+        self._constants_of = ""
+        self._constants: dict[str, pa.Scalar] = {}
+
+    def poll_next(self, max_records: int) -> Batch | InputStatus:
+        """The next rows, whole."""
+        if self._left == 0:
+            self._pass_over()
+        found = super().poll_next(max_records)
+        if not isinstance(found, ColumnBatch):
+            return found
+        complete = self._completed(found.columns, self._splits[0].path)
+        if self._left is not None:
+            complete = complete.slice(0, self._left)
+            self._left -= complete.num_rows
+        return ColumnBatch(complete)
+
+    def _pass_over(self) -> None:
+        """Leave out what is left of the splits at hand."""
+        self.close()
+        self._block = None
+        self._splits.clear()
+
+    def _completed(self, columns: pa.RecordBatch, path: str) -> pa.RecordBatch:
+        if path != self._constants_of:
+            self._constants, self._constants_of = self._constants_in(path), path
+        arrays = []
+        for name, column, is_constant in zip(self._names, self._columns, self._is_constant, strict=True):
+            if is_constant:
+                arrays.append(array_of(self._constants[name], columns.num_rows))
+            else:
+                arrays.append(columns.column(column.name))
+        return pa.RecordBatch.from_arrays(arrays, self._names)
+
+    def _constants_in(self, path: str) -> dict[str, pa.Scalar]:
+        """The values that all rows of a file have, by the names of their columns."""
+        values = self._partitions.of_file(path)
+        found = {}
+        info = file_info(path) if any(one.metadata is not None for one in self._columns) else None
+        for name, column in zip(self._names, self._columns, strict=True):
+            if column.metadata is not None:
+                assert info is not None
+                found[name] = _metadata(column.metadata, info).cast(arrow_type(column.type))
+            elif column.is_partition:
+                found[name] = values[column.name]
+        return found
+
+
+def _metadata(key: str, info: FileInfo) -> pa.Scalar:
+    values = {
+        "file.path": info.path,
+        "file.name": info.path.rpartition("/")[2],
+        "file.size": info.size_bytes,
+        "file.modification-time": info.modified_ms,
+    }
+    return pa.scalar(values[key], arrow_type(METADATA[key]))

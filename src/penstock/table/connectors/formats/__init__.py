@@ -1,0 +1,1 @@
+"""Formats of tables: how rows are bytes, in files and in messages."""

@@ -1,0 +1,174 @@
+"""`avro`: Avro's object container files, whose schema is made of the table's columns."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from datetime import UTC
+from typing import Any, BinaryIO, Final
+
+import pyarrow as pa
+
+from penstock.base.config_options import ConfigOption
+from penstock.base.errors import FormatError, PenstockError, UnsupportedError
+from penstock.base.types import Row
+from penstock.base.value_types import choice
+from penstock.codecs.column_data import ColumnData
+from penstock.formats.avro_files import AvroFileFormat, AvroWriterFactory
+from penstock.formats.avro_schema import AvroSchema
+from penstock.formats.bulk_format import BatchWriter, BatchWriterFactory, BulkFile, BulkFormat
+from penstock.table.connectors.formats.format import Decoding, Encoding, TableFormat
+from penstock.table.connectors.formats.lines import ColumnsWriter
+from penstock.table.connectors.table_options import TableOptions
+from penstock.table.data import logical_types as types
+from penstock.table.data.conversion import held_of, seen_of
+from penstock.table.data.logical_types import DataType
+from penstock.table.data.values import column_of, values_of
+from penstock.table.plan.row_schema import PlanColumn, RowSchema
+
+CODEC: Final = ConfigOption("codec", choice("null", "deflate"), "deflate", "how blocks are compressed")
+_PLAIN: Final[dict[type[DataType], str]] = {
+    types.BooleanType: "boolean",
+    types.TinyIntType: "int",
+    types.SmallIntType: "int",
+    types.IntType: "int",
+    types.BigIntType: "long",
+    types.FloatType: "float",
+    types.DoubleType: "double",
+    types.CharType: "string",
+    types.VarCharType: "string",
+    types.BinaryType: "bytes",
+    types.VarBinaryType: "bytes",
+}
+_TEXTS: Final = (types.CharType, types.VarCharType)
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_MICROSECOND_DIGITS: Final = 6
+
+
+class AvroTableFormat(TableFormat):
+    """See the module's text. Columns are found by their names."""
+
+    name = "avro"
+    options = (CODEC,)
+
+    def decoding(self, schema: RowSchema, wanted: Sequence[int], options: TableOptions) -> Decoding:
+        """See `TableFormat`."""
+        avro_schema(schema)  # raises for types that Avro has not
+        return Decoding(AvroColumnsFormat(RowSchema(tuple(schema[place] for place in wanted))))
+
+    def encoding(self, schema: RowSchema, options: TableOptions) -> Encoding:
+        """See `TableFormat`."""
+        return Encoding(_WriterFactory(schema, options.read(CODEC)))
+
+
+def avro_schema(schema: RowSchema) -> AvroSchema:
+    """The record that a row is. Raises `UnsupportedError` for columns that Avro cannot hold."""
+    fields = [{"name": _checked(column.name), "type": _type(column.type, column, "record")} for column in schema]
+    return AvroSchema.parse_string(json.dumps({"type": "record", "name": "record", "fields": fields}))
+
+
+def _checked(name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise UnsupportedError(f"Avro has no field '{name}': names are letters, digits and _")
+    return name
+
+
+def _type(kind: DataType, column: PlanColumn, name: str) -> Any:
+    inner = _not_null(kind, column, name)
+    return ["null", inner] if kind.is_nullable else inner
+
+
+def _not_null(kind: DataType, column: PlanColumn, name: str) -> Any:
+    if type(kind) in _PLAIN:
+        return _PLAIN[type(kind)]
+    match kind:
+        case types.DecimalType(precision=precision, scale=scale):
+            return {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}
+        case types.DateType():
+            return {"type": "int", "logicalType": "date"}
+        case types.TimeType():
+            return {"type": "int", "logicalType": "time-millis"}
+        case types.TimestampType(precision=digits) | types.LocalZonedTimestampType(precision=digits):
+            if digits <= _MICROSECOND_DIGITS:
+                return {"type": "long", "logicalType": "timestamp-millis" if digits <= 3 else "timestamp-micros"}
+        case types.RowType():
+            inner = f"{name}_{column.name}" if name == "record" else name
+            fields = [
+                {"name": _checked(one.name), "type": _type(one.data_type, column, f"{inner}_{one.name}")}
+                for one in kind.fields
+            ]
+            return {"type": "record", "name": inner, "fields": fields}
+        case types.MultisetType(element_type=element) if isinstance(element, _TEXTS):
+            return {"type": "map", "values": "int"}
+        case types.MapType(key_type=key, value_type=item) if isinstance(key, _TEXTS):
+            return {"type": "map", "values": _type(item, column, f"{name}_{column.name}")}
+        case types.ArrayType(element_type=element) if not isinstance(kind, types.MultisetType):
+            return {"type": "array", "items": _type(element, column, f"{name}_{column.name}")}
+    raise UnsupportedError(f"Avro has no form for column '{column.name}' of type {column.type}")
+
+
+class AvroColumnsFormat(BulkFormat[Any]):
+    """Reads the records of a file as columns."""
+
+    def __init__(self, schema: RowSchema) -> None:
+        self._schema = schema
+
+    def open(self, file: BinaryIO) -> BulkFile[Any]:
+        """See `BulkFormat`."""
+        return _ColumnsFile(AvroFileFormat().open(file), self._schema)
+
+
+class _ColumnsFile(BulkFile[Any]):
+    def __init__(self, inner: BulkFile[Row], schema: RowSchema) -> None:
+        self._inner = inner
+        self._schema = schema
+        self._helds = [held_of(kind, UTC) for kind in schema.types]
+
+    def units(self, start: int, end: int | None) -> Sequence[int]:
+        return self._inner.units(start, end)
+
+    def read(self, unit: int, skip_records: int) -> Iterator[list[Any] | ColumnData]:
+        for records in self._inner.read(unit, skip_records):
+            arrays = []
+            for column, held in zip(self._schema, self._helds, strict=True):
+                try:
+                    values = [held(record[column.name]) for record in records]
+                    arrays.append(column_of(values, column.type))
+                except KeyError as error:
+                    raise FormatError(f"the file has no column '{column.name}'") from error
+                except (pa.ArrowException, PenstockError, TypeError, ValueError, OverflowError) as error:
+                    raise FormatError(f"column '{column.name}' cannot be read as {column.type}: {error}") from error
+            yield ColumnData(pa.RecordBatch.from_arrays(arrays, self._schema.names))
+
+
+class _WriterFactory(BatchWriterFactory[Any]):
+    def __init__(self, schema: RowSchema, codec: Any) -> None:
+        self._schema = schema
+        self._inner = AvroWriterFactory(avro_schema(schema), codec)
+
+    def create(self, stream: BinaryIO) -> BatchWriter[Any]:
+        return _Writer(self._schema, self._inner.create(stream))
+
+
+class _Writer(ColumnsWriter):
+    def __init__(self, schema: RowSchema, inner: BatchWriter[Any]) -> None:
+        super().__init__(schema)
+        self._inner = inner
+        self._seens = [seen_of(kind, UTC) for kind in schema.types]
+
+    def add_columns(self, data: ColumnData) -> None:
+        columns = [
+            [seen(value) for value in values_of(column, kind)]
+            for column, kind, seen in zip(data.columns.columns, self._schema.types, self._seens, strict=True)
+        ]
+        self._inner.add_elements(list(zip(*columns, strict=True)))
+
+    def flush(self) -> None:
+        self._inner.flush()
+
+    def finish(self) -> None:
+        self._inner.finish()
+
+    def discard(self) -> None:
+        self._inner.discard()

@@ -1,0 +1,106 @@
+"""`csv`: values as text, in the order of the table's columns, with the options of Flink's format of this name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from penstock.base.config_options import ConfigOption, ConfigOptions
+from penstock.base.errors import UnsupportedError
+from penstock.table.connectors.formats.csv_reading import CsvFilesFormat, CsvMessageDecoder
+from penstock.table.connectors.formats.csv_rules import CsvRules
+from penstock.table.connectors.formats.csv_writing import CsvMessageEncoder
+from penstock.table.connectors.formats.format import Decoding, Encoding, TableFormat
+from penstock.table.connectors.formats.lines import LinesWriterFactory
+from penstock.table.connectors.table_options import TableOptions
+from penstock.table.plan.row_schema import RowSchema
+
+DELIMITER: Final = (
+    ConfigOptions.key("field-delimiter").string_type().default_value(",").with_description("stands between fields")
+)
+DISABLE_QUOTE: Final = (
+    ConfigOptions.key("disable-quote-character")
+    .boolean_type()
+    .default_value(False)
+    .with_description("whether quotes are letters like others")
+)
+QUOTE: Final = (
+    ConfigOptions.key("quote-character")
+    .string_type()
+    .no_default_value()
+    .with_description('stands around fields that have a delimiter in them; `"` unless set')
+)
+COMMENTS: Final = (
+    ConfigOptions.key("allow-comments")
+    .boolean_type()
+    .default_value(False)
+    .with_description("whether lines that begin with # are left out")
+)
+IGNORE_ERRORS: Final = (
+    ConfigOptions.key("ignore-parse-errors")
+    .boolean_type()
+    .default_value(False)
+    .with_description("whether values that cannot be read are NULL, and lines that cannot be read are left out")
+)
+SEPARATOR: Final = (
+    ConfigOptions.key("array-element-delimiter")
+    .string_type()
+    .default_value(";")
+    .with_description("stands between the elements of an array or row")
+)
+ESCAPE: Final = (
+    ConfigOptions.key("escape-character")
+    .string_type()
+    .no_default_value()
+    .with_description("takes the meaning from the next character")
+)
+NULL: Final = (
+    ConfigOptions.key("null-literal").string_type().no_default_value().with_description("the text that is NULL")
+)
+
+
+class CsvTableFormat(TableFormat):
+    """See the module's text. There is no header: columns go by their places."""
+
+    name = "csv"
+    options = (DELIMITER, DISABLE_QUOTE, QUOTE, COMMENTS, IGNORE_ERRORS, SEPARATOR, ESCAPE, NULL)
+
+    def decoding(self, schema: RowSchema, wanted: Sequence[int], options: TableOptions) -> Decoding:
+        """See `TableFormat`."""
+        rules = _rules(options)
+        decoder = CsvMessageDecoder(schema, tuple(wanted), rules)
+        return Decoding(CsvFilesFormat(schema, tuple(wanted), rules), decoder, rules.ignores_errors)
+
+    def encoding(self, schema: RowSchema, options: TableOptions) -> Encoding:
+        """See `TableFormat`."""
+        encoder = CsvMessageEncoder(schema, _rules(options))
+        return Encoding(LinesWriterFactory(encoder, schema), encoder)
+
+
+def _rules(options: TableOptions) -> CsvRules:
+    is_quoted = not options.read(DISABLE_QUOTE)
+    if not is_quoted and QUOTE.key() in options:
+        raise options.wrong(QUOTE.key(), f"it cannot be set together with '{DISABLE_QUOTE.key()}'")
+    delimiter = options.read(DELIMITER)
+    if "\\" in delimiter:
+        delimiter = delimiter.encode().decode("unicode_escape")
+    if len(delimiter) != 1:
+        raise UnsupportedError(
+            f"table {options.title}: 'csv.{DELIMITER.key()}' must be a single character, not {delimiter!r}"
+        )
+    return CsvRules(
+        delimiter,
+        _character(options, QUOTE) or '"' if is_quoted else None,
+        _character(options, ESCAPE),
+        options.read(COMMENTS),
+        options.read(IGNORE_ERRORS),
+        options.read(SEPARATOR),
+        options.read(NULL),
+    )
+
+
+def _character(options: TableOptions, option: ConfigOption[str | None]) -> str | None:
+    found = options.read(option)
+    if found is not None and len(found) != 1:
+        raise options.wrong(option.key(), f"it must be a single character, not {found!r}")
+    return found

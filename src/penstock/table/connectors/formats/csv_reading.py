@@ -1,0 +1,236 @@
+"""CSV as columns.
+
+Arrow cuts blocks without quotes into fields; Python's `csv` cuts the others, and says what is wrong with a line. Quoted
+fields may hold line feeds, so a file is read from its beginning, by one reader.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, Literal, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+
+from penstock.codecs.column_data import ColumnData
+from penstock.formats.stream_format import BAD_RECORD, DecodedBlock, LineDecoder, Malformed, StreamFormat, reason_of
+from penstock.table.connectors.formats.csv_rules import CsvRules
+from penstock.table.connectors.formats.format import BadMessage, Decoded, MessageDecoder
+from penstock.table.connectors.formats.text_columns import ReadColumn, column_reader
+from penstock.table.plan.row_schema import RowSchema
+
+_TEXT_CHARS_MAX: Final = 40
+
+
+class Record(NamedTuple):
+    """The fields of a record, or why it has none; `line`: where it begins; `text`: what is there."""
+
+    line: int
+    fields: list[str] | None
+    reason: str = ""
+    text: str = ""
+
+
+class CsvColumns:
+    """Turns fields of text into columns. `wanted`: the places of the columns that are asked for."""
+
+    def __init__(self, schema: RowSchema, wanted: Sequence[int], rules: CsvRules) -> None:
+        self.width = len(schema)
+        self._wanted = tuple(wanted)
+        self._names = [schema[place].name for place in wanted]
+        self._types = [schema[place].type for place in wanted]
+        self._rules = rules
+        self._reads: list[ReadColumn] = [
+            column_reader(schema[place].type, rules.text(), f"column '{schema[place].name}'") for place in wanted
+        ]
+
+    def of_texts(self, texts: Sequence[pa.Array]) -> tuple[pa.RecordBatch, dict[int, str]]:
+        """The columns of columns of text, and the reasons why rows are bad, by their places."""
+        arrays: list[pa.Array] = []
+        bad: dict[int, str] = {}
+        for place, name, kind, read in zip(self._wanted, self._names, self._types, self._reads, strict=True):
+            found, wrong = read(texts[place])
+            arrays.append(found)
+            if wrong is not None and not self._rules.ignores_errors:
+                for row in np.flatnonzero(wrong.to_numpy(zero_copy_only=False)).tolist():
+                    text = str(texts[place][row])[:_TEXT_CHARS_MAX]
+                    bad.setdefault(row, f"column '{name}': {text!r} is no {kind}")
+        return pa.RecordBatch.from_arrays(arrays, self._names), bad
+
+    def of_records(self, records: Sequence[Record]) -> tuple[pa.RecordBatch, list[Record]]:
+        """The columns of records, and those that are bad."""
+        good, bad = [], []
+        for one in records:
+            fields = one.fields
+            if fields is not None and len(fields) < self.width and self._rules.ignores_errors:
+                fields = fields + [None] * (self.width - len(fields))  # type: ignore[list-item]
+            if fields is None:
+                bad.append(one)
+            elif len(fields) != self.width:
+                reason = f"Row length mismatch. {self.width} fields expected but was {len(fields)}."
+                bad.append(one._replace(fields=None, reason=reason))
+            else:
+                good.append(one._replace(fields=fields))
+        texts = [pa.array([one.fields[place] for one in good], pa.string()) for place in range(self.width)]  # type: ignore[index]
+        columns, reasons = self.of_texts(texts)
+        if reasons:
+            bad += [good[row]._replace(fields=None, reason=reason) for row, reason in reasons.items()]
+            columns = columns.take(pa.array([row for row in range(len(good)) if row not in reasons], pa.int64()))
+        return columns, sorted(bad, key=lambda one: one.line)
+
+
+class CsvMessageDecoder(MessageDecoder):
+    """Reads messages of one record each."""
+
+    def __init__(self, schema: RowSchema, wanted: tuple[int, ...], rules: CsvRules) -> None:
+        self._parts = schema, wanted, rules
+        self._rules = rules
+        self._columns = CsvColumns(schema, wanted, rules)
+
+    def decode(self, messages: Sequence[bytes]) -> Decoded:
+        """See `MessageDecoder`."""
+        records = []
+        for place, message in enumerate(messages):
+            found, _ = split_records(message, self._rules, True)
+            if len(found) > 1:
+                found = [Record(0, None, f"it has {len(found)} records")]
+            records += [one._replace(line=place) for one in found]
+        columns, bad = self._columns.of_records(records)
+        return Decoded(columns, [BadMessage(one.line, one.reason) for one in bad])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self._parts
+
+
+class CsvFilesFormat(StreamFormat[Any]):
+    """Reads files as columns."""
+
+    splittable = False
+
+    def __init__(self, schema: RowSchema, wanted: tuple[int, ...], rules: CsvRules) -> None:
+        super().__init__("skip" if rules.ignores_errors else "fail")
+        self._schema = schema
+        self._wanted = wanted
+        self._rules = rules
+        CsvColumns(schema, wanted, rules)  # raises for types that are not supported
+
+    def create_decoder(self, header: bytes) -> LineDecoder[Any]:
+        """See `StreamFormat`."""
+        return _CsvDecoder(CsvColumns(self._schema, self._wanted, self._rules), self._rules)
+
+
+class _CsvDecoder(LineDecoder[Any]):
+    def __init__(self, columns: CsvColumns, rules: CsvRules) -> None:
+        self._columns = columns
+        self._rules = rules
+        self._special = [
+            one.encode() for one in (rules.quote, rules.escape, "#" if rules.has_comments else None) if one
+        ]
+        names = [str(place) for place in range(columns.width)]
+        self._read = pyarrow.csv.ReadOptions(use_threads=False, column_names=names)
+        self._parse = pyarrow.csv.ParseOptions(
+            delimiter=rules.delimiter, quote_char=False, double_quote=False, escape_char=False
+        )
+        self._convert = pyarrow.csv.ConvertOptions(
+            column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False
+        )
+
+    def decode(self, block: bytes, last: bool) -> DecodedBlock:
+        columns = None if any(one in block for one in self._special) else self._at_once(block)
+        if columns is not None:
+            return DecodedBlock(ColumnData(columns), (), len(block))
+        records, consumed = split_records(block, self._rules, last)
+        columns, bad = self._columns.of_records(records)
+        return DecodedBlock(ColumnData(columns), [Malformed(one.line, one.reason, one.text) for one in bad], consumed)
+
+    def _at_once(self, block: bytes) -> pa.RecordBatch | None:
+        """The columns of a block by Arrow; None where something is wrong with it."""
+        try:
+            self._read.block_size = len(block) + 1
+            table = pyarrow.csv.read_csv(io.BytesIO(block), self._read, self._parse, self._convert)
+        except pa.ArrowException:
+            return None
+        columns, bad = self._columns.of_texts([one.combine_chunks() for one in table.columns])
+        return None if bad else columns
+
+    def decode_lines(self, block: bytes) -> list[Any]:
+        return list(self.decode(block, True).values)
+
+    def decode_line(self, line: bytes) -> Any:
+        return self.decode_lines(line)[0]
+
+
+def split_records(block: bytes, rules: CsvRules, last: bool) -> tuple[list[Record], int]:
+    """The records of a block, and how many bytes they take. The last one may go on behind it, unless it is `last`."""
+    csv.field_size_limit(sys.maxsize)  # the reader of the file bounds the record
+    lines = block.splitlines(keepends=True) if b"\r" not in block else _lines(block)
+    records: list[Record] = []
+    done = 0
+    while done < len(lines):
+        source = _Lines(lines, done, rules.has_comments)
+        try:
+            for row in _reader(source, rules):
+                if row:
+                    records.append(Record(done, row, "", source.text_from(done)))
+                done = source.position
+        except BAD_RECORD as error:
+            if source.ran_out and not last:
+                break
+            stop = max(source.position, done + 1)
+            records.append(Record(done, None, _why(error), source.text_from(done)))
+            done = stop
+        else:
+            done = len(lines)
+    return records, sum(map(len, lines[:done]))
+
+
+def _lines(block: bytes) -> list[bytes]:
+    lines = [line + b"\n" for line in block.split(b"\n")]
+    lines[-1] = lines[-1][:-1]
+    return lines if lines[-1] else lines[:-1]
+
+
+def _reader(source: Iterator[str], rules: CsvRules) -> Any:
+    quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if rules.quote else csv.QUOTE_NONE
+    return csv.reader(
+        source,
+        delimiter=rules.delimiter,
+        quotechar=rules.quote or '"',
+        quoting=quoting,
+        escapechar=rules.escape,
+        strict=True,
+    )
+
+
+def _why(error: BaseException) -> str:
+    reason = reason_of(error)
+    return "a quote is not closed" if reason == "unexpected end of data" else reason
+
+
+class _Lines:
+    """Lines as text. It knows how far it got, and whether it was asked for more than there is."""
+
+    def __init__(self, lines: Sequence[bytes], start: int, has_comments: bool) -> None:
+        self._lines = lines
+        self._has_comments = has_comments
+        self.position = start
+        self.ran_out = False
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        if self.position >= len(self._lines):
+            self.ran_out = True
+            raise StopIteration
+        self.position += 1
+        line = self._lines[self.position - 1]
+        return "\n" if self._has_comments and line.startswith(b"#") else line.decode()
+
+    def text_from(self, line: int) -> str:
+        """What was read since a line, without its end."""
+        return b"".join(self._lines[line : max(self.position, line + 1)]).decode("utf-8", "replace").rstrip("\r\n")

@@ -1,0 +1,139 @@
+"""Columns as CSV."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.base.errors import UnsupportedError
+from penstock.table.connectors.formats.csv_rules import CsvRules
+from penstock.table.connectors.formats.format import MessageEncoder
+from penstock.table.data import logical_types as types
+from penstock.table.data.logical_types import DataType
+from penstock.table.functions.cast_to_text import text_kernel
+from penstock.table.functions.definition import Session
+from penstock.table.plan.row_schema import RowSchema
+
+#: gives the texts of a column, NULL for NULL
+Show = Callable[[pa.Array], pa.Array]
+
+_STRING: Final = types.VarCharType(types.LENGTH_MAX)
+
+
+class CsvMessageEncoder(MessageEncoder):
+    """Writes each row as a line. Fields are quoted where that is needed."""
+
+    def __init__(self, schema: RowSchema, rules: CsvRules) -> None:
+        self._parts = schema, rules
+        self._rules = rules
+        self._columns = [shown(column.type, rules, f"column '{column.name}'") for column in schema]
+        self._types = schema.types
+        special = "".join(one for one in (rules.delimiter, rules.quote, rules.escape, "\r\n") if one)
+        self._special = f"[{re.escape(special)}]" + ("|^#" if rules.has_comments else "")
+
+    def encode(self, columns: pa.RecordBatch) -> list[bytes]:
+        """See `MessageEncoder`."""
+        texts = [
+            self._field(show(column), kind)
+            for show, column, kind in zip(self._columns, columns.columns, self._types, strict=True)
+        ]
+        lines = pc.binary_join_element_wise(*texts, self._rules.delimiter) if len(texts) > 1 else texts[0]
+        return [line.encode() for line in lines.to_pylist()]
+
+    def _field(self, texts: pa.Array, kind: DataType) -> pa.Array:
+        rules = self._rules
+        texts = texts.fill_null(rules.null or "")
+        if isinstance(kind, types.NumericType | types.BooleanType | types.DateType) and rules.delimiter not in "+-.E":
+            return texts
+        needs = pc.match_substring_regex(texts, self._special)
+        if len(self._types) == 1 and rules.quote is not None:
+            needs = pc.or_(needs, pc.equal(texts, ""))  # an empty line would be no row
+        if not pc.any(needs).as_py():
+            return texts
+        if rules.quote is None and rules.escape is None:
+            bad = texts.filter(needs)[0].as_py()
+            raise UnsupportedError(
+                f"the text {bad!r} cannot be written as CSV without quotes: it has the delimiter or a line feed in it"
+            )
+        marked = pc.replace_substring(texts, rules.escape, rules.escape * 2) if rules.escape else texts
+        if rules.quote is None:
+            marked = pc.replace_substring(marked, rules.delimiter, f"{rules.escape}{rules.delimiter}")
+        else:
+            marked = pc.replace_substring(marked, rules.quote, rules.quote * 2)
+            quote = pa.scalar(rules.quote)
+            marked = pc.binary_join_element_wise(quote, marked, quote, "")
+        return pc.if_else(needs, marked, texts)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self._parts
+
+
+def shown(kind: DataType, rules: CsvRules, what: str) -> Show:
+    """What gives the texts of values of a type. Raises `UnsupportedError`, which names `what`, for others."""
+    match kind:
+        case types.CharType() | types.VarCharType():
+            return lambda column: column
+        case types.BinaryType() | types.VarBinaryType():
+            return _base64
+        case types.BooleanType():
+            return lambda column: column.cast(pa.string())
+        case types.MultisetType() | types.MapType():
+            raise UnsupportedError(f"{what} of type {kind} cannot be written as CSV")
+        case types.ArrayType(element_type=element):
+            inner = shown(element, rules, what)
+            return lambda column: _joined(_lists(column, inner), rules)
+        case types.RowType():
+            parts = [shown(one, rules, what) for one in kind.field_types()]
+            return lambda column: _rows(column, parts, rules)
+        case types.TimestampType() | types.LocalZonedTimestampType():
+            return _moments(kind)
+        case types.NumericType() | types.DateType() | types.TimeType():
+            return _cast(kind)
+        case _:
+            raise UnsupportedError(f"{what} of type {kind} cannot be written as CSV")
+
+
+def _cast(kind: DataType) -> Show:
+    return text_kernel(kind, _STRING, Session())
+
+
+def _moments(kind: DataType) -> Show:
+    """As short as they are exact; a point on the time line in UTC, with a Z."""
+    show = _cast(kind)
+    end = "Z" if isinstance(kind, types.LocalZonedTimestampType) else ""
+
+    def texts(column: pa.Array) -> pa.Array:
+        found = pc.replace_substring_regex(show(column), r"\.?0*$", "") if kind.precision else show(column)  # type: ignore[attr-defined]
+        return pc.binary_join_element_wise(found, end, "") if end else found
+
+    return texts
+
+
+def _base64(column: pa.Array) -> pa.Array:
+    texts = [None if one is None else base64.b64encode(one).decode() for one in column.to_pylist()]
+    return pa.array(texts, pa.string())
+
+
+def _lists(column: pa.Array, show: Show) -> list[list[str | None] | None]:
+    texts = pa.ListArray.from_arrays(column.offsets, show(column.values))
+    return [one if valid else None for one, valid in zip(texts.to_pylist(), column.is_valid().to_pylist(), strict=True)]
+
+
+def _joined(lists: list[list[str | None] | None], rules: CsvRules) -> pa.Array:
+    null = rules.null or ""
+    texts = [
+        None if one is None else rules.separator.join([null if text is None else text for text in one]) for one in lists
+    ]
+    return pa.array(texts, pa.string())
+
+
+def _rows(column: pa.Array, parts: list[Show], rules: CsvRules) -> pa.Array:
+    fields = [show(column.field(place)).to_pylist() for place, show in enumerate(parts)]
+    rows = zip(*fields, strict=True)
+    valid = column.is_valid().to_pylist()
+    return _joined([list(one) if there else None for one, there in zip(rows, valid, strict=True)], rules)

@@ -1,0 +1,120 @@
+"""What a format of tables is. It is chosen by the option `format`, and its own options begin with its name."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import pyarrow as pa
+
+from penstock.base.config_options import ConfigOption
+from penstock.formats.bulk_format import BatchWriterFactory, BulkFormat
+from penstock.formats.stream_format import StreamFormat
+from penstock.table.connectors.table_options import FORMAT, TableOptions
+from penstock.table.data.errors import ValidationError
+from penstock.table.plan.row_schema import RowSchema
+
+
+class BadMessage(NamedTuple):
+    """A message that is no row: its place among the messages, and why."""
+
+    place: int
+    reason: str
+
+
+class Decoded(NamedTuple):
+    """The rows of messages, in order and without those that are bad."""
+
+    columns: pa.RecordBatch
+    bad: Sequence[BadMessage] = ()
+
+
+class MessageDecoder(ABC):
+    """Turns messages into rows, many at once."""
+
+    @abstractmethod
+    def decode(self, messages: Sequence[bytes]) -> Decoded:
+        """The rows, and the messages that are none."""
+
+
+class MessageEncoder(ABC):
+    """Turns rows into messages, many at once."""
+
+    @abstractmethod
+    def encode(self, columns: pa.RecordBatch) -> list[bytes]:
+        """A message for each row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decoding:
+    """How a format is read. It travels with the job, and decoders are made where they are used.
+
+    Attributes:
+        files: reads files, as columns under the names of the table.
+        messages: a decoder of messages; None where the format has only files.
+        skips_bad: whether messages that are no rows are left out; else they fail the job.
+    """
+
+    files: StreamFormat[Any] | BulkFormat[Any]
+    messages: MessageDecoder | None = None
+    skips_bad: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """How a format is written.
+
+    Attributes:
+        files: writes files.
+        messages: an encoder of messages; None where the format has only files.
+    """
+
+    files: BatchWriterFactory[Any]
+    messages: MessageEncoder | None = None
+
+
+class TableFormat:
+    """The base of all. A format that is only read, or only written, leaves out the other method."""
+
+    #: what the option `format` says
+    name: ClassVar[str]
+    #: its options, without its name in front
+    options: ClassVar[tuple[ConfigOption[Any], ...]] = ()
+
+    def decoding(self, schema: RowSchema, wanted: Sequence[int], options: TableOptions) -> Decoding:
+        """How rows of these columns are read. `wanted`: the places of the columns that are asked for, in order."""
+        raise ValidationError(f"Format '{self.name}' can only be written. It cannot be read: table {options.title}")
+
+    def encoding(self, schema: RowSchema, options: TableOptions) -> Encoding:
+        """How rows of these columns are written."""
+        raise ValidationError(f"Format '{self.name}' can only be read. It cannot be written: table {options.title}")
+
+
+class Formats:
+    """Formats by their names."""
+
+    def __init__(self, *formats: TableFormat) -> None:
+        self._formats = {one.name: one for one in formats}
+
+    def __iter__(self) -> Iterator[TableFormat]:
+        return iter(self._formats.values())
+
+    def find(self, options: TableOptions) -> tuple[TableFormat, TableOptions]:
+        """The format of a table, and the options of the format. Raises `ValidationError` where there is none."""
+        name = options.required(FORMAT)
+        if name not in self._formats:
+            raise ValidationError(
+                f"Could not find any format '{name}' for table {options.title}: there are "
+                f"{', '.join(sorted(self._formats))}"
+            )
+        found, below = self._formats[name], options.below(f"{name}.")
+        for option in found.options:
+            below.read(option)
+        return found, below
+
+    def option_keys(self, options: TableOptions) -> list[str]:
+        """The keys of the options of a table's format, with its name in front; none where it is not known."""
+        found = self._formats.get(options.get(FORMAT.key(), ""))
+        return [] if found is None else [f"{found.name}.{option.key()}" for option in found.options]

@@ -1,0 +1,125 @@
+"""A source whose records are messages as a source of columns: what a format makes of the messages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, Generic, TypeVar
+
+import pyarrow as pa
+
+from penstock.core.columns.batch import ColumnBatch
+from penstock.core.connector import (
+    Boundedness,
+    InputStatus,
+    Source,
+    SourceReader,
+    SourceReaderContext,
+    SplitEnumerator,
+    SplitEnumeratorContext,
+)
+from penstock.core.records import Batch
+from penstock.formats.errors import MalformedRecordError
+from penstock.table.connectors.formats.format import MessageDecoder
+from penstock.table.connectors.tables import column_names
+
+SplitT = TypeVar("SplitT")
+
+_MALFORMED: Final = "malformed_records"
+
+
+class MessagesSource(Source[Any, SplitT], Generic[SplitT]):
+    """Yields columns named c0, c1 and on of the messages (text or bytes) of another source.
+
+    Args:
+        inner: where the messages come from.
+        decoder: makes columns of them.
+        name: the source, as errors name it.
+        skips_bad: whether messages that are no rows are left out, and counted; else they fail the job.
+    """
+
+    def __init__(self, inner: Source[Any, SplitT], decoder: MessageDecoder, name: str, *, skips_bad: bool) -> None:
+        self._inner = inner
+        self._decoder = decoder
+        self._name = name
+        self._skips_bad = skips_bad
+        self.replayable = inner.replayable
+        self.restarts_by_reader = inner.restarts_by_reader
+
+    @property
+    def boundedness(self) -> Boundedness:
+        """That of the messages."""
+        return self._inner.boundedness
+
+    def max_parallelism(self) -> int | None:
+        """That of the messages."""
+        return self._inner.max_parallelism()
+
+    def check_tempo(self, mode: str, is_local: bool) -> None:
+        """As for the messages."""
+        self._inner.check_tempo(mode, is_local)
+
+    def create_enumerator(
+        self, context: SplitEnumeratorContext[SplitT], restored: Any | None
+    ) -> SplitEnumerator[SplitT]:
+        """That of the messages."""
+        return self._inner.create_enumerator(context, restored)
+
+    def create_reader(self, context: SourceReaderContext) -> SourceReader[Any, SplitT]:
+        """A new reader."""
+        inner = self._inner.create_reader(context)
+        return _MessagesReader(context, inner, self._decoder, self._name, self._skips_bad)
+
+
+class _MessagesReader(SourceReader[Any, SplitT]):
+    def __init__(
+        self,
+        context: SourceReaderContext,
+        inner: SourceReader[Any, SplitT],
+        decoder: MessageDecoder,
+        name: str,
+        skips_bad: bool,
+    ) -> None:
+        self._context = context
+        self._inner = inner
+        self._decoder = decoder
+        self._name = name
+        self._skips_bad = skips_bad
+        self._seen = 0
+
+    def start(self) -> None:
+        self._inner.start()
+
+    def poll_next(self, max_records: int) -> Batch | InputStatus:
+        found = self._inner.poll_next(max_records)
+        if not isinstance(found, Batch):
+            return found
+        messages = [one.encode() if isinstance(one, str) else one for one in found.values]
+        columns, bad = self._decoder.decode(messages)
+        if bad:
+            if not self._skips_bad:
+                first = bad[0]
+                text = messages[first.place].decode("utf-8", "replace")
+                raise MalformedRecordError(self._name, self._seen + first.place + 1, first.reason, text)
+            self._context.count(_MALFORMED, len(bad))
+        self._seen += len(messages)
+        if not columns.num_rows:
+            return InputStatus.NOTHING_AVAILABLE
+        return ColumnBatch(pa.RecordBatch.from_arrays(columns.columns, column_names(columns.num_columns)))
+
+    def add_splits(self, splits: Sequence[SplitT]) -> None:
+        self._inner.add_splits(splits)
+
+    def no_more_splits(self) -> None:
+        self._inner.no_more_splits()
+
+    def snapshot_state(self, checkpoint_id: int) -> list[SplitT]:
+        return self._inner.snapshot_state(checkpoint_id)
+
+    def retry_after_ms(self) -> int:
+        return self._inner.retry_after_ms()
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        self._inner.notify_checkpoint_complete(checkpoint_id)
+
+    def close(self) -> None:
+        self._inner.close()

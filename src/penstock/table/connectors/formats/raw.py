@@ -1,0 +1,144 @@
+"""`raw`: one column, whose value is the message; in files each line."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+
+from penstock.base.config_options import ConfigOption, ConfigOptions
+from penstock.base.errors import ConfigurationError, UnsupportedError
+from penstock.base.value_types import choice
+from penstock.formats.stream_format import check_charset
+from penstock.table.connectors.formats.format import (
+    BadMessage,
+    Decoded,
+    Decoding,
+    Encoding,
+    MessageDecoder,
+    MessageEncoder,
+    TableFormat,
+)
+from penstock.table.connectors.formats.lines import LinesFormat, LinesWriterFactory
+from penstock.table.connectors.table_options import TableOptions
+from penstock.table.data import logical_types as types
+from penstock.table.data.errors import ValidationError
+from penstock.table.data.logical_types import DataType
+from penstock.table.data.values import column_of, values_of
+from penstock.table.plan.row_schema import PlanColumn, RowSchema
+
+CHARSET: Final = (
+    ConfigOptions.key("charset").string_type().default_value("UTF-8").with_description("how text is encoded")
+)
+ENDIANNESS: Final = ConfigOption(
+    "endianness", choice("big-endian", "little-endian"), "big-endian", "in which order the bytes of a number are"
+)
+#: the codes of `struct` for numbers
+_CODES: Final[dict[type[DataType], str]] = {
+    types.TinyIntType: "b",
+    types.SmallIntType: "h",
+    types.IntType: "i",
+    types.BigIntType: "q",
+    types.FloatType: "f",
+    types.DoubleType: "d",
+    types.BooleanType: "?",
+}
+
+
+class RawTableFormat(TableFormat):
+    """See the module's text."""
+
+    name = "raw"
+    options = (CHARSET, ENDIANNESS)
+
+    def decoding(self, schema: RowSchema, wanted: Sequence[int], options: TableOptions) -> Decoding:
+        """See `TableFormat`."""
+        decoder = RawDecoder(_column(schema, options), len(wanted), *_rules(options))
+        return Decoding(LinesFormat(decoder, skips_empty=False, skips_bad=False), decoder)
+
+    def encoding(self, schema: RowSchema, options: TableOptions) -> Encoding:
+        """See `TableFormat`."""
+        encoder = RawEncoder(_column(schema, options), *_rules(options))
+        return Encoding(LinesWriterFactory(encoder, schema), encoder)
+
+
+class RawDecoder(MessageDecoder):
+    """Reads the value of the only column. `times`: how often it is wanted."""
+
+    def __init__(self, column: PlanColumn, times: int, charset: str, order: str) -> None:
+        self._parts = column, times, charset, order
+        self._column = column
+        self._times = times
+        self._read = _reader(column.type, charset, order)
+
+    def decode(self, messages: Sequence[bytes]) -> Decoded:
+        """See `MessageDecoder`."""
+        values, bad = [], []
+        for place, message in enumerate(messages):
+            try:
+                values.append(self._read(message))
+            except (UnicodeDecodeError, struct.error) as error:
+                name, kind = self._column.name, self._column.type
+                bad.append(BadMessage(place, f"column '{name}': the bytes are no {kind}: {error}"))
+        array = column_of(values, self._column.type)
+        columns = pa.RecordBatch.from_arrays([array] * self._times, [self._column.name] * self._times)
+        return Decoded(columns, bad)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self._parts
+
+
+class RawEncoder(MessageEncoder):
+    """Writes the value of the only column; nothing for NULL."""
+
+    def __init__(self, column: PlanColumn, charset: str, order: str) -> None:
+        self._parts = column, charset, order
+        self._type = column.type
+        self._write = _writer(column.type, charset, order)
+
+    def encode(self, columns: pa.RecordBatch) -> list[bytes]:
+        """See `MessageEncoder`."""
+        write = self._write
+        return [b"" if value is None else write(value) for value in values_of(columns.column(0), self._type)]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self._parts
+
+
+def _column(schema: RowSchema, options: TableOptions) -> PlanColumn:
+    if len(schema) != 1:
+        raise ValidationError(
+            f"The 'raw' format only supports single physical column. But table {options.title} has "
+            f"{len(schema)}: {', '.join(schema.names)}"
+        )
+    column = schema[0]
+    if not isinstance(column.type, (types.CharType, types.VarCharType, types.BinaryType, types.VarBinaryType, *_CODES)):
+        raise UnsupportedError(f"the format 'raw' has no form for column '{column.name}' of type {column.type}")
+    return column
+
+
+def _rules(options: TableOptions) -> tuple[str, str]:
+    try:
+        charset = check_charset(options.read(CHARSET))
+    except ConfigurationError as error:
+        raise options.wrong(CHARSET.key(), str(error)) from error
+    return charset, ">" if options.read(ENDIANNESS) == "big-endian" else "<"
+
+
+def _reader(kind: DataType, charset: str, order: str) -> Callable[[bytes], Any]:
+    if isinstance(kind, types.CharType | types.VarCharType):
+        return lambda message: message.decode(charset)
+    if type(kind) in _CODES:
+        number = struct.Struct(order + _CODES[type(kind)])
+        return lambda message: number.unpack(message)[0]
+    return lambda message: message
+
+
+def _writer(kind: DataType, charset: str, order: str) -> Callable[[Any], bytes]:
+    if isinstance(kind, types.CharType | types.VarCharType):
+        return lambda value: bytes(value.encode(charset))
+    if type(kind) in _CODES:
+        return struct.Struct(order + _CODES[type(kind)]).pack
+    return lambda value: bytes(value)

@@ -1,0 +1,172 @@
+"""Columns of text as columns of values, and which of the texts are none."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.base.errors import UnsupportedError
+from penstock.table.data import logical_types as types
+from penstock.table.data.arrow_types import arrow_type
+from penstock.table.data.logical_types import DataType
+from penstock.table.functions.cast_from_text import from_text_kernel
+from penstock.table.functions.definition import Session
+
+_STRING: Final = types.VarCharType(types.LENGTH_MAX)
+_WHOLE: Final = r"^[+-]?[0-9]+$"
+_MOMENTS: Final = (types.TimestampType, types.LocalZonedTimestampType)
+_PLAIN: Final = (types.NumericType, types.BooleanType, types.DateType, types.TimeType, *_MOMENTS)
+
+
+class Read(NamedTuple):
+    """Values with NULL for what is none; `bad` says where a text was no value, and is None where none was bad."""
+
+    values: pa.Array
+    bad: pa.Array | None = None
+
+
+#: reads a column of texts
+ReadColumn = Callable[[pa.Array], Read]
+
+
+@dataclass(frozen=True, slots=True)
+class TextRules:
+    """How values are written as text.
+
+    Attributes:
+        null: the text that stands for NULL; None for none.
+        separator: what stands between the elements of an array, and the fields of a row inside of one.
+        is_iso: whether points in time have a T between day and time; else a space. None for either.
+    """
+
+    null: str | None = None
+    separator: str = ";"
+    is_iso: bool | None = None
+
+
+def column_reader(kind: DataType, rules: TextRules, what: str) -> ReadColumn:
+    """The function that reads texts as values of a type. Raises `UnsupportedError`, which names `what`, for others."""
+    read = _reader(kind, rules, what)
+    if rules.null is None:
+        return read
+    null = pa.scalar(rules.null)
+
+    def read_nulls(texts: pa.Array) -> Read:
+        return read(pc.if_else(pc.equal(texts, null), pa.scalar(None, pa.string()), texts))
+
+    return read_nulls
+
+
+def _reader(kind: DataType, rules: TextRules, what: str) -> ReadColumn:
+    match kind:
+        case types.CharType() | types.VarCharType():
+            return Read
+        case types.BinaryType() | types.VarBinaryType():
+            return _binaries
+        case types.MultisetType() | types.MapType():
+            raise UnsupportedError(f"{what} of type {kind} cannot be written as text in a line")
+        case types.ArrayType(element_type=element):
+            return _array(column_reader(element, rules, what), rules.separator, kind)
+        case types.RowType():
+            return _row([column_reader(one, rules, what) for one in kind.field_types()], rules.separator, kind)
+        case _ if isinstance(kind, _PLAIN):
+            return _plain(kind, rules)
+        case _:
+            raise UnsupportedError(f"{what} of type {kind} cannot be written as text in a line")
+
+
+def _plain(kind: DataType, rules: TextRules) -> ReadColumn:
+    convert = from_text_kernel(_STRING, kind, Session(), True)
+
+    def read(texts: pa.Array) -> Read:
+        given = pc.utf8_trim_whitespace(texts)
+        given = pc.if_else(pc.equal(given, ""), pa.scalar(None, pa.string()), given)
+        asked = given
+        if isinstance(kind, types.IntegralType):
+            asked = pc.if_else(pc.match_substring_regex(given, _WHOLE), given, pa.scalar(None, pa.string()))
+        elif isinstance(kind, _MOMENTS):
+            asked = _moments(given, kind, rules.is_iso)
+        return _checked(given, convert(asked))
+
+    return read
+
+
+def _moments(texts: pa.Array, kind: DataType, is_iso: bool | None) -> pa.Array:
+    """Points in time as a cast reads them. A point on the time line ends with Z."""
+    if is_iso is not None:
+        pattern = r"^[^ T]*T[^ T]*$" if is_iso else r"^[^T]*$"
+        texts = pc.if_else(pc.match_substring_regex(texts, pattern), texts, pa.scalar(None, pa.string()))
+    if isinstance(kind, types.LocalZonedTimestampType):
+        texts = pc.replace_substring_regex(texts, r"Z$", "")
+    return pc.replace_substring(texts, "T", " ")
+
+
+def _checked(given: pa.Array, found: pa.Array) -> Read:
+    if found.null_count == given.null_count:
+        return Read(found)
+    return Read(found, pc.and_(given.is_valid(), found.is_null()))
+
+
+def _binaries(texts: pa.Array) -> Read:
+    given = pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)
+    return _checked(given, _base64(given))
+
+
+def _base64(texts: pa.Array) -> pa.Array:
+    def bytes_of(text: str | None) -> bytes | None:
+        try:
+            return None if text is None else base64.b64decode(text, validate=True)
+        except (binascii.Error, ValueError):
+            return None
+
+    return pa.array(list(map(bytes_of, texts.to_pylist())), pa.binary())
+
+
+def _array(read: ReadColumn, separator: str, kind: DataType) -> ReadColumn:
+    wanted = arrow_type(kind)
+
+    def read_array(texts: pa.Array) -> Read:
+        parts = pc.split_pattern(texts, separator)
+        empty = pc.equal(texts, "")
+        # An empty text is an array without elements, not one with an empty element.
+        parts = pc.if_else(empty, pa.scalar([], parts.type), parts)
+        found, bad = read(parts.flatten())
+        offsets = parts.offsets if not parts.null_count else _offsets(parts)
+        values = pa.ListArray.from_arrays(offsets, found, type=wanted)
+        if bad is None:
+            return Read(values)
+        flags = pa.ListArray.from_arrays(parts.offsets, bad)
+        return Read(values, pa.array([any(one or ()) for one in flags.to_pylist()], pa.bool_()))
+
+    return read_array
+
+
+def _offsets(parts: pa.Array) -> pa.Array:
+    missing = [*parts.is_null().to_pylist(), False]
+    return pa.array(
+        [None if one else at for one, at in zip(missing, parts.offsets.to_pylist(), strict=True)], pa.int32()
+    )
+
+
+def _row(reads: list[ReadColumn], separator: str, kind: types.RowType) -> ReadColumn:
+    wanted = arrow_type(kind)
+
+    def read_row(texts: pa.Array) -> Read:
+        given = pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)
+        rows = [None if one is None else one.split(separator) for one in given.to_pylist()]
+        columns, bad = [], pa.array([one is not None and len(one) != len(reads) for one in rows], pa.bool_())
+        for place, read in enumerate(reads):
+            texts_of = [one[place] if one is not None and len(one) == len(reads) else None for one in rows]
+            found, wrong = read(pa.array(texts_of, pa.string()))
+            columns.append(found)
+            bad = bad if wrong is None else pc.or_(bad, wrong)
+        values = pa.StructArray.from_arrays(columns, fields=list(wanted), mask=pc.or_(given.is_null(), bad))
+        return Read(values, bad)
+
+    return read_row

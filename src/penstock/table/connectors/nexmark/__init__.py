@@ -1,0 +1,1 @@
+"""`nexmark`: the auction events of the Nexmark benchmark, made as columns."""

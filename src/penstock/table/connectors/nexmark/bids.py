@@ -1,0 +1,83 @@
+"""Bids: columns of many at once."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.table.connectors.chance import Chance, Integers
+from penstock.table.connectors.nexmark import ids
+from penstock.table.connectors.nexmark.settings import FIRST_ID, NexmarkSettings
+from penstock.table.connectors.nexmark.texts import filling
+
+FIELDS: Final = (
+    ("auction", pa.int64()),
+    ("bidder", pa.int64()),
+    ("price", pa.int64()),
+    ("channel", pa.string()),
+    ("url", pa.string()),
+    ("dateTime", pa.timestamp("ms")),
+    ("extra", pa.string()),
+)
+HOT_CHANNELS: Final = ("Google", "Facebook", "Baidu", "Apple")
+_CHANNELS: Final = 10_000
+#: auction, bidder, price and time, 8 bytes each
+_NUMBER_BYTES: Final = 32
+
+
+def bid_columns(settings: NexmarkSettings, numbers: Integers, times: pa.Array) -> list[pa.Array]:
+    """The fields of the bids of these numbers."""
+    chance = Chance(settings.seed, numbers)
+    auctions = ids.choose(
+        chance,
+        10,
+        settings.hot_auctions,
+        ids.hot(ids.last_auction(settings, numbers)),
+        ids.any_auction(settings, numbers, chance, 11),
+    )
+    bidders = ids.choose(
+        chance,
+        12,
+        settings.hot_bidders,
+        ids.hot(ids.last_person(settings, numbers), 1),
+        ids.any_person(settings, numbers, chance, 13),
+    )
+    names, urls = _channels()
+    is_hot = chance.below(2, 14) == 0
+    places = np.where(
+        is_hot, chance.below(len(HOT_CHANNELS), 15), len(HOT_CHANNELS) + chance.below(_CHANNELS, 16)
+    ).astype(np.int32)
+    channels = pa.array(places)
+    extra = filling(chance, 18, np.full(len(numbers), _NUMBER_BYTES), settings.bid_bytes)
+    return [
+        pa.array(auctions + FIRST_ID),
+        pa.array(bidders + FIRST_ID),
+        pa.array(chance.price(17)),
+        names.take(channels),
+        urls.take(channels),
+        times,
+        extra,
+    ]
+
+
+@lru_cache(maxsize=1)
+def _channels() -> tuple[pa.Array, pa.Array]:
+    """The names of all channels, hot ones first, and the address of each."""
+    chance = Chance(0, np.arange(len(HOT_CHANNELS) + _CHANNELS, dtype=np.int64))
+    letters = [chance.below(26**4, lane).tolist() for lane in range(3)]
+    has_id = (chance.below(10, 3) > 0).tolist()
+    channel_ids = chance.below(2**31, 4).tolist()
+    names, urls = [], []
+    for place, parts in enumerate(zip(*letters, strict=True)):
+        is_hot = place < len(HOT_CHANNELS)
+        names.append(HOT_CHANNELS[place] if is_hot else f"channel-{place - len(HOT_CHANNELS)}")
+        base = f"https://www.nexmark.com/{'/'.join(map(_letters, parts))}/item.htm?query=1"
+        urls.append(base if is_hot or not has_id[place] else f"{base}&channel_id={channel_ids[place]}")
+    return pa.array(names), pa.array(urls)
+
+
+def _letters(number: int) -> str:
+    return "".join(chr(ord("a") + number // 26**place % 26) for place in range(4))

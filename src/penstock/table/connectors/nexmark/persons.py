@@ -1,0 +1,71 @@
+"""Persons: columns of many at once."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.table.connectors.chance import Chance, Integers
+from penstock.table.connectors.nexmark import ids
+from penstock.table.connectors.nexmark.settings import FIRST_ID, NexmarkSettings
+from penstock.table.connectors.nexmark.texts import filling, words
+
+FIELDS: Final = (
+    ("id", pa.int64()),
+    ("name", pa.string()),
+    ("emailAddress", pa.string()),
+    ("creditCard", pa.string()),
+    ("city", pa.string()),
+    ("state", pa.string()),
+    ("dateTime", pa.timestamp("ms")),
+    ("extra", pa.string()),
+)
+_FIRST_NAMES: Final = pa.array(
+    ["Peter", "Paul", "Luke", "John", "Saul", "Vicky", "Kate", "Julie", "Sarah", "Deiter", "Walter"]
+)
+_LAST_NAMES: Final = pa.array(["Shultz", "Abrams", "Spencer", "White", "Bartels", "Walton", "Smith", "Jones", "Noris"])
+_CITIES: Final = pa.array(
+    [
+        "Phoenix",
+        "Los Angeles",
+        "San Francisco",
+        "Boise",
+        "Portland",
+        "Bend",
+        "Redmond",
+        "Seattle",
+        "Kent",
+        "Cheyenne",
+    ]
+)
+_STATES: Final = pa.array(["AZ", "CA", "ID", "OR", "WA", "WY"])
+_DIGITS: Final = pa.array([f"{number:04}" for number in range(10_000)])
+
+
+def person_columns(settings: NexmarkSettings, numbers: Integers, times: pa.Array) -> list[pa.Array]:
+    """The fields of the persons of these numbers."""
+    chance = Chance(settings.seed, numbers)
+
+    def one_of(texts: pa.Array, lane: int) -> pa.Array:
+        return texts.take(pa.array(chance.below(len(texts), lane)))
+
+    names = pc.binary_join_element_wise(one_of(_FIRST_NAMES, 50), one_of(_LAST_NAMES, 51), " ")
+    mailboxes = pc.utf8_trim_whitespace(words(chance, 52, 7))
+    hosts = pc.utf8_trim_whitespace(words(chance, 54, 5))
+    addresses = pc.binary_join_element_wise(pc.binary_join_element_wise(mailboxes, hosts, "@"), "com", ".")
+    cards = pc.binary_join_element_wise(*(one_of(_DIGITS, lane) for lane in range(56, 60)), " ")
+    cities, states = one_of(_CITIES, 60), one_of(_STATES, 61)
+    sizes: Any = 8 + sum(np.asarray(pc.binary_length(one)) for one in (names, addresses, cards, cities, states))
+    return [
+        pa.array(ids.last_person(settings, numbers) + FIRST_ID),
+        names,
+        addresses,
+        cards,
+        cities,
+        states,
+        times,
+        filling(chance, 62, sizes, settings.person_bytes),
+    ]

@@ -1,0 +1,153 @@
+"""The source of Nexmark events: columns, in order of time within each subtask (G8: a position is an event's number)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.connectors.rate_limiter import RateLimiter, RateLimiterStrategy
+from penstock.connectors.split_queue import SplitQueue
+from penstock.connectors.split_reader import PositionedReader
+from penstock.core.columns.batch import ColumnBatch
+from penstock.core.connector import (
+    Boundedness,
+    Source,
+    SourceReader,
+    SourceReaderContext,
+    SplitEnumerator,
+    SplitEnumeratorContext,
+)
+from penstock.table.connectors.chance import Integers
+from penstock.table.connectors.nexmark import auctions, bids, persons
+from penstock.table.connectors.nexmark.settings import FIRST_EVENT_MS, NexmarkSettings
+from penstock.table.connectors.tables import column_names
+
+#: Events that are made at a time. Texts depend on where chunks begin, so other sizes would give other events.
+CHUNK_EVENTS: Final = 16_384
+
+Fields = tuple[tuple[str, pa.DataType], ...]
+Maker = Callable[[NexmarkSettings, Integers, pa.Array], list[pa.Array]]
+#: the columns of kinds 0, 1 and 2
+KINDS: Final[dict[str, tuple[int, Fields, Maker]]] = {
+    "person": (0, persons.FIELDS, persons.person_columns),
+    "auction": (1, auctions.FIELDS, auctions.auction_columns),
+    "bid": (2, bids.FIELDS, bids.bid_columns),
+}
+EVENT_TYPE: Final = "event_type"
+#: all columns, with their Arrow types
+COLUMNS: Final[dict[str, pa.DataType]] = {
+    EVENT_TYPE: pa.int32(),
+    **{name: pa.struct(list(fields)) for name, (_, fields, _) in KINDS.items()},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class NexmarkSplit:
+    """Every `step`-th chunk of events, from `chunk` on, of which `position` events were handed out."""
+
+    chunk: int
+    step: int
+    position: int = 0
+
+
+class NexmarkColumnsSource(Source[Any, NexmarkSplit]):
+    """Yields events as columns named c0, c1 and on. Subtask i of n makes the chunks i, i + n, i + 2n and on.
+
+    Args:
+        settings: what the events are like.
+        columns: which of `COLUMNS` are wanted, in order; the others are not made.
+        is_limited: whether as many events come a second as the rate says; else as many as possible.
+    """
+
+    def __init__(self, settings: NexmarkSettings, columns: tuple[str, ...], is_limited: bool = False) -> None:
+        self._settings = settings
+        self._columns = columns
+        limit = RateLimiterStrategy.per_second(settings.rate) if is_limited else RateLimiterStrategy.no_op()
+        self._limit = limit
+
+    @property
+    def boundedness(self) -> Boundedness:
+        """Unbounded without a number of events."""
+        return Boundedness.CONTINUOUS_UNBOUNDED if self._settings.events is None else Boundedness.BOUNDED
+
+    def create_enumerator(
+        self, context: SplitEnumeratorContext[NexmarkSplit], restored: Any | None
+    ) -> SplitEnumerator[NexmarkSplit]:
+        """Hands out one series of chunks for each subtask."""
+        step = context.parallelism
+        return SplitQueue(context, [NexmarkSplit(chunk, step) for chunk in range(step)], restored)
+
+    def create_reader(self, context: SourceReaderContext) -> SourceReader[Any, NexmarkSplit]:
+        """A new reader."""
+        limiter = self._limit.create_rate_limiter(context.parallelism, context.now_ms())
+        return _NexmarkReader(context, self, limiter)
+
+    def chunk(self, number: int) -> ColumnBatch | None:
+        """The events of a chunk; None behind the end."""
+        settings = self._settings
+        first = number * CHUNK_EVENTS
+        stop = first + CHUNK_EVENTS if settings.events is None else min(first + CHUNK_EVENTS, settings.events)
+        if stop <= first:
+            return None
+        numbers = np.arange(first, stop, dtype=np.int64)
+        times = FIRST_EVENT_MS + numbers * 1_000 // settings.rate
+        places = numbers % settings.cycle
+        kinds = (places >= settings.persons).astype(np.int32) + (places >= settings.persons + settings.auctions)
+        arrays = [
+            pa.array(kinds.astype(np.int32)) if name == EVENT_TYPE else self._events(name, kinds, numbers, times)
+            for name in self._columns
+        ]
+        return ColumnBatch(pa.RecordBatch.from_arrays(arrays, column_names(len(arrays))))
+
+    def _events(self, name: str, kinds: Any, numbers: Integers, times: Integers) -> pa.Array:
+        """The events of one kind, and NULL where an event is of another."""
+        kind, _, make = KINDS[name]
+        has_kind = kinds == kind
+        found = np.flatnonzero(has_kind)
+        if not len(found):
+            return pa.nulls(len(kinds), COLUMNS[name])
+        of_kind = make(self._settings, numbers[found], pa.array(times[found]).view(pa.timestamp("ms")))
+        rows = pa.StructArray.from_arrays(of_kind, fields=list(COLUMNS[name]))
+        if len(found) == len(kinds):
+            return rows
+        places = pa.array(np.cumsum(has_kind) - 1, mask=~has_kind)
+        return rows.take(places)
+
+
+class _NexmarkReader(PositionedReader[NexmarkSplit]):
+    """Hands over whole chunks, unless a rate limits it: columns are quick only in large batches."""
+
+    def __init__(self, context: SourceReaderContext, source: NexmarkColumnsSource, limit: RateLimiter | None) -> None:
+        super().__init__(context)
+        self._source = source
+        self._limit = limit
+        self._number = -1
+        self._chunk: ColumnBatch | None = None
+
+    def allowance(self, max_records: int) -> int:
+        """What the rate allows; a whole chunk without one."""
+        if self._limit is None or not self._splits:
+            return CHUNK_EVENTS
+        return min(max_records, self._limit.allowance(self._context.now_ms()))
+
+    def retry_after_ms(self) -> int:
+        """When the rate allows an event again."""
+        return super().retry_after_ms() if self._limit is None else self._limit.retry_after_ms()
+
+    def read(self, split: NexmarkSplit, max_records: int) -> tuple[ColumnBatch, NexmarkSplit] | None:
+        """The next events of the split's chunk."""
+        if split.chunk != self._number:
+            self._number, self._chunk = split.chunk, self._source.chunk(split.chunk)
+        if self._chunk is None or split.position >= len(self._chunk):
+            return None
+        stop = min(split.position + max_records, len(self._chunk))
+        if self._limit is not None:
+            self._limit.spend(stop - split.position)
+        following = replace(split, position=stop)
+        if stop == CHUNK_EVENTS:
+            following = replace(split, chunk=split.chunk + split.step, position=0)
+        return self._chunk.slice(split.position, stop), following

@@ -1,0 +1,1 @@
+"""`socket`: rows that a server sends as text."""

@@ -1,0 +1,65 @@
+"""`socket`: rows that a server sends as text. For trials: what a socket has delivered cannot be read again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from penstock.base.config_options import ConfigOptions
+from penstock.base.errors import ConfigurationError
+from penstock.connectors.socket_text import SocketTextSource
+from penstock.table.connectors.connector import TableConnector
+from penstock.table.connectors.formats.format import Formats
+from penstock.table.connectors.formats.messages import MessagesSource
+from penstock.table.connectors.table_options import FORMAT, TableOptions
+from penstock.table.connectors.tables import TableReader
+from penstock.table.data.errors import ValidationError
+from penstock.table.plan.logical import Scan
+
+HOSTNAME: Final = ConfigOptions.key("hostname").string_type().no_default_value().with_description("where the server is")
+PORT: Final = ConfigOptions.key("port").int_type().no_default_value().with_description("the server's port")
+DELIMITER: Final = (
+    ConfigOptions.key("byte-delimiter")
+    .int_type()
+    .default_value(10)
+    .with_description("the byte that stands between rows, as a number")
+)
+RETRIES: Final = (
+    ConfigOptions.key("max-retries")
+    .int_type()
+    .default_value(0)
+    .with_description("how often to connect again, once a second; below 0 for ever")
+)
+_ASCII: Final = 128
+
+
+class SocketConnector(TableConnector):
+    """See the module's text. `formats`: those that the option `format` may name."""
+
+    name = "socket"
+    required_options = (HOSTNAME, PORT, FORMAT)
+    optional_options = (DELIMITER, RETRIES)
+
+    def __init__(self, formats: Formats) -> None:
+        self._formats = formats
+
+    def more_options(self, options: TableOptions, columns: Sequence[str]) -> Iterable[str]:
+        """Those of the format."""
+        return self._formats.option_keys(options)
+
+    def reader(self, scan: Scan, options: TableOptions) -> TableReader:
+        """Raises `ValidationError` for formats that have only files."""
+        found, of_format = self._formats.find(options)
+        decoding = found.decoding(scan.schema, range(len(scan.schema)), of_format)
+        if decoding.messages is None:
+            raise ValidationError(f"Format '{found.name}' has only files: table {options.title} needs csv, json or raw")
+        byte = options.read(DELIMITER)
+        if not 0 <= byte < _ASCII:
+            raise options.wrong(DELIMITER.key(), f"it must be from 0 to {_ASCII - 1}, not {byte}")
+        hostname, port = options.required(HOSTNAME), options.required(PORT)
+        try:
+            inner = SocketTextSource(hostname, port, chr(byte), options.read(RETRIES))
+        except ConfigurationError as error:
+            raise options.wrong(PORT.key(), str(error)) from error
+        name = f"{hostname}:{port}"
+        return TableReader(MessagesSource(inner, decoding.messages, name, skips_bad=decoding.skips_bad))

@@ -1,0 +1,156 @@
+"""How the records of a stream become columns."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.base.errors import PenstockError, WrongTypeError, short_repr
+from penstock.base.types import Row
+from penstock.core.columns.batch import ColumnBatch
+from penstock.core.operators.base import UserCodeError
+from penstock.core.records import Batch
+from penstock.table.data import logical_types as types
+from penstock.table.data.arrow_types import arrow_type
+from penstock.table.data.conversion import Converter, held_of
+from penstock.table.data.errors import TableRuntimeError
+from penstock.table.data.logical_types import DataType
+from penstock.table.data.values import column_of
+
+#: types whose values Arrow checks as strictly as `held_of`, so that a column can be made at once
+_AT_ONCE: Final = (
+    types.BooleanType,
+    types.IntegralType,
+    types.DoubleType,
+    types.VarCharType,
+    types.CharType,
+)
+
+
+@dataclass(frozen=True)
+class RecordLayout:
+    """What the records of a stream are.
+
+    Attributes:
+        names: the fields that become columns, in the order of the columns.
+        types: their types.
+        places: where they are in records without names.
+        width: how many fields such a record has.
+        is_record: whether a record has fields; otherwise it is the value of the one column.
+        rowtime: the type of a further column with the timestamps of the records; None for none.
+    """
+
+    names: tuple[str, ...]
+    types: tuple[DataType, ...]
+    places: tuple[int, ...]
+    width: int
+    is_record: bool = True
+    rowtime: DataType | None = None
+
+    def open(self, zone: datetime.tzinfo, owner: str) -> RecordColumns:
+        """What makes columns of batches. `zone`: that of points in time without one; `owner`: the operator."""
+        return RecordColumns(self, [held_of(one, zone) for one in self.types], owner)
+
+
+class RecordColumns:
+    """Makes columns of batches, see `RecordLayout`. It raises `UserCodeError` with a record that does not fit."""
+
+    def __init__(self, layout: RecordLayout, held: Sequence[Converter], owner: str) -> None:
+        self._layout = layout
+        self._held = held
+        self._owner = owner
+
+    def __call__(self, batch: Batch) -> list[pa.Array]:
+        """The columns of a batch."""
+        found = self._columns(batch)
+        rowtime = self._layout.rowtime
+        return found if rowtime is None else [*found, self._times(batch, rowtime)]
+
+    def _columns(self, batch: Batch) -> list[pa.Array]:
+        layout = self._layout
+        data = self._chosen(batch.columns) if isinstance(batch, ColumnBatch) else None
+        if data is not None:
+            return [self._cast(*one) for one in zip(data, layout.types, self._held, strict=True)]
+        values = batch.values
+        if not layout.is_record:
+            return [self._column(values, values, layout.types[0], self._held[0])]
+        parts = [self._parts(value) for value in values]
+        lists = list(zip(*parts, strict=True))
+        return [
+            self._column(one, values, kind, held)
+            for one, kind, held in zip(lists, layout.types, self._held, strict=True)
+        ]
+
+    def _chosen(self, columns: pa.RecordBatch) -> list[pa.Array] | None:
+        """The columns of a batch that has some, by their names or else by their places."""
+        layout = self._layout
+        if not layout.is_record:
+            return [columns.column(0)] if columns.num_columns == 1 else None
+        if set(layout.names) <= set(columns.schema.names):
+            return [columns.column(columns.schema.get_field_index(name)) for name in layout.names]
+        return [columns.column(place) for place in layout.places] if columns.num_columns == layout.width else None
+
+    def _parts(self, value: Any) -> Sequence[Any]:
+        """The fields of a record, in whichever form it comes."""
+        names, places, width = self._layout.names, self._layout.places, self._layout.width
+        if isinstance(value, Row) and value.has_field_names and set(names) <= set(value.as_dict()):
+            return value.get_fields_by_names(names)
+        if isinstance(value, Mapping):
+            return [value.get(name) for name in names]
+        if isinstance(value, tuple | list | Row):
+            if len(value) == width:
+                return [value[place] for place in places]
+            cause = WrongTypeError(f"the record has {len(value)} fields, and its type {width}")
+        elif hasattr(value, "__dict__"):
+            return [getattr(value, name, None) for name in names]
+        else:
+            cause = WrongTypeError(
+                f"{short_repr(value)} has no fields: a record of the columns {', '.join(names)} is a Row, a tuple, a "
+                "list or a dict"
+            )
+        raise UserCodeError(self._owner, value) from cause
+
+    def _column(self, values: Sequence[Any], records: Sequence[Any], data_type: DataType, held: Converter) -> pa.Array:
+        if isinstance(data_type, _AT_ONCE):
+            try:
+                return pa.array(values, arrow_type(data_type))
+            except (pa.ArrowException, TypeError, ValueError, OverflowError):
+                pass  # one by one, to convert what can be converted, and to find what cannot
+        found = []
+        for value, record in zip(values, records, strict=True):
+            try:
+                found.append(held(value))
+            except PenstockError as error:
+                raise UserCodeError(self._owner, record) from error
+        try:
+            return column_of(found, data_type)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+            raise UserCodeError(self._owner, f"a batch of {len(found)} records") from WrongTypeError(
+                f"a column of {data_type} cannot hold these values: {error}"
+            )
+
+    def _cast(self, column: pa.Array, data_type: DataType, held: Converter) -> pa.Array:
+        kind = arrow_type(data_type)
+        if column.type == kind:
+            return column
+        if isinstance(data_type, _AT_ONCE) and not pa.types.is_temporal(column.type):
+            try:
+                return column.cast(kind)
+            except pa.ArrowException:
+                pass  # as for records
+        values = column.to_pylist()
+        return self._column(values, values, data_type, held)
+
+    def _times(self, batch: Batch, data_type: DataType) -> pa.Array:
+        """The timestamps of records as a column."""
+        if batch.timestamps is None:
+            raise UserCodeError(self._owner, f"a batch of {len(batch)} records") from TableRuntimeError(
+                "Could not find timestamp in DataStream API record. Make sure that timestamps have been assigned "
+                "before, with assign_timestamps_and_watermarks."
+            )
+        return pa.array(np.asarray(batch.timestamps, np.int64)).view(arrow_type(data_type))

@@ -1,0 +1,86 @@
+"""How the columns of a table become the records of a stream."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final
+
+from penstock.codecs.row_batches import make_rows
+from penstock.core.columns.batch import ColumnBatch
+from penstock.table.data import logical_types as types
+from penstock.table.data.conversion import seen_of
+from penstock.table.data.logical_types import DataType
+from penstock.table.data.values import values_of
+from penstock.table.plan.changes import INSERT, UPDATE_AFTER
+
+_ADDS: Final = (INSERT, UPDATE_AFTER)
+#: types whose values are the same for programs as between columns
+_SAME: Final = (
+    types.NumericType,
+    types.BooleanType,
+    types.CharType,
+    types.VarCharType,
+    types.BinaryType,
+    types.VarBinaryType,
+    types.RawType,
+    types.YearMonthIntervalType,
+)
+
+
+class Form(Enum):
+    """What a record is."""
+
+    ROW = "ROW"
+    TUPLE = "TUPLE"
+    SINGLE = "SINGLE"
+
+
+@dataclass(frozen=True)
+class RecordShape:
+    """What is made of the rows of a table.
+
+    Attributes:
+        types: of the columns of the table.
+        places: which of them go into a record.
+        names: what they are called in rows; None for rows without names.
+        form: what a record is. With `SINGLE` it is the value of the one column.
+        has_flag: whether a record is a pair of a flag, true for a row that comes, and what `form` says.
+    """
+
+    types: tuple[DataType, ...]
+    places: tuple[int, ...]
+    names: tuple[str, ...] | None
+    form: Form = Form.ROW
+    has_flag: bool = False
+
+    def open(self, zone: datetime.tzinfo) -> Callable[[ColumnBatch], list[Any]]:
+        """What makes the records of a batch."""
+        seen = [None if isinstance(one, _SAME) else seen_of(one, zone) for one in self.types]
+
+        def records(batch: ColumnBatch) -> list[Any]:
+            columns: list[Sequence[Any]] = []
+            for place in self.places:
+                values = values_of(batch.columns.column(place), self.types[place])
+                convert = seen[place]
+                columns.append(values if convert is None else [convert(value) for value in values])
+            found = self._formed(columns, len(batch), None if self.has_flag else batch.kinds)
+            return _flagged(found, batch.kinds) if self.has_flag else found
+
+        return records
+
+    def _formed(self, columns: list[Sequence[Any]], count: int, kinds: bytes | None) -> list[Any]:
+        if self.form is Form.SINGLE:
+            return list(columns[0])
+        if self.form is Form.TUPLE:
+            return list(zip(*columns, strict=True))
+        values = map(list, zip(*columns, strict=True)) if columns else ([] for _ in range(count))
+        return list(make_rows(self.names, values, kinds))
+
+
+def _flagged(records: list[Any], kinds: bytes | None) -> list[Any]:
+    if kinds is None:
+        return [(True, record) for record in records]
+    return [(kind in _ADDS, record) for kind, record in zip(kinds, records, strict=True)]

@@ -1,0 +1,124 @@
+"""Types of records as types of columns, and back, as Flink's `TypeInfoDataTypeConverter` has them."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from penstock.base.basic_types import (
+    BasicType,
+    BasicTypeInfo,
+    DateTypeInfo,
+    TimestampTypeInfo,
+    TimeTypeInfo,
+    TypeInformation,
+)
+from penstock.base.composite_types import (
+    BasicArrayTypeInfo,
+    ListTypeInfo,
+    MapTypeInfo,
+    ObjectArrayTypeInfo,
+    PrimitiveArrayTypeInfo,
+    RowTypeInfo,
+    TupleTypeInfo,
+)
+from penstock.table.data import logical_types as types
+from penstock.table.data.logical_types import DataType, RowField, RowType
+
+_BASIC: Final[dict[BasicType, DataType]] = {
+    BasicType.STRING: types.VarCharType(types.LENGTH_MAX),
+    BasicType.BOOLEAN: types.BooleanType(False),
+    BasicType.BYTE: types.TinyIntType(False),
+    BasicType.SHORT: types.SmallIntType(False),
+    BasicType.INT: types.IntType(False),
+    BasicType.LONG: types.BigIntType(False),
+    BasicType.FLOAT: types.FloatType(False),
+    BasicType.DOUBLE: types.DoubleType(False),
+    BasicType.BIG_DEC: types.DecimalType(38, 18),
+    BasicType.INSTANT: types.LocalZonedTimestampType(9),
+}
+_OF_TYPE: Final[dict[type[DataType], BasicType]] = {type(kind): basic for basic, kind in _BASIC.items()}
+
+
+class ExternalTypeInfo(TypeInformation):
+    """The type of values that came out of a table, where `Types` has no name for it.
+
+    Attributes:
+        data_type: the type of the column.
+    """
+
+    __slots__ = ("data_type",)
+
+    def __init__(self, data_type: DataType) -> None:
+        self.data_type = data_type
+
+    def accepts(self, value: Any) -> bool:
+        """Whether NULL is among the values, for None; the table has checked all others."""
+        return value is not None or self.data_type.is_nullable
+
+    def _key(self) -> tuple[Any, ...]:
+        return (self.data_type,)
+
+    def __repr__(self) -> str:
+        return f"ExternalTypeInfo({self.data_type})"
+
+    def __str__(self) -> str:
+        return str(self.data_type)
+
+
+def data_type_of(info: TypeInformation) -> DataType:
+    """The type of a column of such values; RAW for what only Python knows.
+
+    As in Flink, numbers and truth values by themselves and in tuples are never NULL, and the fields of rows may be.
+    """
+    match info:
+        case ExternalTypeInfo(data_type=data_type):
+            return data_type
+        case BasicTypeInfo(basic_type=basic) if basic in _BASIC:
+            return _BASIC[basic]
+        case DateTypeInfo():
+            return types.DateType()
+        case TimeTypeInfo():
+            return types.TimeType(0)
+        case TimestampTypeInfo():
+            return types.TimestampType(9)
+        case RowTypeInfo():
+            pairs = zip(info.get_field_names(), info.get_field_types(), strict=True)
+            return RowType([RowField(name, data_type_of(one).nullable()) for name, one in pairs], False)
+        case TupleTypeInfo():
+            fields = [RowField(f"f{index}", data_type_of(one)) for index, one in enumerate(info.get_field_types())]
+            return RowType(fields, False)
+        case PrimitiveArrayTypeInfo(element_type=BasicTypeInfo(basic_type=BasicType.BYTE)):
+            return types.VarBinaryType(types.LENGTH_MAX, False)
+        case PrimitiveArrayTypeInfo(element_type=element) | ListTypeInfo(element_type=element):
+            return types.ArrayType(data_type_of(element), False)
+        case BasicArrayTypeInfo(element_type=element) | ObjectArrayTypeInfo(element_type=element):
+            return types.ArrayType(data_type_of(element).nullable(), False)
+        case MapTypeInfo(key_type_info=key, value_type_info=item):
+            return types.MapType(data_type_of(key), data_type_of(item).nullable(), False)
+        case _:
+            return types.RawType("object", "", True)
+
+
+def type_info_of(data_type: DataType) -> TypeInformation:
+    """The type of such values in streams. `data_type_of` gives the type of the column for it."""
+    nearest = _nearest(data_type)
+    is_same = data_type_of(nearest).nullable() == data_type.nullable()
+    return nearest if is_same else ExternalTypeInfo(data_type)
+
+
+def _nearest(data_type: DataType) -> TypeInformation:
+    """The nearest that `Types` has."""
+    if isinstance(data_type, types.DateType):
+        return DateTypeInfo()
+    if type(data_type) is RowType:
+        return row_type_info(data_type.field_names(), data_type.field_types())
+    basic = _OF_TYPE.get(type(data_type))
+    # A moment comes out of a table as a datetime, and `Types.INSTANT` is another class.
+    if basic is None or basic is BasicType.INSTANT:
+        return ExternalTypeInfo(data_type)
+    return BasicTypeInfo(basic)
+
+
+def row_type_info(names: list[str], data_types: list[DataType]) -> RowTypeInfo:
+    """The type of rows with these columns."""
+    return RowTypeInfo([type_info_of(one) for one in data_types], names)

@@ -1,0 +1,45 @@
+"""What runs plans, by the option `execution.runtime-mode`: BATCH is Spark SQL, all else are streams."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from penstock.base.options import RUNTIME_MODE
+from penstock.table.batch.executor import BatchExecutor
+from penstock.table.connectors.connector import Connectors
+from penstock.table.functions.definition import Session
+from penstock.table.plan.executor import CollectingJob, Executor, Job
+from penstock.table.plan.logical import Node, Write
+from penstock.table.streaming.executor import StreamExecutor
+
+
+class ExecutorOfMode:
+    """See `Executor`: hands each plan to the executor of the mode that the options say then."""
+
+    def __init__(self, connectors: Connectors) -> None:
+        self._streams: Executor = StreamExecutor(connectors)
+        self._batches: Executor = BatchExecutor(connectors)
+
+    def _of(self, options: Mapping[str, str]) -> Executor:
+        return self._batches if options.get(RUNTIME_MODE.key(), "").upper() == "BATCH" else self._streams
+
+    def write(
+        self, plans: Sequence[Write], options: Mapping[str, str], session: Session, name: str | None = None
+    ) -> Job:
+        """Start one job that writes into all these tables."""
+        return self._of(options).write(plans, options, session, name)
+
+    def collect(self, plan: Node, options: Mapping[str, str], session: Session) -> CollectingJob:
+        """Start a job that gives the rows of a plan to the client."""
+        return self._of(options).collect(plan, options, session)
+
+    def frame(self, plan: Node, options: Mapping[str, str], session: Session) -> Any:
+        """The rows of a plan as a Spark data frame."""
+        return self._of(options).frame(plan, options, session)
+
+    def explain(
+        self, plans: Sequence[Node], options: Mapping[str, str], session: Session, details: Sequence[str]
+    ) -> str:
+        """How the plans would run."""
+        return self._of(options).explain(plans, options, session, details)

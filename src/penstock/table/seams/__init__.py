@@ -1,0 +1,1 @@
+"""Between the tables of a program and its streams, data frames and Arrow tables."""

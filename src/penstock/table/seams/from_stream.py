@@ -1,0 +1,201 @@
+"""Tables of streams: which columns the records of a stream are, with what a program declares of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from penstock.base.typeinfo import PickledBytesTypeInfo, TypeInformation
+from penstock.base.types import RowKind
+from penstock.plan.transformation import Upstream
+from penstock.table.analyser.calls import Calls
+from penstock.table.analyser.select import project
+from penstock.table.catalog.columns import Column, ColumnKind, ResolvedSchema
+from penstock.table.catalog.manager import with_computed
+from penstock.table.catalog.resolution import resolve
+from penstock.table.catalog.schema import Schema, UnresolvedColumn
+from penstock.table.data.errors import ValidationError
+from penstock.table.data.logical_types import DataType, LocalZonedTimestampType, RawType, RowType
+from penstock.table.plan.changes import INSERTS, Changes
+from penstock.table.plan.logical import Node, StreamRows
+from penstock.table.plan.row_schema import PlanColumn, RowSchema
+from penstock.table.records.changelog_mode import ChangelogMode
+from penstock.table.records.layout import RecordLayout
+from penstock.table.records.type_information import data_type_of
+from penstock.table.streaming.records.record_stream import RecordStream
+from penstock.table.typed.nodes import Typed
+
+#: what the one column of a stream whose records have no fields is called
+SINGLE = "f0"
+#: the one column of metadata that records have: their timestamp
+ROWTIME = "rowtime"
+
+
+@dataclass(frozen=True)
+class RecordType:
+    """The fields that the records of a stream have. `is_known`: whether the stream says so itself."""
+
+    names: tuple[str, ...]
+    types: tuple[DataType, ...]
+    is_record: bool
+    is_known: bool = True
+
+    def of(self, name: str) -> DataType:
+        """The type of a field. Raises `ValidationError` where there is none of this name."""
+        if name not in self.names:
+            raise ValidationError(
+                f"Unable to find a field named '{name}' in the physical data type derived from the given type "
+                "information for schema declaration. Make sure that the type information is not a generic raw type. "
+                f"Currently available fields are: [{', '.join(self.names)}]"
+            )
+        return self.types[self.names.index(name)]
+
+
+def record_type(type_info: TypeInformation | None, schema: Schema | None = None) -> RecordType:
+    """The fields of records of a type.
+
+    Records of a stream that declares no type are what the schema says: rows, tuples or dicts of its columns, or with
+    the one column f0 values of its type.
+    """
+    if type_info is None or isinstance(type_info, PickledBytesTypeInfo):
+        declared = [] if schema is None else [one for one in schema.columns if is_physical(one)]
+        names = tuple(one.name for one in declared)
+        types = tuple(one.data_type for one in declared if one.data_type is not None)
+        if names and names != (SINGLE,):
+            return RecordType(names, types, True, False)
+        return RecordType((SINGLE,), types or (RawType(),), False, False)
+    found = data_type_of(type_info)
+    if isinstance(found, RowType):
+        return RecordType(tuple(found.field_names()), tuple(found.field_types()), True)
+    return RecordType((SINGLE,), (found,), False)
+
+
+def is_physical(column: UnresolvedColumn) -> bool:
+    """Whether a column is a field of a record."""
+    return column.data_type is not None and not column.is_metadata
+
+
+def table_of(
+    upstreams: tuple[Upstream, ...],
+    records: RecordType,
+    schema: Schema | None,
+    calls: Calls,
+    mode: ChangelogMode | None = None,
+    rowtime: DataType | None = None,
+) -> Node:
+    """The plan that reads a stream as a table.
+
+    Args:
+        upstreams: the stream.
+        records: what its records are.
+        schema: what the program declares.
+        calls: makes casts.
+        mode: which kinds of rows may come.
+        rowtime: the type of timestamps; TIMESTAMP_LTZ(3) without one.
+
+    Raises:
+        ValidationError: for a column that the stream has not.
+    """
+    resolved = resolve(_merged(records, schema), calls)
+    fields = [column for column in resolved.columns if column.kind is ColumnKind.PHYSICAL]
+    has_rowtime = _check_metadata(resolved.columns)
+    moment = (rowtime or LocalZonedTimestampType(3)).not_null() if has_rowtime else None
+    layout = RecordLayout(
+        tuple(column.name for column in fields),
+        tuple(column.data_type for column in fields),
+        tuple(records.names.index(column.name) for column in fields),
+        len(records.names),
+        records.is_record,
+        moment,
+    )
+    columns = [PlanColumn(column.name, column.data_type) for column in fields]
+    columns += [PlanColumn(f"${ROWTIME}", moment)] if moment is not None else []
+    plan = _rows(RecordStream(upstreams, layout, _kinds(mode)), columns, resolved, mode or ChangelogMode.insert_only())
+    return _chosen(with_computed(_stored(plan, resolved, calls), resolved), schema)
+
+
+def _merged(records: RecordType, schema: Schema | None) -> Schema:
+    """All fields of records, then the other columns of the schema, which may be computed of fields that it leaves out.
+
+    Fields that it declares have the types that it gives them.
+    """
+    if schema is None:
+        return Schema(tuple(map(UnresolvedColumn, records.names, records.types)))
+    declared = {column.name: column for column in filter(is_physical, schema.columns)}
+    for name in declared:
+        records.of(name)
+    fields = [
+        declared.get(name) or UnresolvedColumn(name, kind)
+        for name, kind in zip(records.names, records.types, strict=True)
+    ]
+    others = [column for column in schema.columns if not is_physical(column)]
+    return replace(schema, columns=(*fields, *others))
+
+
+def _chosen(plan: Node, schema: Schema | None) -> Node:
+    """The columns that the schema declares, in its order, if it declares fields."""
+    if schema is None or not any(map(is_physical, schema.columns)):
+        return plan
+    names = [column.name for column in schema.columns]
+    if names == plan.schema.names:
+        return plan
+    return project(plan, [plan.schema.field(plan.schema.names.index(name)) for name in names], names)
+
+
+def _check_metadata(columns: Sequence[Column]) -> bool:
+    found = [column for column in columns if column.kind is ColumnKind.METADATA]
+    for column in found:
+        key = column.metadata_key or column.name
+        if key != ROWTIME:
+            raise ValidationError(
+                f"Invalid metadata key '{key}' in column '{column.name}' of a stream: a stream has the following "
+                f"metadata: {ROWTIME}"
+            )
+    return bool(found)
+
+
+def _kinds(mode: ChangelogMode | None) -> bytes:
+    kinds = {RowKind.INSERT} if mode is None else mode.kinds
+    return bytes(kind.value for kind in RowKind if kind in kinds)
+
+
+def _rows(
+    stream: RecordStream, columns: Sequence[PlanColumn], resolved: ResolvedSchema, mode: ChangelogMode
+) -> StreamRows:
+    names = [column.name for column in columns]
+    key = () if resolved.primary_key is None else tuple(names.index(one) for one in resolved.primary_key.columns)
+    changes = INSERTS
+    changes |= Changes.UPDATE if mode.contains(RowKind.UPDATE_AFTER) else INSERTS
+    changes |= Changes.DELETE if mode.contains(RowKind.DELETE) else INSERTS
+    has_before = mode.contains(RowKind.UPDATE_BEFORE)
+    is_upsert = not has_before and Changes.UPDATE in changes
+    if is_upsert and not key:
+        raise ValidationError(
+            "A stream of changes without the rows before updates needs a primary key: declare one in the schema with "
+            "primary_key(…)"
+        )
+    title = ", ".join(one.transformation.display_name for one in stream.upstreams)
+    return StreamRows(
+        schema=RowSchema(tuple(columns)),
+        stream=stream,
+        title=title,
+        changes=changes,
+        has_before=has_before,
+        key=key,
+        is_upsert=is_upsert,
+    )
+
+
+def _stored(plan: StreamRows, resolved: ResolvedSchema, calls: Calls) -> Node:
+    """Fields and metadata in the order in which the schema has them."""
+    stored = [column for column in resolved.columns if column.kind is not ColumnKind.COMPUTED]
+    if not any(column.kind is ColumnKind.METADATA for column in stored):
+        return plan
+    fields = {column.name: plan.schema.field(index) for index, column in enumerate(plan.schema)}
+    expressions: list[Typed] = [
+        calls.implicit(fields[f"${ROWTIME}"], column.data_type)
+        if column.kind is ColumnKind.METADATA
+        else fields[column.name]
+        for column in stored
+    ]
+    return project(plan, expressions, [column.name for column in stored])

@@ -1,0 +1,114 @@
+"""Sides of joins whose rows are forgotten a while after they were written (`table.exec.state.ttl`, STATE_TTL).
+
+The entry of a row ends with the time at which it was written: when the row came, and for outer and semi joins when what
+is held of its matches changed. The rows of a key are in the order of these times, so that those that have expired are
+the first ones. They are thrown out when their key is looked at, or by the timer of their key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any, ClassVar
+
+from penstock.core.operators.timers import TimerQueue
+from penstock.state.backend import KeyedTable
+from penstock.table.data.logical_types import DataType
+from penstock.table.streaming.joins.join_sides import Side, UpsertSide
+from penstock.table.streaming.rows.state_times import due_at
+
+
+class Expiring(Side):
+    """What such sides have in common. `begin` has to be called ahead of anything else."""
+
+    #: the place of the time in an entry
+    _time: ClassVar[int]
+    _timers: TimerQueue
+    _ttl_ms: int
+
+    def begin(self, timers: TimerQueue, ttl_ms: int, now_ms: int) -> None:
+        """State that was restored from a job without times counts as written now."""
+        self._timers, self._ttl_ms, self._now_ms = timers, ttl_ms, now_ms
+        if not len(timers):
+            for key, rows in self.entries.items():
+                for entry in rows.values():
+                    self._stamp(entry)
+                timers.register(due_at(now_ms, ttl_ms), key)
+            self.mark(set(self.entries))
+
+    def look(self, keys: Collection[Any], now_ms: int) -> None:
+        """Throw out what has expired of these keys, before anybody looks at it."""
+        self._now_ms = now_ms
+        gone = {key for key in keys if self._throw_out(key)}
+        if gone:
+            self.mark(gone)
+
+    def _throw_out(self, key: Any) -> bool:
+        rows = self.entries.get(key)
+        if rows is None:
+            return False
+        oldest, time = self._now_ms - self._ttl_ms, self._time
+        gone = []
+        for name, entry in rows.items():
+            if len(entry) == time:
+                self._stamp(entry)  # from a run whose state lived for ever
+            if entry[time] > oldest:
+                break
+            gone.append(name)
+        for name in gone:
+            self._remove(key, rows, name)
+        return bool(gone)
+
+    def add(self, key: Any, row: tuple[Any, ...], by: int, matches: int) -> None:
+        """See `Side`. A row that goes and is not there has expired: nothing is owed."""
+        rows, name = self.entries.get(key), self.name_of(row)
+        if by < 0 and (rows is None or name not in rows):
+            return
+        if rows is None:
+            self._timers.register(due_at(self._now_ms, self._ttl_ms), key)
+        super().add(key, row, by, matches)
+        self.write(key, row)
+
+    def write(self, key: Any, row: tuple[Any, ...]) -> None:
+        """What is held of a row is written."""
+        rows, name = self.entries.get(key), self.name_of(row)
+        if rows is not None and name in rows:
+            entry = rows.pop(name)
+            self._stamp(entry)
+            rows[name] = entry
+
+    def _stamp(self, entry: list[Any]) -> None:
+        entry[self._time :] = [self._now_ms]
+
+    def next_timer_ms(self) -> int | None:
+        """When the next rows that nobody looks at are thrown out."""
+        return self._timers.next_timestamp()
+
+    def fire(self, now_ms: int) -> None:
+        """Throw out what has expired."""
+        self._now_ms = now_ms
+        for _, key in self._timers.due(now_ms):
+            if self._throw_out(key):
+                self.mark({key})
+            rows = self.entries.get(key)
+            if rows:
+                written = next(iter(rows.values()))[self._time]
+                self._timers.register(due_at(max(written, now_ms - self._ttl_ms + 1), self._ttl_ms), key)
+
+
+class ExpiringSide(Expiring):
+    """key -> row -> [how often, how many matches, when]."""
+
+    _time = 2
+
+
+class ExpiringUpsertSide(Expiring, UpsertSide):
+    """key -> id -> [1, how many matches, row, when]."""
+
+    _time = 3
+
+
+def side_of(table: KeyedTable, types: Sequence[DataType], ids: Sequence[int] | None, expires: bool) -> Side:
+    """A side of a join. `ids`: see `UpsertSide`."""
+    if ids is None:
+        return ExpiringSide(table, types) if expires else Side(table, types)
+    return ExpiringUpsertSide(table, types, ids) if expires else UpsertSide(table, types, ids)

@@ -1,0 +1,232 @@
+"""Event-time temporal join: each left row with the version of the right table at the time of the left row.
+
+A left row waits until the watermark, which is that of the side further behind, has reached its time. Then no version
+from before that time is to come, so its answer is final, and never changes. A version is a row of the right side, and
+lasts from its own time until the next version of its key; a deletion ends one. When rows leave, of the versions that
+the watermark has passed only the last one stays, also if it is a deletion: an older version may come late.
+
+As in Flink a left row that comes late is answered with the next watermark, from the versions that are there still.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.core.columns.batch import ColumnBatch, as_columns
+from penstock.core.operators.base import UserCodeError
+from penstock.core.operators.timers import TimerQueue
+from penstock.core.records import Batch
+from penstock.table.data.arrow_types import arrow_type
+from penstock.table.data.errors import TableRuntimeError
+from penstock.table.data.logical_types import DataType
+from penstock.table.evaluation.columns import Columns
+from penstock.table.evaluation.evaluator import Evaluator
+from penstock.table.plan.changes import DELETE, UPDATE_BEFORE
+from penstock.table.streaming.joins.join_sides import SideKeys
+from penstock.table.streaming.rows.evaluating import EvaluatingOperator
+from penstock.table.streaming.rows.held_rows import columns_of
+from penstock.table.streaming.rows.row_tuples import kinds_of, tuples_of
+from penstock.table.streaming.rows.sessions import StreamSession
+from penstock.table.streaming.rows.watermark_operator import milliseconds
+from penstock.table.typed.nodes import Typed
+
+#: The states: key -> [waiting rows, times of versions, versions, timer]; and timers.
+ROWS: Final = "rows"
+TIMERS: Final = "timers"
+#: An entry: left rows as (time, kind, values) in the order in which they came; versions in the order of their times,
+#: None where there is no row; for when the timer of the key is set, or None.
+_WAITING, _TIMES, _VERSIONS, _TIMER = range(4)
+
+
+@dataclass(frozen=True, slots=True)
+class TemporalSpec:
+    """What an event-time temporal join does.
+
+    Attributes:
+        keeps_left: whether a left row without a version is given with NULL.
+        keys: the places of the columns of the key, for either side.
+        nulls_match: for each column of the key whether NULL equals NULL.
+        times: the place of the event time of either side.
+        condition: over the columns of both sides, what else has to be true of a row and its version; or None.
+        types: of the columns of either side; further columns are only there as keys.
+        names: of the columns that it gives.
+        ends_by_before: whether an update's row as it was ends a version; else it says nothing, because the row that
+            replaces it comes, too.
+    """
+
+    keeps_left: bool
+    keys: tuple[Sequence[int], Sequence[int]]
+    nulls_match: tuple[bool, ...]
+    times: tuple[int, int]
+    condition: Typed | None
+    types: tuple[Sequence[DataType], Sequence[DataType]]
+    names: Sequence[str]
+    ends_by_before: bool
+
+
+class TemporalJoinOperator(EvaluatingOperator):
+    """INNER and LEFT. See the module's text."""
+
+    is_keyed = True
+
+    def __init__(self, spec: TemporalSpec, session: StreamSession) -> None:
+        self._spec = spec
+        self._session = session
+
+    def open(self) -> None:
+        """Look up the state, and make what runs the condition."""
+        spec, table = self._spec, self.context.keyed.table(ROWS)
+        self._entries, self._mark = table.entries(None), table.mark
+        self._timers = TimerQueue(self.context.keyed.table(TIMERS))
+        self._finders = [SideKeys(places, spec.nulls_match) for places in spec.keys]
+        session = self.running(self._session)
+        self._where = None if spec.condition is None else Evaluator([spec.condition], session)
+
+    # --- rows ---------------------------------------------------------------------------------------------------------
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        """Let left rows wait, and note versions."""
+        taken = as_columns(batch, self.context.operator_name)
+        times = self._times_of(taken, input_index)
+        keys = self._finders[input_index].of(taken.columns)
+        kinds = bytes(len(taken)) if taken.kinds is None else taken.kinds
+        rows = tuples_of(taken, self._spec.types[input_index])
+        take_in = self._note_version if input_index else self._let_wait
+        entries, timers = self._entries, self._timers
+        for key, time, kind, row in zip(keys, times, kinds, rows, strict=True):
+            entry = entries.get(key)
+            if entry is None:
+                entry = entries[key] = [[], [], [], None]
+            take_in(entry, time, kind, row)
+            timer = entry[_TIMER]
+            if timer is None or time < timer:
+                if timer is not None:
+                    timers.delete(timer, key)
+                timers.register(time, key)
+                entry[_TIMER] = time
+        self._mark(None, set(keys))
+
+    def _times_of(self, taken: ColumnBatch, side: int) -> list[int]:
+        column = taken.columns.column(self._spec.times[side])
+        if column.null_count:
+            raise UserCodeError(self.context.operator_name, f"a batch of {len(taken)} rows") from TableRuntimeError(
+                "RowTime field should not be null, please convert it to a non-null long value."
+            )
+        times: list[int] = milliseconds(column).tolist()
+        return times
+
+    def _let_wait(self, entry: list[Any], time: int, kind: int, row: tuple[Any, ...]) -> None:
+        entry[_WAITING].append((time, kind, row))
+
+    def _note_version(self, entry: list[Any], time: int, kind: int, row: tuple[Any, ...]) -> None:
+        if kind == UPDATE_BEFORE and not self._spec.ends_by_before:
+            return
+        times, versions = entry[_TIMES], entry[_VERSIONS]
+        version = None if kind in (UPDATE_BEFORE, DELETE) else row
+        if not times or time > times[-1]:
+            times.append(time)
+            versions.append(version)
+            return
+        place = bisect_left(times, time)
+        if times[place] == time:
+            versions[place] = version
+        else:
+            insort(times, time)
+            versions.insert(place, version)
+
+    # --- time ---------------------------------------------------------------------------------------------------------
+
+    def process_watermark(self, timestamp: int) -> None:
+        """Answer the rows whose time has come, and forget versions that no row in time can ask for."""
+        kinds, left, right = bytearray(), [], []
+        changed = set()
+        for _, key in self._timers.due(timestamp):
+            entry = self._entries.get(key)
+            if entry is None:
+                continue
+            refuses = self._finders[0].matches_nothing(key)
+            for kind, row, version in self._answered(entry, timestamp):
+                kinds.append(kind)
+                left.append(row)
+                right.append(None if refuses else version)
+            self._clean(entry, key, timestamp)
+            changed.add(key)
+        self._mark(None, changed)
+        if left:
+            self._send(kinds, left, right)
+        self.output.emit_watermark(timestamp)
+
+    def _answered(self, entry: list[Any], up_to: int) -> list[tuple[int, tuple[Any, ...], tuple[Any, ...] | None]]:
+        """The rows whose time has come, in the order in which they came, with their versions; they stop to wait."""
+        times, versions = entry[_TIMES], entry[_VERSIONS]
+        found, stays = [], []
+        for one in entry[_WAITING]:
+            time, kind, row = one
+            if time > up_to:
+                stays.append(one)
+                continue
+            place = bisect_right(times, time)
+            found.append((kind, row, versions[place - 1] if place else None))
+        entry[_WAITING] = stays
+        return found
+
+    def _clean(self, entry: list[Any], key: Any, up_to: int) -> None:
+        """Keep the versions from the one on that is valid at this time, and set the timer for the rows that wait."""
+        times, versions = entry[_TIMES], entry[_VERSIONS]
+        first = max(0, bisect_right(times, up_to) - 1)
+        del times[:first], versions[:first]
+        if not times and not entry[_WAITING]:
+            del self._entries[key]
+            return
+        entry[_TIMER] = min((one[0] for one in entry[_WAITING]), default=None)
+        if entry[_TIMER] is not None:
+            self._timers.register(entry[_TIMER], key)
+
+    def _send(self, kinds: bytearray, left: list[Any], right: list[Any]) -> None:
+        spec = self._spec
+        mine = columns_of(left, spec.types[0])
+        has = np.fromiter((one is not None for one in right), np.bool_, len(right))
+        others = self._versions_of(right, has)
+        if self._where is not None and has.any():
+            try:
+                (answers,) = self._where(Columns([*mine, *others], len(left)))
+            except TableRuntimeError as error:
+                raise UserCodeError(self.context.operator_name, f"{len(left)} rows with their versions") from error
+            has &= answers.fill_null(False).to_numpy(zero_copy_only=False)
+        if not spec.keeps_left:
+            chosen = np.flatnonzero(has)
+            indices = pa.array(chosen)
+            mine = [column.take(indices) for column in mine]
+            others = [column.take(indices) for column in others]
+            kinds = bytearray(np.frombuffer(kinds, np.uint8)[chosen].tobytes())
+        elif not has.all():
+            indices = pa.array(np.arange(len(has)), mask=~has)
+            others = [column.take(indices) for column in others]
+        if kinds:
+            columns = pa.RecordBatch.from_arrays([*mine, *others], list(spec.names))
+            self.output.collect(ColumnBatch(columns, None, kinds_of(kinds)))
+
+    def _versions_of(self, right: list[Any], has: Any) -> list[pa.Array]:
+        """The versions as columns, a row for each left row; rows that share one make it a value only once."""
+        places: dict[int, int] = {}
+        distinct: list[tuple[Any, ...]] = []
+        numbers: list[int | None] = []
+        for one in right:
+            if one is None:
+                numbers.append(None)
+                continue
+            place = places.setdefault(id(one), len(distinct))
+            if place == len(distinct):
+                distinct.append(one)
+            numbers.append(place)
+        types = self._spec.types[1]
+        if not distinct:
+            return [pa.nulls(len(right), arrow_type(kind)) for kind in types]
+        indices = pa.array(numbers, pa.int64())
+        return [column.take(indices) for column in columns_of(distinct, types)]

@@ -1,0 +1,126 @@
+"""A look-up join over rows that come and go, which takes back what it gave.
+
+A table that is asked twice may answer differently. So what was found for a row is kept as long as the row is there;
+when it goes, the same rows go. A row may go before it comes: then neither sends anything. Rows are partitioned by their
+upsert key, or by all columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.core.columns.batch import ColumnBatch, as_columns
+from penstock.core.operators.base import UserCodeError
+from penstock.core.records import Batch
+from penstock.table.connectors.lookup import LookupReader
+from penstock.table.data.errors import TableRuntimeError
+from penstock.table.plan.changes import DELETE, UPDATE_BEFORE
+from penstock.table.streaming.lookups.lookup_join_operator import LookupJoinOperator
+from penstock.table.streaming.lookups.lookup_settings import LookupSettings
+from penstock.table.streaming.lookups.pairing import LookupSpec
+from penstock.table.streaming.rows.held_rows import columns_of, rows_of
+from penstock.table.streaming.rows.row_keys import RowKeys
+from penstock.table.streaming.rows.row_tuples import kinds_of
+from penstock.table.streaming.rows.sessions import StreamSession
+
+#: The state: key -> left row -> what was found each time that the row came, as lists of right rows. None stands for a
+#: time that it went before it came.
+FOUND: Final = "found"
+
+
+class KeyedLookupJoinOperator(LookupJoinOperator):
+    """See the module's text, and `LookupJoinOperator`.
+
+    Args:
+        key: the places of the columns by which rows are partitioned.
+        own: the places of the columns that tell a row; those that only stand for the clock are not among them.
+    """
+
+    is_keyed = True
+
+    def __init__(
+        self,
+        spec: LookupSpec,
+        create_reader: Callable[[], LookupReader],
+        settings: LookupSettings,
+        session: StreamSession,
+        key: Sequence[int],
+        own: Sequence[int],
+    ) -> None:
+        super().__init__(spec, create_reader, settings, session)
+        self._keys = RowKeys(key)
+        self._own = tuple(own)
+
+    def open(self) -> None:
+        """Look up the state."""
+        table = self.context.keyed.table(FOUND)
+        self._found, self._mark = table.entries(None), table.mark
+        super().open()
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        """Ask for the rows that come, and take back what was found for those that go."""
+        taken = as_columns(batch, self.context.operator_name)
+        kinds = bytes(len(taken)) if taken.kinds is None else taken.kinds
+        goes = np.isin(np.frombuffer(kinds, np.uint8), (UPDATE_BEFORE, DELETE))
+        columns = taken.columns
+        keys = self._keys.of(columns)
+        own = [columns.column(place) for place in self._own]
+        rows = rows_of(own, [self._spec.left_types[place] for place in self._own], len(taken))
+        found = self._looked_up(taken, goes)
+        left: list[int] = []
+        right: list[tuple[Any, ...]] = []
+        for row, (key, values) in enumerate(zip(keys, rows, strict=True)):
+            matches = self._exchanged(key, values, None if goes[row] else found[row])
+            left += [row] * len(matches)
+            right += matches
+        self._mark(None, set(keys))
+        if left:
+            self._send(columns, kinds, left, right)
+
+    def _looked_up(self, taken: ColumnBatch, goes: Any) -> dict[int, list[tuple[Any, ...]]]:
+        """The right rows of each row that comes."""
+        comes = np.flatnonzero(~goes)
+        if not len(comes):
+            return {}
+        rows = taken if len(comes) == len(taken) else taken.take(comes)
+        types = self._spec.right_types
+        try:
+            asked = self._pairing.asked(rows)
+            paired = self._pairing.pairs(rows, asked, self.answer(asked, len(rows)))
+        except TableRuntimeError as error:
+            raise UserCodeError(self.context.operator_name, f"a batch of {len(taken)} rows") from error
+        tuples = rows_of(paired.columns, types, len(paired.columns[0]) if paired.columns else 0)
+        nothing = (None,) * len(types)
+        found: dict[int, list[tuple[Any, ...]]] = {int(row): [] for row in comes}
+        for row, place in zip(comes[paired.left].tolist(), paired.right.tolist(), strict=True):
+            found[row].append(nothing if place < 0 or not types else tuples[place])
+        return found
+
+    def _exchanged(
+        self, key: Any, values: tuple[Any, ...], matches: list[tuple[Any, ...]] | None
+    ) -> list[tuple[Any, ...]]:
+        """What is sent for a row that comes with these matches, or that goes. Of two that meet late neither is sent."""
+        rows = self._found.setdefault(key, {})
+        waiting = rows.setdefault(values, [])
+        is_other = bool(waiting) and (waiting[0] is None) != (matches is None)
+        if not is_other:
+            waiting.append(matches)
+            return matches or []
+        before: list[tuple[Any, ...]] | None = waiting.pop(0)
+        if not waiting:
+            del rows[values]
+        if not rows:
+            del self._found[key]
+        return before or []
+
+    def _send(self, columns: pa.RecordBatch, kinds: bytes, left: list[int], right: list[tuple[Any, ...]]) -> None:
+        places = np.array(left)
+        width = len(self._spec.left_types)
+        mine = [column.take(pa.array(places)) for column in columns.columns[:width]]
+        arrays = [*mine, *columns_of(right, self._spec.right_types)]
+        sent = pa.RecordBatch.from_arrays(arrays, list(self._spec.names))
+        self.output.collect(ColumnBatch(sent, None, kinds_of(np.frombuffer(kinds, np.uint8)[places].tobytes())))

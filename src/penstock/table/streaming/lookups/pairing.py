@@ -1,0 +1,182 @@
+"""What look-up joins compute: the keys to ask for, and the pairs that answers make. All of it on whole columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.core.columns.batch import ColumnBatch
+from penstock.state.key_columns import distinct_keys
+from penstock.table.connectors.lookup import LookedUp
+from penstock.table.connectors.tables import column_names
+from penstock.table.data.arrow_types import arrow_type
+from penstock.table.data.logical_types import DataType
+from penstock.table.evaluation.columns import Columns
+from penstock.table.evaluation.evaluator import Evaluator
+from penstock.table.functions.definition import Session
+from penstock.table.typed.nodes import Field, Typed
+
+
+@dataclass(frozen=True, slots=True)
+class LookupSpec:
+    """What a look-up join does; see `LookupJoin`.
+
+    Attributes:
+        keeps_left: whether a row without a match is given with NULL.
+        table_types: of the stored columns of the table.
+        left_types: of the columns of the input.
+        right_types: of the columns that `expressions` give.
+        names: of the columns that it gives.
+    """
+
+    keeps_left: bool
+    key_values: tuple[Typed, ...]
+    where: Typed | None
+    expressions: tuple[Typed, ...]
+    asks: Typed | None
+    condition: Typed | None
+    table_types: tuple[DataType, ...]
+    left_types: tuple[DataType, ...]
+    right_types: tuple[DataType, ...]
+    names: tuple[str, ...]
+
+
+class Asked(NamedTuple):
+    """The keys of a batch, each once, and for each row the number of its key; -1 for rows that ask for nothing."""
+
+    keys: pa.RecordBatch
+    numbers: Any
+
+
+class Paired(NamedTuple):
+    """Pairs, ordered by their left rows: numpy arrays of the places of both rows, -1 for NULL; the right columns."""
+
+    left: Any
+    right: Any
+    columns: Sequence[pa.Array]
+
+
+class Pairing:
+    """Runs the expressions of a look-up join."""
+
+    def __init__(self, spec: LookupSpec, session: Session) -> None:
+        self._spec = spec
+        self._keys = Evaluator(spec.key_values, session)
+        self._asks = None if spec.asks is None else Evaluator([spec.asks], session)
+        self._where = None if spec.where is None else Evaluator([spec.where], session)
+        self._select = Evaluator(spec.expressions, session)
+        self._condition = None if spec.condition is None else Evaluator([spec.condition], session)
+        used = () if spec.condition is None else spec.condition.walk()
+        self._used = sorted({one.index for one in used if isinstance(one, Field)})
+
+    def asked(self, taken: ColumnBatch) -> Asked:
+        """What a batch asks for. A key with NULL equals nothing, so nothing is asked for it."""
+        columns = Columns.of(taken.columns)
+        arrays = self._keys(columns)
+        names = column_names(len(arrays))
+        wanted = np.ones(len(taken), np.bool_)
+        if self._asks is not None:
+            (answers,) = self._asks(columns)
+            wanted = _mask(answers)
+        for array in arrays:
+            if array.null_count:
+                wanted = wanted & array.is_valid().to_numpy(zero_copy_only=False)
+        rows = np.flatnonzero(wanted)
+        numbers = np.full(len(taken), -1, np.int64)
+        if len(rows) < len(taken):
+            arrays = [array.take(pa.array(rows)) for array in arrays]
+        if len(rows):
+            codes, _ = distinct_keys(arrays)
+            _, firsts = np.unique(codes, return_index=True)
+            numbers[rows] = codes
+            arrays = [array.take(pa.array(firsts)) for array in arrays]
+        return Asked(pa.RecordBatch.from_arrays(arrays, names), numbers)
+
+    def nothing(self) -> LookedUp:
+        """The answer to no keys."""
+        types = self._spec.table_types
+        arrays = [pa.array([], arrow_type(kind)) for kind in types]
+        return LookedUp(pa.RecordBatch.from_arrays(arrays, column_names(len(types))), pa.array([], pa.int64()))
+
+    def pairs(self, taken: ColumnBatch, asked: Asked, found: LookedUp) -> Paired:
+        """The pairs of the rows of a batch with those that were found."""
+        rows, numbers = found.rows, found.key_numbers.to_numpy(zero_copy_only=False)
+        if self._where is not None and rows.num_rows:
+            (answers,) = self._where(Columns.of(rows))
+            kept = np.flatnonzero(_mask(answers))
+            rows, numbers = rows.take(pa.array(kept)), numbers[kept]
+        columns = self._select(Columns.of(rows))
+        left, right = _places(asked, numbers)
+        if self._condition is not None and len(left):
+            width = len(self._spec.left_types)
+            arrays = [pa.nulls(0)] * (max(self._used, default=-1) + 1)
+            for index in self._used:
+                of_left = index < width
+                column = taken.columns.column(index) if of_left else columns[index - width]
+                arrays[index] = column.take(pa.array(left if of_left else right))
+            (answers,) = self._condition(Columns(arrays, len(left)))
+            kept = np.flatnonzero(_mask(answers))
+            left, right = left[kept], right[kept]
+        if self._spec.keeps_left:
+            left, right = _with_unmatched(left, right, len(taken))
+        return Paired(left, right, columns)
+
+    def joined(self, taken: ColumnBatch, asked: Asked, found: LookedUp) -> ColumnBatch:
+        """The rows of a batch with what was found for them, in their order and of their kinds."""
+        paired = self.pairs(taken, asked, found)
+        mine = taken.take(paired.left)
+        width = len(self._spec.left_types)
+        indices = pa.array(paired.right, mask=paired.right < 0)
+        others = [column.take(indices) for column in paired.columns]
+        columns = pa.RecordBatch.from_arrays([*mine.columns.columns[:width], *others], list(self._spec.names))
+        return ColumnBatch(columns, mine.rowtimes, mine.kinds)
+
+
+def missing(asked: Asked, found: LookedUp) -> Any:
+    """The numbers of the keys without rows, as a numpy array."""
+    return np.setdiff1d(np.arange(asked.keys.num_rows), found.key_numbers.to_numpy(zero_copy_only=False))
+
+
+def merged(found: LookedUp, more: LookedUp, places: Any) -> LookedUp:
+    """Both answers. `places`: the numbers that the keys of the second one have among those of the first one."""
+    if not more.rows.num_rows:
+        return found
+    later = places[more.key_numbers.to_numpy(zero_copy_only=False)]
+    numbers = np.concatenate([found.key_numbers.to_numpy(zero_copy_only=False), later])
+    order = np.argsort(numbers, kind="stable")
+    rows = pa.concat_batches([found.rows, more.rows.rename_columns(found.rows.schema.names)])
+    return LookedUp(rows.take(pa.array(order)), pa.array(numbers[order]))
+
+
+def _mask(answers: pa.Array) -> Any:
+    return pc.fill_null(answers, False).to_numpy(zero_copy_only=False)
+
+
+def _places(asked: Asked, numbers: Any) -> tuple[Any, Any]:
+    """The pairs of rows of a batch and rows found. `numbers`: of the keys of these, in ascending order."""
+    keys = np.arange(asked.keys.num_rows + 1)  # one more, without rows, for those that ask for nothing
+    starts = np.searchsorted(numbers, keys, side="left")
+    counts = np.searchsorted(numbers, keys, side="right") - starts
+    counts[-1] = 0
+    of_row = counts[asked.numbers]
+    left = np.repeat(np.arange(len(of_row)), of_row)
+    within = np.arange(len(left)) - np.repeat(np.cumsum(of_row) - of_row, of_row)
+    return left, np.repeat(starts[asked.numbers], of_row) + within
+
+
+def _with_unmatched(left: Any, right: Any, rows: int) -> tuple[Any, Any]:
+    """The pairs, and each row without one with NULL."""
+    has = np.zeros(rows, np.bool_)
+    has[left] = True
+    alone = np.flatnonzero(~has)
+    if not len(alone):
+        return left, right
+    left = np.concatenate([left, alone])
+    right = np.concatenate([right, np.full(len(alone), -1, np.int64)])
+    order = np.argsort(left, kind="stable")
+    return left[order], right[order]

@@ -1,0 +1,156 @@
+"""Readers of look-ups around those of connectors: with a cache, and that ask again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import sleep
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.table.connectors.lookup import AsyncLookupReader, LookedUp, LookupReader
+from penstock.table.streaming.lookups.lookup_settings import LookupSettings
+from penstock.table.streaming.lookups.pairing import merged
+from penstock.table.streaming.lookups.row_cache import Hits, RowCache
+
+
+def reader_of(
+    reader: LookupReader,
+    settings: LookupSettings,
+    now_ms: Callable[[], int],
+    wait: Callable[[float], None] = sleep,
+) -> LookupReader:
+    """A reader with what the settings ask for. `wait` lets so many seconds pass."""
+    if settings.error_retries:
+        reader = _Repeating(reader, settings.error_retries)
+    if settings.cache is not None:
+        reader = CachedReader(reader, RowCache(settings.cache, now_ms))
+    return _Insisting(reader, settings, wait) if settings.miss_retries else reader
+
+
+def async_reader_of(
+    reader: AsyncLookupReader, settings: LookupSettings, now_ms: Callable[[], int]
+) -> AsyncLookupReader:
+    """A reader with what the settings ask for; keys without rows are asked for again by the operator."""
+    if settings.error_retries:
+        reader = _AsyncRepeating(reader, settings.error_retries)
+    return reader if settings.cache is None else CachedAsyncReader(reader, RowCache(settings.cache, now_ms))
+
+
+class _Around(LookupReader):
+    def __init__(self, reader: LookupReader) -> None:
+        self._reader = reader
+
+    def open(self) -> None:
+        """See `LookupReader`."""
+        self._reader.open()
+
+    def close(self) -> None:
+        """See `LookupReader`."""
+        self._reader.close()
+
+
+class _AsyncAround(AsyncLookupReader):
+    def __init__(self, reader: AsyncLookupReader) -> None:
+        self._reader = reader
+
+    async def open(self) -> None:
+        """See `AsyncLookupReader`."""
+        await self._reader.open()
+
+    async def close(self) -> None:
+        """See `AsyncLookupReader`."""
+        await self._reader.close()
+
+
+class CachedReader(_Around):
+    """Asks only for keys that the cache does not hold."""
+
+    def __init__(self, reader: LookupReader, cache: RowCache) -> None:
+        super().__init__(reader)
+        self._cache = cache
+
+    def lookup(self, keys: pa.RecordBatch) -> LookedUp:
+        """See `LookupReader`."""
+        hits = self._cache.find(keys)
+        more = self._reader.lookup(keys.take(pa.array(hits.places))) if hits.absent else None
+        return _taken_in(self._cache, hits, more)
+
+
+class CachedAsyncReader(_AsyncAround):
+    """The same for answers that come later."""
+
+    def __init__(self, reader: AsyncLookupReader, cache: RowCache) -> None:
+        super().__init__(reader)
+        self._cache = cache
+
+    async def lookup(self, keys: pa.RecordBatch) -> LookedUp:
+        """See `AsyncLookupReader`."""
+        hits = self._cache.find(keys)
+        more = await self._reader.lookup(keys.take(pa.array(hits.places))) if hits.absent else None
+        return _taken_in(self._cache, hits, more)
+
+
+def _taken_in(cache: RowCache, hits: Hits, more: LookedUp | None) -> LookedUp:
+    """The answer for all keys; the cache holds what was asked for."""
+    if more is None:
+        assert hits.rows is not None
+        return hits.rows
+    cache.hold(hits.absent, more)
+    if hits.rows is not None:
+        return merged(hits.rows, more, hits.places)
+    return more
+
+
+class _Repeating(_Around):
+    """Calls that fail are made again at once, so often at most."""
+
+    def __init__(self, reader: LookupReader, retries: int) -> None:
+        super().__init__(reader)
+        self._retries = retries
+
+    def lookup(self, keys: pa.RecordBatch) -> LookedUp:
+        """See `LookupReader`."""
+        for _ in range(self._retries):
+            try:
+                return self._reader.lookup(keys)
+            except Exception:  # noqa: BLE001 - the last error is raised
+                continue
+        return self._reader.lookup(keys)
+
+
+class _AsyncRepeating(_AsyncAround):
+    """The same for answers that come later."""
+
+    def __init__(self, reader: AsyncLookupReader, retries: int) -> None:
+        super().__init__(reader)
+        self._retries = retries
+
+    async def lookup(self, keys: pa.RecordBatch) -> LookedUp:
+        """See `AsyncLookupReader`."""
+        for _ in range(self._retries):
+            try:
+                return await self._reader.lookup(keys)
+            except Exception:  # noqa: BLE001 - the last error is raised
+                continue
+        return await self._reader.lookup(keys)
+
+
+class _Insisting(_Around):
+    """Keys without rows are asked for again, after a while and so often at most."""
+
+    def __init__(self, reader: LookupReader, settings: LookupSettings, wait: Callable[[float], None]) -> None:
+        super().__init__(reader)
+        self._settings = settings
+        self._wait = wait
+
+    def lookup(self, keys: pa.RecordBatch) -> LookedUp:
+        """See `LookupReader`."""
+        found = self._reader.lookup(keys)
+        for _ in range(self._settings.miss_retries):
+            places = np.setdiff1d(np.arange(keys.num_rows), found.key_numbers.to_numpy(zero_copy_only=False))
+            if not len(places):
+                break
+            self._wait(self._settings.miss_delay_ms / 1000)
+            found = merged(found, self._reader.lookup(keys.take(pa.array(places))), places)
+        return found

@@ -1,0 +1,133 @@
+"""Rows that were looked up, so that the same keys need not be asked for again.
+
+All rows lie in one Arrow table, one behind the other, and each key has a range of them; so answers are put together by
+one kernel. Rows of keys that have left stay behind until they are more than half of all.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.table.connectors.lookup import LookedUp
+from penstock.table.streaming.lookups.lookup_settings import CacheSettings
+
+#: An entry: where the rows of a key begin, how many they are, when they came, and when they were asked for (ms).
+_START, _COUNT, _WRITTEN, _ASKED = range(4)
+_CHUNKS_MAX: Final = 64
+_SPARE_ROWS: Final = 1024
+
+
+class Hits(NamedTuple):
+    """The keys that are not here, and their numbers as a numpy array; the rows of the others, if there are others."""
+
+    absent: list[Any]
+    places: Any
+    rows: LookedUp | None
+
+
+class RowCache:
+    """Holds the rows of keys. `now_ms` is the clock; the key that was asked for longest ago leaves first."""
+
+    def __init__(self, settings: CacheSettings, now_ms: Callable[[], int]) -> None:
+        self._settings = settings
+        self._now_ms = now_ms
+        self._entries: OrderedDict[Any, list[int]] = OrderedDict()
+        self._rows: pa.Table | None = None
+        self._live = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @property
+    def rows_held(self) -> int:
+        """How many rows take memory, those of keys that have left among them."""
+        return 0 if self._rows is None else int(self._rows.num_rows)
+
+    def find(self, keys: pa.RecordBatch) -> Hits:
+        """The rows of the keys that are here."""
+        now = self._now_ms()
+        known = list(zip(*(column.to_pylist() for column in keys.columns), strict=True))
+        here, absent, ranges = [], [], []
+        for number, key in enumerate(known):
+            entry = self._entries.get(key)
+            if entry is None or self._expired(entry, now):
+                absent.append(number)
+                continue
+            entry[_ASKED] = now
+            self._entries.move_to_end(key)
+            here.append(number)
+            ranges.append(entry)
+        rows = self._rows_of(np.array(here, np.int64), ranges) if here else None
+        return Hits([known[number] for number in absent], np.array(absent, np.int64), rows)
+
+    def _rows_of(self, places: Any, ranges: list[list[int]]) -> LookedUp:
+        starts, counts = (np.array([one[part] for one in ranges], np.int64) for part in (_START, _COUNT))
+        assert self._rows is not None
+        table = self._rows.take(pa.array(_ranges(starts, counts)))
+        arrays = [
+            column.combine_chunks() if column.num_chunks else pa.array([], column.type)
+            for column in table.itercolumns()
+        ]
+        rows = pa.RecordBatch.from_arrays(arrays, table.schema.names)
+        return LookedUp(rows, pa.array(np.repeat(places, counts)))
+
+    def hold(self, keys: list[Any], found: LookedUp) -> None:
+        """From now on hold the rows of these keys."""
+        now = self._now_ms()
+        added = pa.Table.from_batches([found.rows])
+        before = 0 if self._rows is None else self._rows.num_rows
+        self._rows = added if self._rows is None else pa.concat_tables([self._rows, added])
+        numbers = found.key_numbers.to_numpy(zero_copy_only=False)
+        starts = np.searchsorted(numbers, np.arange(len(keys)), side="left")
+        counts = np.searchsorted(numbers, np.arange(len(keys)), side="right") - starts
+        for key, start, count in zip(keys, (starts + before).tolist(), counts.tolist(), strict=True):
+            self._forget(key)
+            if count or self._settings.holds_missing:
+                self._entries[key] = [start, count, now, now]
+                self._live += count
+        self._evict()
+
+    def _expired(self, entry: list[int], now: int) -> bool:
+        write, access = self._settings.after_write_ms, self._settings.after_access_ms
+        return (write is not None and now - entry[_WRITTEN] >= write) or (
+            access is not None and now - entry[_ASKED] >= access
+        )
+
+    def _forget(self, key: Any) -> None:
+        entry = self._entries.pop(key, None)
+        if entry is not None:
+            self._live -= entry[_COUNT]
+
+    def _evict(self) -> None:
+        """Forget what is too much or too old, and the rows that nobody has any more."""
+        now, most = self._now_ms(), self._settings.max_keys
+        while self._entries:
+            key, entry = next(iter(self._entries.items()))
+            if not self._expired(entry, now) and (most is None or len(self._entries) <= most):
+                break
+            self._forget(key)
+        assert self._rows is not None
+        if self._rows.num_rows > 2 * self._live + _SPARE_ROWS:
+            self._compact()
+        elif self._rows.column(0).num_chunks > _CHUNKS_MAX:
+            self._rows = self._rows.combine_chunks()
+
+    def _compact(self) -> None:
+        entries = list(self._entries.values())
+        counts = np.array([entry[_COUNT] for entry in entries], np.int64)
+        starts = np.array([entry[_START] for entry in entries], np.int64)
+        begins = np.cumsum(counts) - counts
+        assert self._rows is not None
+        self._rows = self._rows.take(pa.array(_ranges(starts, counts))).combine_chunks()
+        for entry, begin in zip(entries, begins.tolist(), strict=True):
+            entry[_START] = begin
+
+
+def _ranges(starts: Any, counts: Any) -> Any:
+    """The numbers of all ranges, one range behind the other."""
+    return np.repeat(starts - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())

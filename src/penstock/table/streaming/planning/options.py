@@ -1,0 +1,58 @@
+"""The options of a session that say how streams are planned."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from penstock.base.config_options import ConfigOption
+from penstock.base.configuration import Configuration
+from penstock.base.value_types import BOOLEAN, DURATION_MS, INTEGER
+from penstock.table.data.errors import ValidationError
+from penstock.table.streaming.rows.bundles import MiniBatch
+
+STATE_TTL_MS: Final = ConfigOption("table.exec.state.ttl", DURATION_MS, 0)
+MINI_BATCH: Final = ConfigOption("table.exec.mini-batch.enabled", BOOLEAN, False)
+LATENCY_MS: Final = ConfigOption("table.exec.mini-batch.allow-latency", DURATION_MS, 0)
+IDLE_TIMEOUT_MS: Final = ConfigOption("table.exec.source.idle-timeout", DURATION_MS, 0)
+PARALLELISM: Final = ConfigOption("table.exec.resource.default-parallelism", INTEGER, -1)
+SIZE: Final = ConfigOption("table.exec.mini-batch.size", INTEGER, -1)
+
+
+@dataclass(frozen=True, slots=True)
+class PlanOptions:
+    """How streams are planned.
+
+    Args:
+        state_ttl_ms: how long state lives after it was written; 0 for ever.
+        mini_batch: how aggregates gather rows; None where each batch is taken in as it comes.
+        idle_ms: after how long without rows a table with a watermark is idle; 0 for never.
+        parallelism: of all steps; None for that of the job.
+    """
+
+    state_ttl_ms: int = 0
+    mini_batch: MiniBatch | None = None
+    idle_ms: int = 0
+    parallelism: int | None = None
+
+    def lives(self, hinted_ms: int | None) -> int:
+        """How long (ms) state lives, given what a hint says."""
+        return self.state_ttl_ms if hinted_ms is None else hinted_ms
+
+
+DEFAULTS: Final = PlanOptions()
+
+
+def plan_options(options: Mapping[str, str]) -> PlanOptions:
+    """The options of a session. Raises `ConfigurationError` for those with other values than there may be."""
+    read = Configuration.from_dict(dict(options)).read
+    mini_batch = None
+    if read(MINI_BATCH):
+        mini_batch = MiniBatch(read(LATENCY_MS), read(SIZE))
+        if mini_batch.latency_ms <= 0:
+            raise ValidationError(f"If {MINI_BATCH.key()} is 'true', {LATENCY_MS.key()} must be greater than 0.")
+        if mini_batch.size <= 0:
+            raise ValidationError(f"Key: '{SIZE.key()}' , default: {SIZE.default_value()} must be > 0.")
+    parallelism = read(PARALLELISM)
+    return PlanOptions(read(STATE_TTL_MS), mini_batch, read(IDLE_TIMEOUT_MS), parallelism if parallelism > 0 else None)

@@ -1,0 +1,69 @@
+"""FROM_CHANGELOG and TO_CHANGELOG: which changes they send and ask for."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from penstock.table.plan.changes import ALL, INSERTS, NAMES, Changes
+from penstock.table.plan.logical import FromChangelog, ToChangelog
+from penstock.table.streaming.planning.rule import Planning, Rule
+from penstock.table.streaming.planning.streams import Stream, by_columns, names_of
+from penstock.table.streaming.rows.changelog_operators import FromChangelogOperator, ToChangelogOperator
+from penstock.table.streaming.rows.normalize_operator import ChangelogNormalizeOperator
+from penstock.table.streaming.rows.state_times import lasting
+
+
+class ToChangelogRule(Rule[ToChangelog]):
+    """All changes as rows that only come."""
+
+    nodes = (ToChangelog,)
+
+    def changes(self, node: ToChangelog, planning: Planning) -> Changes:
+        """See `Rule`."""
+        planning.changes(node.input)
+        return INSERTS
+
+    def asks_before(self, node: ToChangelog, planning: Planning, wants_before: bool) -> bool:
+        """A row says all of a change, so updates come with the rows as they were, as in Flink."""
+        return planning.updates(node.input)
+
+    def stream(self, node: ToChangelog, planning: Planning, wants_before: bool) -> Stream:
+        """See `Rule`."""
+        inner = planning.stream(node.input, self.asks_before(node, planning, wants_before))
+        others = [index for index in range(len(node.input.schema)) if index not in node.partition]
+        columns = (*node.partition, *others)
+        codes = {NAMES.index(change): code for change, code in node.codes}
+        operator = partial(ToChangelogOperator, columns, len(node.partition), codes, names_of(node.schema))
+        inputs = by_columns(inner, node.partition) if node.partition else inner.upstreams
+        return Stream(planning.step("To Changelog", operator, inputs), node.schema, INSERTS, False)
+
+
+class FromChangelogRule(Rule[FromChangelog]):
+    """Changes out of rows that only come."""
+
+    nodes = (FromChangelog,)
+
+    def changes(self, node: FromChangelog, planning: Planning) -> Changes:
+        """Flink does not look at the codes: any change may come."""
+        planning.accept("FROM_CHANGELOG", node.input, INSERTS)
+        return ALL
+
+    def asks_before(self, node: FromChangelog, planning: Planning, wants_before: bool) -> bool:
+        """Its rows only come."""
+        return False
+
+    def stream(self, node: FromChangelog, planning: Planning, wants_before: bool) -> Stream:
+        """See `Rule`."""
+        changes = planning.changes(node)
+        inner = planning.stream(node.input, False)
+        codes = {code: NAMES.index(change) for code, change in node.codes}
+        operator = partial(FromChangelogOperator, node.operation, codes, node.columns, names_of(node.schema))
+        inputs = by_columns(inner, node.partition) if node.partition else inner.upstreams
+        found = Stream(planning.step("From Changelog", operator, inputs), node.schema, changes, not node.is_upsert)
+        if found.has_before or not wants_before:
+            return found
+        key = range(len(node.partition))
+        normalize = partial(ChangelogNormalizeOperator, key, node.schema.types, names_of(node.schema), True)
+        factory = lasting(normalize, planning.options.state_ttl_ms)
+        upstreams = planning.step("Changelog Normalize", factory, by_columns(found, key), is_stateful=True)
+        return Stream(upstreams, node.schema, changes, True)

@@ -1,0 +1,117 @@
+"""How look-up joins are planned: which operator, and how rows come to its subtasks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+from penstock.base.errors import UnsupportedError
+from penstock.plan.transformation import Upstream
+from penstock.table.connectors.lookup import TableLookup
+from penstock.table.plan.changes import INSERTS, Changes
+from penstock.table.plan.logical import JoinType, LookupJoin
+from penstock.table.plan.row_schema import TimeAttribute
+from penstock.table.streaming.joins.join_conditions import are_keys
+from penstock.table.streaming.lookups.async_lookup_join_operator import AsyncLookupJoinOperator
+from penstock.table.streaming.lookups.keyed_lookup_join_operator import KeyedLookupJoinOperator
+from penstock.table.streaming.lookups.lookup_join_operator import LookupJoinOperator
+from penstock.table.streaming.lookups.lookup_settings import LookupSettings, lookup_settings
+from penstock.table.streaming.lookups.pairing import LookupSpec
+from penstock.table.streaming.planning.planned_joins import with_keys
+from penstock.table.streaming.planning.rule import Factory, Planning, Rule
+from penstock.table.streaming.planning.streams import Stream, by_columns, names_of
+from penstock.table.typed.nodes import Constant
+
+
+class LookupJoinRule(Rule[LookupJoin]):
+    """Joins FOR SYSTEM_TIME AS OF a processing time."""
+
+    nodes = (LookupJoin,)
+
+    def changes(self, node: LookupJoin, planning: Planning) -> Changes:
+        """See `Rule`."""
+        return planning.changes(node.input)
+
+    def asks_before(self, node: LookupJoin, planning: Planning, wants_before: bool) -> bool:
+        """A row that is updated may have had other matches, so it has to be known as it was."""
+        return wants_before or planning.updates(node.input)
+
+    def stream(self, node: LookupJoin, planning: Planning, wants_before: bool) -> Stream:
+        """See `Rule`."""
+        title = ".".join(node.table.path)
+        lookups = planning.lookups
+        settings = lookup_settings(lookups.options, dict(node.table.options), dict(node.options), title)
+        lookup = lookups.find(node.table, node.key)
+        spec = _spec(node, lookup)
+        changes = planning.changes(node.input)
+        asks = self.asks_before(node, planning, wants_before)
+        if settings.resolves_updates and changes != INSERTS:
+            inner, key = planning.stream(node.input, asks), _row_key(node, planning)
+            own = _columns_of_rows(node)
+            if lookup.create_reader is None:
+                raise UnsupportedError(
+                    f"table {title} answers later only, and table.optimizer.non-deterministic-update.strategy = "
+                    "'TRY_RESOLVE' needs an answer at once: set it to 'IGNORE', or use a connector that answers at once"
+                )
+            operator: Factory = partial(
+                KeyedLookupJoinOperator, spec, lookup.create_reader, settings, planning.session, key, own
+            )
+            inputs: Sequence[Upstream] = by_columns(inner, key)
+            upstreams = planning.step("Lookup Join", operator, inputs, is_stateful=True)
+            return Stream(upstreams, node.schema, changes, inner.has_before)
+        operator, is_async = _operator(spec, lookup, settings, changes, planning)
+        if settings.shuffles:
+            left, places = with_keys(node.input, [one for one in node.key_values if not isinstance(one, Constant)])
+            inner = planning.stream(left, asks)
+            inputs = by_columns(inner, places) if places else inner.upstreams
+        else:
+            inner = planning.stream(node.input, asks)
+            inputs = inner.upstreams
+        upstreams = planning.step("Lookup Join", operator, inputs, is_stateful=is_async)
+        return Stream(upstreams, node.schema, changes, inner.has_before)
+
+
+def _spec(node: LookupJoin, lookup: TableLookup) -> LookupSpec:
+    values = dict(zip(node.key, node.key_values, strict=True))
+    width = len(node.input.schema)
+    return LookupSpec(
+        keeps_left=node.join_type is JoinType.LEFT,
+        key_values=tuple(values[place] for place in lookup.key),
+        where=node.where,
+        expressions=node.expressions,
+        asks=node.asks,
+        condition=node.condition,
+        table_types=tuple(node.table.schema.types),
+        left_types=tuple(node.input.schema.types),
+        right_types=tuple(node.schema.types[width:]),
+        names=tuple(names_of(node.schema)),
+    )
+
+
+def _operator(
+    spec: LookupSpec, lookup: TableLookup, settings: LookupSettings, changes: Changes, planning: Planning
+) -> tuple[Factory, bool]:
+    """The operator, and whether answers come later: where the table can do both, unless a hint says otherwise."""
+    is_async = lookup.create_async_reader is not None and settings.is_async is not False
+    if lookup.create_async_reader is not None and (is_async or lookup.create_reader is None):
+        if changes != INSERTS:
+            settings = replace(settings, is_ordered=True)  # a row must not go before it has come
+        return partial(AsyncLookupJoinOperator, spec, lookup.create_async_reader, settings, planning.session), True
+    assert lookup.create_reader is not None
+    return partial(LookupJoinOperator, spec, lookup.create_reader, settings, planning.session), False
+
+
+def _row_key(node: LookupJoin, planning: Planning) -> tuple[int, ...]:
+    """The columns by which the rows of the input are partitioned."""
+    key = planning.upsert_keys.least(node.input, ())
+    if key:
+        return tuple(key)
+    types = node.input.schema.types
+    return tuple(place for place in _columns_of_rows(node) if are_keys(types[place], types[place]))
+
+
+def _columns_of_rows(node: LookupJoin) -> tuple[int, ...]:
+    """The columns of the input that are the same when a row goes as they were when it came."""
+    schema = node.input.schema
+    return tuple(place for place, one in enumerate(schema) if one.time is not TimeAttribute.PROCTIME)

@@ -1,0 +1,141 @@
+"""How event-time temporal joins are planned: what makes the right side a versioned table, and by what it is joined."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+from penstock.table.analyser.subqueries import TRUE, all_of
+from penstock.table.data.errors import ValidationError
+from penstock.table.plan.changes import Changes
+from penstock.table.plan.logical import Filter, JoinType, Node, Project, Rank, TemporalJoin, WatermarkAssigner
+from penstock.table.plan.row_schema import TimeAttribute
+from penstock.table.plan.text import expression_text, names_of
+from penstock.table.streaming.joins.join_conditions import keys_of, parts_of
+from penstock.table.streaming.joins.temporal_join_operator import TemporalJoinOperator, TemporalSpec
+from penstock.table.streaming.planning import streams
+from penstock.table.streaming.planning.planned_joins import with_keys
+from penstock.table.streaming.planning.rule import Planning, Rule
+from penstock.table.streaming.planning.streams import Stream, by_columns
+from penstock.table.streaming.planning.upsert_keys import Keys, projected
+from penstock.table.typed.nodes import Field, Typed
+
+_NEEDS = "Event-Time Temporal Table Join requires both primary key and row time attribute in versioned table, but no"
+
+
+class TemporalJoinRule(Rule[TemporalJoin]):
+    """Joins FOR SYSTEM_TIME AS OF an event time."""
+
+    nodes = (TemporalJoin,)
+
+    def changes(self, node: TemporalJoin, planning: Planning) -> Changes:
+        """A row goes as it came, whatever versions there are."""
+        return planning.changes(node.left)
+
+    def asks_before(self, node: TemporalJoin, planning: Planning, wants_before: bool) -> bool:
+        """Without a version a row of an inner join is none, so the row that it replaces has to be taken back."""
+        return wants_before or (node.join_type is JoinType.INNER and planning.updates(node.left))
+
+    def stream(self, node: TemporalJoin, planning: Planning, wants_before: bool) -> Stream:
+        """See `Rule`."""
+        time = _time_of_versions(node)
+        key = _version_key(node, planning)
+        width = len(node.left.schema)
+        left_keys: list[Typed] = []
+        right_keys: list[Typed] = []
+        nulls_match: list[bool] = []
+        rest: list[Typed] = []
+        for part in parts_of(node.condition):
+            found = keys_of(part, width, planning.calls)
+            column = found.right[0] if found.right else None
+            if isinstance(column, Field) and column.index in key and column not in right_keys:
+                left_keys += found.left
+                right_keys.append(column)
+                nulls_match += found.nulls_match
+            else:
+                rest.append(part)
+        condition = all_of(rest, planning.calls)
+        left, places = with_keys(node.left, left_keys)
+        right, right_places = with_keys(node.right, right_keys)
+        spec = TemporalSpec(
+            keeps_left=node.join_type is JoinType.LEFT,
+            keys=(places, right_places),
+            nulls_match=tuple(nulls_match),
+            times=(node.time.index, time),
+            condition=None if condition == TRUE else condition,
+            types=(node.left.schema.types, node.right.schema.types),
+            names=streams.names_of(node.schema),
+            ends_by_before=_has_filter(node.right, planning),
+        )
+        rows = planning.stream(left, self.asks_before(node, planning, wants_before) and planning.updates(node.left))
+        versions = planning.stream(right, False)
+        inputs = [
+            *by_columns(rows, places),
+            *(replace(one, input_index=1) for one in by_columns(versions, right_places)),
+        ]
+        operator = partial(TemporalJoinOperator, spec, planning.session)
+        upstreams = planning.step(f"Temporal Join {node.join_type.value}", operator, inputs, is_stateful=True)
+        return Stream(upstreams, node.schema, rows.changes, rows.has_before)
+
+
+def _time_of_versions(node: TemporalJoin) -> int:
+    """The place of the event time of the right side."""
+    columns = node.right.schema
+    time = next((place for place, one in enumerate(columns) if one.time is TimeAttribute.ROWTIME), None)
+    if time is None:
+        raise ValidationError(f"{_NEEDS} row time attribute can be found.")
+    left = node.left.schema[node.time.index]
+    if left.type.nullable() != columns[time].type.nullable():
+        raise ValidationError(
+            "Event-Time Temporal Table Join requires same rowtime type in left table and versioned table, but the "
+            f"rowtime types are {left} and {columns[time]}."
+        )
+    return time
+
+
+def _version_key(node: TemporalJoin, planning: Planning) -> frozenset[int]:
+    """The columns of the right side whose values have one version at a time."""
+    known = version_keys(node.right, planning)
+    if not known:
+        raise ValidationError(
+            "Temporal Table Join requires primary key in versioned table, but no primary key can be found. "
+            f"{_NEEDS} primary key can be found."
+        )
+    width = len(node.left.schema)
+    on = keys_of(node.condition, width, planning.calls)
+    columns = {one.index for one in on.right if isinstance(one, Field)}
+    found = min((sorted(key) for key in known if key <= columns), default=None)
+    if found is None:
+        names = names_of(node.left, node.right)
+        key = ",".join(names[width + place] for place in min(map(sorted, known)))
+        right = names[width:]
+        pairs = zip(on.left, on.right, strict=True)
+        condition = ", ".join(f"{expression_text(one, names)}={expression_text(other, right)}" for one, other in pairs)
+        raise ValidationError(
+            f"Temporal table's primary key [{key}] must be included in the equivalence condition of temporal join, but "
+            f"current temporal join condition is [{condition}]."
+        )
+    return frozenset(found)
+
+
+def version_keys(node: Node, planning: Planning) -> Keys:
+    """The columns that tell the rows of a versioned table apart at any time: of a primary key, or of a view.
+
+    A view that keeps the last row of each partition has a version of it at a time.
+    """
+    match node:
+        case Rank(start=1, end=1, end_column=None, partition=partition) if partition:
+            return frozenset({frozenset(partition)})
+        case Project():
+            return projected(version_keys(node.input, planning), node.expressions)
+        case Filter() | WatermarkAssigner():
+            return version_keys(node.input, planning)
+        case _:
+            return planning.upsert_keys.of(node)
+
+
+def _has_filter(node: Node, planning: Planning) -> bool:
+    """Whether the row that replaces another one may be missing, because a filter has dropped it."""
+    if isinstance(node, Filter):
+        return planning.updates(node.input)
+    return isinstance(node, Project | WatermarkAssigner) and _has_filter(node.input, planning)

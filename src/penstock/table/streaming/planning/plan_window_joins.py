@@ -1,0 +1,60 @@
+"""Joins of two window tables by the ends of their windows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Final, TypeAlias
+
+from penstock.base.errors import UnsupportedError
+from penstock.table.analyser.subqueries import TRUE
+from penstock.table.plan.logical import Join, WindowTable
+from penstock.table.streaming.joins.join_conditions import JoinKeys
+from penstock.table.streaming.joins.window_join_operator import WindowJoinOperator
+from penstock.table.streaming.planning.planned_joins import PlannedJoin, with_keys
+from penstock.table.streaming.planning.window_properties import time_of, window_of
+from penstock.table.streaming.rows.sessions import StreamSession
+from penstock.table.typed.nodes import Field
+
+#: the places of start and end, for either side, and the window table of the left one
+WindowEdges: TypeAlias = tuple[tuple[int, int], tuple[int, int], WindowTable]
+_EDGES: Final = (0, 1)
+
+
+def window_join(
+    join: Join, windows: WindowEdges, keys: JoinKeys, names: Sequence[str], session: StreamSession
+) -> PlannedJoin:
+    """How a window join runs. `keys`: the equalities of its condition, those of the window among them."""
+    left_edges, right_edges, window = windows
+    time = time_of(window)
+    if time.is_processing:
+        raise UnsupportedError(
+            "Processing time Window Join is not supported yet: take an event time attribute for both windows"
+        )
+    kept = [
+        place
+        for place, (one, other) in enumerate(zip(keys.left, keys.right, strict=True))
+        if not (isinstance(one, Field) and isinstance(other, Field) and _is_edge(join, one.index, other.index))
+    ]
+    left, left_places = with_keys(join.left, [keys.left[place] for place in kept])
+    right, right_places = with_keys(join.right, [keys.right[place] for place in kept])
+    operator = partial(
+        WindowJoinOperator,
+        join.join_type,
+        (left_places, right_places),
+        [keys.nulls_match[place] for place in kept],
+        None if keys.rest == TRUE else keys.rest,
+        (join.left.schema.types, join.right.schema.types),
+        list(names),
+        session,
+        (left_edges, right_edges),
+        time.is_moment,
+    )
+    name = f"Window Join {join.join_type.value}"
+    return PlannedJoin(name, (left, right), (left_places, right_places), operator, False)
+
+
+def _is_edge(join: Join, left: int, right: int) -> bool:
+    """Whether two columns are the same end of their windows."""
+    found = window_of(join.left, left), window_of(join.right, right)
+    return found[0] is not None and found[1] is not None and found[0][1] == found[1][1] and found[0][1] in _EDGES

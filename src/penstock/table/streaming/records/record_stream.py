@@ -1,0 +1,96 @@
+"""A stream of the program that is read as a table, and the operator that makes columns of its records."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.core.columns.batch import ColumnBatch, kinds_of
+from penstock.core.operators.base import StreamOperator, UserCodeError
+from penstock.core.records import Batch
+from penstock.plan.transformation import Upstream
+from penstock.table.data.errors import TableRuntimeError
+from penstock.table.plan.changes import DELETE, SHORT
+from penstock.table.records.layout import RecordLayout
+from penstock.table.streaming.rows.sessions import StreamSession
+
+
+@dataclass(frozen=True, eq=False)
+class RecordStream:
+    """Where records come from, what they are, and which kinds of rows may be among them, a byte each.
+
+    Two of them are equal only when they are the same: their columns say nothing of their records.
+    """
+
+    upstreams: tuple[Upstream, ...]
+    layout: RecordLayout
+    kinds: bytes
+
+
+class FromRecordsOperator(StreamOperator):
+    """Makes columns of records, and keeps their timestamps.
+
+    Args:
+        layout: what the records are.
+        kinds: which kinds of rows may be among them.
+        names: the names of the columns in streams.
+        required: the places of columns without NULL, each with the name it has in the table.
+        key: the columns that a deletion has; empty where it has all.
+        session: the time zone of points in time that have none.
+    """
+
+    def __init__(
+        self,
+        layout: RecordLayout,
+        kinds: bytes,
+        names: Sequence[str],
+        required: Sequence[tuple[int, str]],
+        key: Sequence[int],
+        session: StreamSession,
+    ) -> None:
+        self._layout = layout
+        self._allowed = kinds
+        self._names = list(names)
+        self._required = list(required)
+        self._key = frozenset(key)
+        self._session = session
+
+    def open(self) -> None:
+        """Make what converts records."""
+        self._columns = self._layout.open(self._session.zone, self.context.operator_name)
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        """Turn records into columns."""
+        kinds = kinds_of(batch)
+        if kinds is not None:
+            self._check_kinds(kinds, batch)
+        columns = self._columns(batch)
+        for place, name in self._required:
+            if columns[place].null_count:
+                self._check_null(columns[place], place, name, kinds, batch)
+        if isinstance(batch, ColumnBatch):
+            times = batch.rowtimes
+        else:
+            times = None if batch.timestamps is None else np.asarray(batch.timestamps, np.int64)
+        self.output.collect(ColumnBatch(pa.RecordBatch.from_arrays(columns, self._names), times, kinds))
+
+    def _check_kinds(self, kinds: bytes, batch: Batch) -> None:
+        for kind, record in zip(kinds, batch.values, strict=True):
+            if kind not in self._allowed:
+                known = ", ".join(SHORT[one] for one in self._allowed)
+                raise UserCodeError(self.context.operator_name, record) from TableRuntimeError(
+                    f"the stream may have rows of the kinds {known} and has one of the kind {SHORT[kind]}: read it "
+                    "with from_changelog_stream and a changelog mode that has this kind"
+                )
+
+    def _check_null(self, column: pa.Array, place: int, name: str, kinds: bytes | None, batch: Batch) -> None:
+        for index, valid in enumerate(column.is_valid().to_pylist()):
+            has_key_alone = self._key and place not in self._key and kinds is not None and kinds[index] == DELETE
+            if not valid and not has_key_alone:
+                raise UserCodeError(self.context.operator_name, batch.values[index]) from TableRuntimeError(
+                    f"column '{name}' is NOT NULL, and the record has no value for it: declare the column as one that "
+                    "may be NULL, in a Schema or in the type of the stream"
+                )

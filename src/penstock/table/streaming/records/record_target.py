@@ -1,0 +1,59 @@
+"""What is to become of the rows of a plan as records of a stream."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from penstock.base.errors import UnsupportedError
+from penstock.base.typeinfo import TypeInformation
+from penstock.core.operators.base import StreamOperator
+from penstock.table.plan.changes import INSERTS, Changes
+from penstock.table.plan.logical import Node
+from penstock.table.plan.row_schema import RowSchema
+from penstock.table.records.shapes import RecordShape
+from penstock.table.streaming.records.to_records_operator import ToRecordsOperator
+from penstock.table.streaming.rows.sessions import StreamSession
+
+
+@dataclass(frozen=True)
+class RecordTarget:
+    """A plan and the records that are made of its rows.
+
+    Attributes:
+        plan: gives the rows.
+        schema: its columns as the program declares them: where these have no NULL, rows with NULL fail the job.
+        shape: what a record is.
+        type_info: the type of the records.
+        accepts: the changes that the stream takes.
+        wants_before: whether updates come with the row as it was before.
+        rowtime: the place of the column that becomes the timestamp of a record, if there is one.
+        key: the places of the primary key, by which rows are replaced; empty where they are not.
+        title: what errors call the stream.
+    """
+
+    plan: Node
+    schema: RowSchema
+    shape: RecordShape
+    type_info: TypeInformation
+    accepts: Changes = INSERTS
+    wants_before: bool = True
+    rowtime: int | None = None
+    key: tuple[int, ...] = ()
+    title: str = "*anonymous_datastream_sink*"
+
+    def operator(self, session: StreamSession) -> Callable[[], StreamOperator]:
+        """What makes the operator."""
+        return partial(ToRecordsOperator, self.shape, self.rowtime, self.wants_before, session)
+
+    def check_key(self, changes: Changes, keys: Callable[[], frozenset[frozenset[int]]]) -> None:
+        """Refuse rows that replace others by a key of the plan that is not the declared one."""
+        if self.wants_before or changes == INSERTS or frozenset(self.key) in keys():
+            return
+        names = ", ".join(self.schema.names[place] for place in self.key)
+        raise UnsupportedError(
+            f"the rows of the table are not told apart by the primary key ({names}), so without the rows before "
+            "updates nobody can tell which row is replaced: use ChangelogMode.all(), or declare the columns by which "
+            "the query groups its rows as the primary key"
+        )

@@ -1,0 +1,53 @@
+"""Rows of a table as the records of a stream of the program."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from penstock.core.columns.batch import ColumnBatch, as_columns
+from penstock.core.operators.base import StreamOperator, UserCodeError
+from penstock.core.records import Batch
+from penstock.table.data.errors import TableRuntimeError
+from penstock.table.plan.changes import UPDATE_BEFORE
+from penstock.table.records.shapes import RecordShape
+from penstock.table.streaming.rows.sessions import StreamSession
+from penstock.table.streaming.rows.watermark_operator import milliseconds
+
+
+class ToRecordsOperator(StreamOperator):
+    """Makes records of rows. Watermarks pass as they come.
+
+    Args:
+        shape: what a record is.
+        rowtime: the place of the column that becomes the timestamp of a record; None for records without timestamps.
+        keeps_before: whether the rows before updates are among the records.
+        session: the time zone of moments.
+    """
+
+    def __init__(self, shape: RecordShape, rowtime: int | None, keeps_before: bool, session: StreamSession) -> None:
+        self._shape = shape
+        self._rowtime = rowtime
+        self._keeps_before = keeps_before
+        self._session = session
+
+    def open(self) -> None:
+        """Make what converts values."""
+        self._records = self._shape.open(self._session.zone)
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        """Turn columns into records."""
+        taken = as_columns(batch, self.context.operator_name)
+        if not self._keeps_before and taken.kinds is not None:
+            taken = taken.where(np.frombuffer(taken.kinds, np.uint8) != UPDATE_BEFORE)
+        if len(taken):
+            self.output.collect(Batch(self._records(taken), self._times(taken)))
+
+    def _times(self, batch: ColumnBatch) -> list[int] | None:
+        if self._rowtime is None:
+            return None
+        times = batch.columns.column(self._rowtime)
+        if times.null_count:
+            raise UserCodeError(self.context.operator_name, f"a batch of {len(batch)} rows") from TableRuntimeError(
+                "RowTime field should not be null, please convert it to a non-null long value."
+            )
+        return list(milliseconds(times).tolist())

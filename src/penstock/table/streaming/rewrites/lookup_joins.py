@@ -1,0 +1,140 @@
+"""Joins FOR SYSTEM_TIME AS OF a processing time become look-ups: the table is asked for the rows of keys.
+
+What the condition says of the table alone is asked of the rows that it gives; columns that are computed are computed
+of these rows. An equality of a stored column with an expression of the left side, or with a constant, is a key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from penstock.base.errors import UnsupportedError
+from penstock.table.analyser.calls import Calls
+from penstock.table.analyser.subqueries import TRUE, all_of, shifted
+from penstock.table.data.errors import ValidationError
+from penstock.table.evaluation.stability import is_stable
+from penstock.table.plan.inputs import with_inputs
+from penstock.table.plan.logical import Filter, LookupJoin, Node, Project, Scan, TemporalJoin, WatermarkAssigner
+from penstock.table.plan.row_schema import TimeAttribute
+from penstock.table.plan.text import node_text
+from penstock.table.streaming.joins.join_conditions import are_keys, parts_of
+from penstock.table.streaming.rewrites.calc import over
+from penstock.table.streaming.rewrites.columns import columns_in
+from penstock.table.typed.nodes import Constant, Field, FunctionCall, Typed
+
+
+def with_lookup_joins(node: Node, calls: Calls) -> Node:
+    """The plan with look-ups. Raises `UnsupportedError` and `ValidationError` where a table cannot be asked."""
+    if isinstance(node, TemporalJoin) and node.left.schema[node.time.index].time is TimeAttribute.PROCTIME:
+        return _Lookup(node, with_lookup_joins(node.left, calls), calls).join()
+    return with_inputs(node, [with_lookup_joins(one, calls) for one in node.inputs()])
+
+
+class _Lookup:
+    """The making of one look-up join."""
+
+    def __init__(self, node: TemporalJoin, left: Node, calls: Calls) -> None:
+        self._node = node
+        self._left = left
+        self._calls = calls
+        self._width = len(left.schema)
+        self._where: list[Typed] = []
+        self._keys: dict[int, Typed] = {}
+        self._asks: list[Typed] = []
+        self._rest: list[Typed] = []
+
+    def join(self) -> LookupJoin:
+        """The node."""
+        node = self._node
+        table = self._right(node.right)
+        for part in parts_of(node.condition):
+            self._take(part)
+        for part in list(self._where):
+            self._take_constant(part)
+        if not self._keys:
+            raise ValidationError(
+                "Temporal table join requires an equality condition on fields of table "
+                f"[{'.'.join(table.path)}]: add column = expression of the left side to ON"
+            )
+        key = sorted(self._keys)
+        return LookupJoin(
+            schema=node.schema,
+            input=self._left,
+            table=table,
+            join_type=node.join_type,
+            key=tuple(key),
+            key_values=tuple(self._keys[place] for place in key),
+            where=self._all(self._where),
+            expressions=self._expressions,
+            asks=self._all(self._asks),
+            condition=self._all(self._rest),
+            options=node.lookup,
+        )
+
+    def _all(self, parts: Sequence[Typed]) -> Typed | None:
+        found = all_of(parts, self._calls)
+        return None if found == TRUE else found
+
+    def _right(self, right: Node) -> Scan:
+        """The table below projections, filters and watermarks, which say nothing about a table that is asked."""
+        expressions: tuple[Typed, ...] = tuple(right.schema.fields())
+        where: list[Typed] = []
+        below = right
+        while not isinstance(below, Scan):
+            match below:
+                case WatermarkAssigner():
+                    pass
+                case Filter():
+                    where.append(below.condition)
+                case Project():
+                    inner = below.expressions
+                    expressions = tuple(over(one, inner) for one in expressions)
+                    where = [over(one, inner) for one in where]
+                case _:
+                    raise UnsupportedError(
+                        "Processing-time temporal join is not supported yet. FOR SYSTEM_TIME AS OF a processing time "
+                        "asks a table of a connector that has a look-up, with filters and projections at most; here "
+                        f"there is {node_text(below)}. Use a regular join, or event time"
+                    )
+            below = below.inputs()[0]
+        self._expressions = expressions
+        self._where = [part for one in where for part in parts_of(one)]
+        return below
+
+    def _take(self, part: Typed) -> None:
+        """A part of the condition: something to ask ahead, a key, a filter of the table, or what is asked of pairs."""
+        sides = {index >= self._width for index in columns_in([part])}
+        if sides == {False} and is_stable(part):
+            self._asks.append(part)
+        elif sides == {True} and is_stable(part):
+            self._where.append(over(shifted(part, -self._width), self._expressions))
+        elif not self._takes_key(part):
+            self._rest.append(part)
+
+    def _takes_key(self, part: Typed) -> bool:
+        if not isinstance(part, FunctionCall) or part.function != "=":
+            return False
+        for one, other in (part.operands, part.operands[::-1]):
+            if isinstance(other, Field) and other.index >= self._width:
+                column = self._expressions[other.index - self._width]
+                of_left = all(index < self._width for index in columns_in([one]))
+                if of_left and is_stable(one) and self._adds(column, one):
+                    return True
+        return False
+
+    def _take_constant(self, part: Typed) -> None:
+        """A filter of the table that is an equality with a constant is a key, so that the table gives fewer rows."""
+        if isinstance(part, FunctionCall) and part.function == "=":
+            for one, other in (part.operands, part.operands[::-1]):
+                if isinstance(one, Constant) and one.value is not None and self._adds(other, one):
+                    self._where.remove(part)
+                    return
+
+    def _adds(self, column: Typed, value: Typed) -> bool:
+        """Whether a stored column is a key now."""
+        if not isinstance(column, Field) or column.index in self._keys:
+            return False
+        if not are_keys(column.type, value.type):
+            return False
+        self._keys[column.index] = value
+        return True

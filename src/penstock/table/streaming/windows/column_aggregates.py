@@ -1,0 +1,251 @@
+"""Aggregates of SQL by kernel: partials of groups of rows, which can be merged.
+
+Partials are tables: the columns of a group, whatever these are, and then those of the aggregates. For COUNT DISTINCT
+there is also a row for each value of a group, whose column `$distinct` says of which call it is; it is NULL in the row
+of the group itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.core.columns.aggregates import Aggregates
+from penstock.core.columns.expressions import full
+from penstock.core.records import MIN_TIMESTAMP
+from penstock.table.data.arrow_types import arrow_type
+from penstock.table.data.logical_types import (
+    BooleanType,
+    CharType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    IntegralType,
+    LocalZonedTimestampType,
+    TimestampType,
+    TimeType,
+    VarCharType,
+)
+from penstock.table.data.values import column_of, values_of
+from penstock.table.plan.logical import AggregateCall
+from penstock.table.streaming.aggregates.numbers import fitted, quotient
+from penstock.table.typed.nodes import Constant, Field
+
+#: Types whose values Arrow groups by just as SQL does.
+GROUPED: Final = (
+    IntegralType,
+    BooleanType,
+    CharType,
+    VarCharType,
+    DateType,
+    TimeType,
+    TimestampType,
+    LocalZonedTimestampType,
+    DecimalType,
+)
+_ORDERED: Final = tuple(kind for kind in GROUPED if kind is not BooleanType)
+#: Sums of decimals with more digits might have more than 38.
+_DIGITS_MAX: Final = 19
+DISTINCT: Final = "$distinct"
+#: up to which watermark windows of a pane have fired, see `columnar_window`
+FIRED: Final = "$fired"
+
+
+def is_by_kernel(call: AggregateCall) -> bool:
+    """Whether kernels give what a call has to."""
+    operands = call.operands
+    if call.condition is not None and not isinstance(call.condition, Field):
+        return False
+    if call.function == "COUNT":
+        if any(isinstance(one, Constant) and one.value is None for one in operands):
+            return False
+        return not call.is_distinct or (len(operands) == 1 and _is_field(operands[0], GROUPED))
+    if len(operands) != 1 or (call.is_distinct and call.function not in ("MIN", "MAX")):
+        return False
+    if call.function in ("SUM", "$SUM0", "SUM0", "AVG"):
+        kind = operands[0].type
+        if isinstance(kind, DecimalType):
+            return isinstance(operands[0], Field) and kind.precision <= _DIGITS_MAX
+        return _is_field(operands[0], (IntegralType, DoubleType))
+    return call.function in ("MIN", "MAX") and _is_field(operands[0], _ORDERED)
+
+
+def _is_field(operand: Any, kinds: tuple[type[DataType], ...]) -> bool:
+    return isinstance(operand, Field) and isinstance(operand.type, kinds)
+
+
+class ColumnAggregates(Aggregates):
+    """See the module's text.
+
+    Args:
+        calls: aggregates that kernels give.
+        shares_panes: whether windows share panes, so that partials say up to where these have fired.
+    """
+
+    def __init__(self, calls: Sequence[AggregateCall], shares_panes: bool) -> None:
+        super().__init__([])
+        self._calls = tuple(calls)
+        self._shares_panes = shares_panes
+        self._distinct = [index for index, call in enumerate(self._calls) if _is_counted_apart(call)]
+        #: name -> the kernel that makes and merges it
+        self._kernels: dict[str, str] = {}
+        for index, call in enumerate(self._calls):
+            if index in self._distinct:
+                continue
+            if call.function == "COUNT":
+                self._kernels[f"{index}.count"] = "sum"
+            elif call.function in ("MIN", "MAX"):
+                self._kernels[f"{index}.best"] = call.function.lower()
+            else:
+                self._kernels[f"{index}.sum"] = "sum"
+                if call.function == "AVG":
+                    self._kernels[f"{index}.count"] = "sum"
+        self._merges = dict(self._kernels)
+        if shares_panes:
+            self._merges[FIRED] = "max"
+        self.names = [f"${index}" for index in range(len(self._calls))]
+        self.partial_columns = list(self._merges)
+        self._value_columns = [f"{index}.value" for index in self._distinct]
+        self._more = [DISTINCT, *self._value_columns] if self._distinct else []
+
+    @property
+    def has_distinct(self) -> bool:
+        """Whether a group has further rows for values, see `settled`."""
+        return bool(self._distinct)
+
+    def describe(self) -> str:
+        """What they are, to tell whether a snapshot is of the same."""
+        return ", ".join(map(str, self._calls))
+
+    def partials_of(self, group: dict[str, Any], columns: pa.RecordBatch) -> pa.Table:
+        """The partials of rows, for each group."""
+        arrays = dict(group)
+        made: list[tuple[Any, str]] = []
+        counts_all = False
+        for index, call in enumerate(self._calls):
+            for part in ("best", "sum", "count"):
+                name = f"{index}.{part}"
+                if name not in self._kernels:
+                    continue
+                found = _counted(call, columns) if part == "count" else _operand(call, columns)
+                if found is None:
+                    counts_all = True
+                else:
+                    arrays[name] = found
+                    made.append((name, self._kernels[name]))
+        grouped = _grouped(pa.table(arrays), list(group), [*made, *([([], "count_all")] * counts_all)])
+        results = dict(zip((name for name, _ in made), grouped.columns[len(group) :], strict=False))
+        rows = grouped.num_rows
+        found = [results[name] if name in results else grouped.columns[-1] for name in self._kernels]
+        more = [pa.array(np.full(rows, MIN_TIMESTAMP))] if self._shares_panes else []
+        main = pa.Table.from_arrays([*grouped.columns[: len(group)], *found, *more], [*group, *self.partial_columns])
+        return pa.concat_tables([main, *self._values_of(group, columns)], promote_options="default")
+
+    def _values_of(self, group: dict[str, Any], columns: pa.RecordBatch) -> list[pa.Table]:
+        """A row for each value of a group."""
+        tables = []
+        for index in self._distinct:
+            value = f"{index}.value"
+            table = pa.table({**group, value: _operand(self._calls[index], columns)})
+            if table.column(value).null_count:
+                table = table.filter(pc.is_valid(table.column(value)))
+            table = _grouped(table, [*group, value], [])
+            rows = table.num_rows
+            table = table.append_column(DISTINCT, pa.array(np.full(rows, index + 1, np.int16)))
+            if self._shares_panes:
+                table = table.append_column(FIRED, pa.array(np.full(rows, MIN_TIMESTAMP)))
+            tables.append(table)
+        return tables
+
+    def merged(self, tables: Sequence[pa.Table], group: Sequence[str]) -> pa.Table:
+        """Partials with one row for each group, and for each of its values."""
+        table = pa.concat_tables(tables) if len(tables) > 1 else tables[0]
+        return self._merged(table, [*group, *self._more])
+
+    def settled(self, partials: pa.Table, group: Sequence[str]) -> pa.Table:
+        """Partials with one row for each group, in which its values are counted."""
+        flags = [f"{index}.flag" for index in self._distinct]
+        of_call = partials.column(DISTINCT)
+        for index, flag in zip(self._distinct, flags, strict=True):
+            is_one = pc.fill_null(pc.equal(of_call, pa.scalar(index + 1, pa.int16())), False)
+            partials = partials.append_column(flag, is_one.cast(pa.int64()))
+        aggregations = [*self._merges.items(), *((flag, "sum") for flag in flags)]
+        names = [*group, *self._merges, *(f"{index}.count" for index in self._distinct)]
+        return _grouped(partials, list(group), aggregations).rename_columns(names)
+
+    def _merged(self, table: pa.Table, group: list[str]) -> pa.Table:
+        merged = _grouped(table, group, list(self._merges.items())).rename_columns([*group, *self._merges])
+        return merged.select([name for name in table.schema.names if name in merged.schema.names])
+
+    def results(self, partials: pa.Table) -> list[Any]:
+        """An array for each call, by partials that are settled."""
+        found = []
+        for index, call in enumerate(self._calls):
+            wanted = arrow_type(call.type)
+            columns = {
+                part: full(partials.column(name), 0)
+                for part in ("best", "sum", "count")
+                if (name := f"{index}.{part}") in partials.column_names
+            }
+            if call.function == "AVG":
+                result = _mean(call, columns["sum"], columns["count"])
+            else:
+                (result,) = columns.values()
+                if call.function in ("$SUM0", "SUM0"):
+                    result = pc.fill_null(result, pa.scalar(0).cast(result.type))
+            found.append(result if result.type == wanted else pc.cast(result, wanted, safe=False))
+        return found
+
+
+def _is_counted_apart(call: AggregateCall) -> bool:
+    return call.is_distinct and call.function == "COUNT"
+
+
+def _operand(call: AggregateCall, columns: pa.RecordBatch) -> Any:
+    """The operand of a call in each row; NULL in rows that its FILTER leaves out."""
+    (operand,) = call.operands
+    assert isinstance(operand, Field)
+    found = columns.column(operand.index)
+    if isinstance(operand.type, DecimalType) and call.function not in ("MIN", "MAX", "COUNT"):
+        found = found.cast(pa.decimal128(38, operand.type.scale))
+    if isinstance(call.condition, Field):
+        found = pc.if_else(pc.fill_null(columns.column(call.condition.index), False), found, None)
+    return found
+
+
+def _counted(call: AggregateCall, columns: pa.RecordBatch) -> Any:
+    """1 for the rows that a call counts, else 0; None where it counts all rows."""
+    conditions = [
+        pc.is_valid(columns.column(one.index))
+        for one in call.operands
+        if isinstance(one, Field) and columns.column(one.index).null_count
+    ]
+    if isinstance(call.condition, Field):
+        conditions.append(pc.fill_null(columns.column(call.condition.index), False))
+    if not conditions:
+        return None
+    found = conditions[0]
+    for one in conditions[1:]:
+        found = pc.and_(found, one)
+    return found.cast(pa.int64())
+
+
+def _mean(call: AggregateCall, total: Any, count: Any) -> Any:
+    kind = call.type
+    if isinstance(kind, DecimalType):
+        totals = values_of(total, DecimalType(38, call.operands[0].type.scale))  # type: ignore[attr-defined]
+        pairs = zip(totals, count.to_pylist(), strict=True)
+        return column_of([None if one is None else fitted(quotient(one, n), kind) for one, n in pairs], kind)
+    seen = pc.if_else(pc.greater(count, 0), count, pa.scalar(None, count.type))
+    if isinstance(kind, DoubleType):
+        return pc.divide(total, seen.cast(pa.float64()))
+    return pc.divide(total, seen)
+
+
+def _grouped(table: pa.Table, keys: list[str], aggregations: list[Any]) -> pa.Table:
+    return pa.TableGroupBy(table, keys, use_threads=False).aggregate(aggregations)

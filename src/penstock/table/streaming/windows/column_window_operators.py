@@ -1,0 +1,122 @@
+"""Aggregates of windows by kernel. Each row is put into one pane, which the windows that it is in share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.core.columns.batch import as_columns
+from penstock.core.operators.columnar.columnar_session import END, START, ColumnarSessionOperator
+from penstock.core.operators.columnar.columnar_window import ColumnarWindowOperator
+from penstock.core.operators.columnar.columnar_window_base import lowest, times_of
+from penstock.core.records import Batch
+from penstock.core.windowing.session_windows import EventTimeSessionWindows
+from penstock.core.windowing.time_windows import (
+    AlignedAssigner,
+    CumulativeEventTimeWindows,
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+)
+from penstock.table.streaming.rows.watermark_operator import milliseconds
+from penstock.table.streaming.windows.column_windows import ColumnWindows, ColumnWindowsOperator
+
+TUMBLE: Final = "TUMBLE"
+
+
+class ColumnWindowAggregateOperator(ColumnWindowsOperator, ColumnarWindowOperator):
+    """TUMBLE, HOP and CUMULATE.
+
+    Args:
+        kind: of the windows.
+        sizes: in ms: of TUMBLE the size, of HOP slide and size, of CUMULATE step and size.
+        offset: by which windows begin later, in ms.
+    """
+
+    def __init__(self, windows: ColumnWindows, kind: str, sizes: Sequence[int], offset: int) -> None:
+        ColumnarWindowOperator.__init__(self, windows.key(), _assigner(kind, sizes, offset), [])
+        self.begin(windows, kind != TUMBLE)
+
+    def next_end(self) -> int | None:
+        """See `ColumnWindowsOperator`."""
+        return self._next_end
+
+    def fire_until(self, timestamp: int) -> None:
+        """See `ColumnWindowsOperator`."""
+        ColumnarWindowOperator.fire_until(self, timestamp)
+
+
+class ColumnSessionAggregateOperator(ColumnWindowsOperator, ColumnarSessionOperator):
+    """SESSION. `gap`: after which a session ends, in ms."""
+
+    def __init__(self, windows: ColumnWindows, gap: int) -> None:
+        ColumnarSessionOperator.__init__(self, windows.key(), EventTimeSessionWindows(gap), [])
+        self.begin(windows, False)
+
+    def next_end(self) -> int | None:
+        """See `ColumnWindowsOperator`."""
+        return lowest(self.parts, END)
+
+    def fire_until(self, timestamp: int) -> None:
+        """See `ColumnWindowsOperator`."""
+        ColumnarSessionOperator.fire_until(self, timestamp)
+
+
+class ColumnWindowsOfRowsOperator(ColumnWindowsOperator):
+    """Windows that rows have as columns, such as the results of other windows.
+
+    Args:
+        start: the place of the window's start; `end`: that of its end.
+    """
+
+    state_name = "_penstock_column_windows"
+
+    def __init__(self, windows: ColumnWindows, start: int, end: int) -> None:
+        super().__init__(windows.key(), [], None)
+        self.begin(windows, False)
+        self._places = (start, end)
+
+    def about(self) -> str:
+        """See `ColumnarWindowBase`."""
+        return f"{self.aggregates.describe()} by {len(self.key_names)} columns and windows of rows"
+
+    def merge(self, parts: list[pa.Table]) -> pa.Table:
+        """One row for each key and window."""
+        return self.aggregates.merged(parts, [START, END, *self.key_names])
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        """Add the rows to their groups."""
+        taken = as_columns(batch, self.context.operator_name)
+        starts, ends = (milliseconds(taken.columns.column(place)) for place in self._places)
+        late = ends - 1 <= self.watermark
+        if late.any():
+            self.late(taken.where(late))
+            taken, starts, ends = taken.where(~late), starts[~late], ends[~late]
+        if len(taken):
+            self.add(self.partials_of(taken, {START: starts, END: ends, **self.key_columns(taken)}))
+
+    def next_end(self) -> int | None:
+        """See `ColumnWindowsOperator`."""
+        return lowest(self.parts, END)
+
+    def fire_until(self, timestamp: int) -> None:
+        """See `ColumnWindowsOperator`."""
+        self.watermark = timestamp
+        least = self.next_end()
+        if least is not None and least - 1 <= timestamp:
+            table = self.take_up_to(END, timestamp + 1)
+            ends = times_of(table, END)
+            order = np.argsort(ends, kind="stable")
+            self.emit(table.take(pa.array(order)), times_of(table, START)[order], ends[order])
+
+
+def _assigner(kind: str, sizes: Sequence[int], offset: int) -> AlignedAssigner:
+    if kind == TUMBLE:
+        (size,) = sizes
+        return TumblingEventTimeWindows(size, offset % size)
+    step, size = sizes
+    if kind == "HOP":
+        return SlidingEventTimeWindows(size, step, offset % step)
+    return CumulativeEventTimeWindows(size, step, offset % size)

@@ -1,0 +1,142 @@
+"""What aggregates of windows by kernel have in common: which columns they read and give, and their clock."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.core.columns.batch import ColumnBatch, as_columns
+from penstock.core.columns.expressions import full
+from penstock.core.columns.keys import ColumnKey
+from penstock.core.operators.columnar.columnar_window_base import ColumnarWindowBase, times_of
+from penstock.core.records import Batch
+from penstock.table.data.arrow_types import arrow_type
+from penstock.table.data.logical_types import DataType
+from penstock.table.data.zones import to_moments
+from penstock.table.plan.logical import AggregateCall
+from penstock.table.streaming.rows.row_keys import ONLY_KEY
+from penstock.table.streaming.rows.sessions import StreamSession
+from penstock.table.streaming.windows.column_aggregates import ColumnAggregates
+from penstock.table.streaming.windows.window_ends import WindowEnds
+from penstock.table.streaming.windows.window_times import WindowTime
+
+_CLOCK = pa.timestamp("ms")
+#: the columns of a window's start and end while values of groups are counted
+_START, _END = "$start", "$end"
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnWindows:
+    """What an aggregate of windows reads and gives.
+
+    Args:
+        keys: what rows are grouped by, in the order in which it is given: places of columns, and -1, -2 and -3 for
+            start, end and time of the window.
+        time: the time attribute.
+        calls: aggregates that kernels give, see `is_by_kernel`.
+        types: of the columns that it gives: keys, then calls; `names`: theirs.
+    """
+
+    keys: tuple[int, ...]
+    time: WindowTime
+    calls: tuple[AggregateCall, ...]
+    types: tuple[DataType, ...]
+    names: tuple[str, ...]
+    session: StreamSession
+
+    def groups(self) -> tuple[int, ...]:
+        """The places of the columns that rows are grouped by besides the window."""
+        return tuple(key for key in self.keys if key >= 0)
+
+    def key(self) -> ColumnKey:
+        """The columns of the key."""
+        return ColumnKey(tuple(f"c{key}" for key in self.groups()))
+
+
+class ColumnWindowsOperator(ColumnarWindowBase):
+    """The base, which goes ahead of an operator of columns. See the module's text."""
+
+    aggregates: ColumnAggregates
+    _windows: ColumnWindows
+
+    def begin(self, windows: ColumnWindows, shares_panes: bool) -> None:
+        """Say what it reads and gives."""
+        self._windows = windows
+        self.aggregates = ColumnAggregates(windows.calls, shares_panes)
+        self.key_names = self.key_names or ["key.0"]
+
+    def fire_until(self, timestamp: int) -> None:
+        """Fire the windows that end before a time or with it."""
+        raise NotImplementedError
+
+    def next_end(self) -> int | None:
+        """The end of the window that fires next."""
+        raise NotImplementedError
+
+    def open(self) -> None:
+        """Find the time zone."""
+        self._ends = WindowEnds(self._windows.time.zone_of(self._windows.session))
+
+    # --- rows ---------------------------------------------------------------------------------------------------------
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        """Add the rows to their groups."""
+        windows = self._windows
+        taken, times = windows.time.clock(as_columns(batch, self.context.operator_name), windows.session, self.context)
+        if len(taken):
+            super().process_batch(taken.with_rowtimes(times), input_index)
+
+    def take_in(self, batch: Batch) -> ColumnBatch:
+        """See `ColumnarWindowBase`."""
+        assert isinstance(batch, ColumnBatch)
+        return batch
+
+    def key_columns(self, taken: ColumnBatch) -> dict[str, Any]:
+        """See `ColumnarWindowBase`. All rows have one key where there are no columns to tell them apart by."""
+        found = super().key_columns(taken) if self.key.names else {}
+        return found or {self.key_names[0]: np.full(len(taken), ONLY_KEY, np.int64)}
+
+    def emit(self, partials: pa.Table, starts: Any, ends: Any) -> None:
+        """Send a row for each group and window."""
+        if self.aggregates.has_distinct:
+            partials = partials.append_column(_START, pa.array(starts)).append_column(_END, pa.array(ends))
+            partials = self.aggregates.settled(partials, [_START, _END, *self.key_names])
+            starts, ends = times_of(partials, _START), times_of(partials, _END)
+        windows = self._windows
+        groups = iter(self.key_names)
+        edges: Mapping[int, Any] = {-1: starts, -2: ends, -3: ends - 1}
+        arrays = []
+        for key, kind in zip(windows.keys, windows.types, strict=False):
+            if key >= 0:
+                arrays.append(full(partials.column(next(groups)), 0))
+            else:
+                arrays.append(self._edge(pa.array(edges[key]).view(_CLOCK), kind))
+        arrays += self.aggregates.results(partials)
+        self.output.collect(ColumnBatch(pa.RecordBatch.from_arrays(arrays, list(windows.names))))
+
+    def _edge(self, clock: pa.Array, kind: DataType) -> pa.Array:
+        wanted = arrow_type(kind)
+        zone = self._windows.session.zone
+        return (clock if wanted.tz is None else to_moments(clock, zone)).cast(wanted)
+
+    # --- time ---------------------------------------------------------------------------------------------------------
+
+    def process_watermark(self, timestamp: int) -> None:
+        """Fire the windows that are over."""
+        if not self._windows.time.is_processing:
+            self.fire_until(self._ends.reached(timestamp))
+        self.output.emit_watermark(timestamp)
+
+    def next_timer_ms(self) -> int | None:
+        """See `StreamOperator`."""
+        end = self.next_end() if self._windows.time.is_processing else None
+        return None if end is None else self._ends.due_ms(end) + 1
+
+    def on_processing_time(self, now_ms: int) -> None:
+        """Fire the windows of processing time that are over."""
+        if self._windows.time.is_processing:
+            self.fire_until(self._ends.reached(now_ms - 1))

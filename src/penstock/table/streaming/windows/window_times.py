@@ -1,0 +1,49 @@
+"""The time by which rows are put into windows: a column, or the clock at which they come."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import tzinfo
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.core.columns.batch import ColumnBatch
+from penstock.core.operators.context import OperatorContext
+from penstock.table.data.zones import to_local
+from penstock.table.streaming.rows.sessions import StreamSession
+from penstock.table.streaming.rows.watermark_operator import milliseconds
+
+_MOMENT: Final = pa.timestamp("ms", "UTC")
+
+
+@dataclass(frozen=True, slots=True)
+class WindowTime:
+    """A time attribute.
+
+    Args:
+        place: of the column.
+        is_moment: whether it is a moment, which is seen in the session's time zone: windows begin there at full hours.
+        is_processing: whether it is processing time, which is asked for when rows come, so the column is not read.
+    """
+
+    place: int
+    is_moment: bool
+    is_processing: bool = False
+
+    def zone_of(self, session: StreamSession) -> tzinfo | None:
+        """The zone in which windows are; None for times without one."""
+        return session.zone if self.is_moment else None
+
+    def clock(self, taken: ColumnBatch, session: StreamSession, context: OperatorContext) -> tuple[ColumnBatch, Any]:
+        """The rows of a batch that have a time, and what the clock shows then, as a numpy array of ms."""
+        if self.is_processing:
+            times = pa.array(np.full(len(taken), context.now_ms(), np.int64)).view(_MOMENT)
+        else:
+            times = taken.columns.column(self.place)
+            if times.null_count:
+                # A row without a time is in no window.
+                taken = taken.take(np.flatnonzero(times.is_valid().to_numpy(zero_copy_only=False)))
+                times = taken.columns.column(self.place)
+        return taken, milliseconds(to_local(times, session.zone) if self.is_moment else times)

@@ -1,0 +1,196 @@
+"""The tempos agree: the same query gives the same rows in a stream, when its changes are made, and in batch."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+from tests.table.batch.batches import check_agrees, run_batch
+from tests.table.running import Rows
+
+from penstock.table.data.logical_types import (
+    BigIntType,
+    BooleanType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    IntType,
+    SmallIntType,
+    TimestampType,
+    TimeType,
+    VarCharType,
+)
+
+pytestmark = pytest.mark.spark
+
+STRING = VarCharType(2**31 - 1)
+SALES = Rows(
+    {
+        "id": BigIntType(),
+        "who": STRING,
+        "amount": IntType(),
+        "price": DecimalType(12, 2),
+        "weight": DoubleType(),
+        "day": DateType(),
+        "small": SmallIntType(),
+        "ok": BooleanType(),
+        "at": TimestampType(9),
+        "clock": TimeType(),
+    },
+    [
+        (1, "Anna", 2, Decimal("1.50"), 0.5, 0, 1, True, 1_000_000_001, 5),
+        (2, "Ben", 2**31 - 1, Decimal("2.25"), 1.25, 365, 32767, False, None, None),
+        (3, "Anna", 1, None, None, 20_000, -32768, None, 7, 86_399_999),
+        (4, None, None, Decimal("-3.00"), 2.5, None, None, True, 1_000_000_001, 5),
+        (5, "Čapek's 'x' \\ y\n", -4, Decimal("9999999999.99"), -0.75, -1, 7, False, 0, 0),
+        (5, "Ben", 3, Decimal("0.01"), 4.0, 11, 7, False, 0, 0),
+    ],
+)
+PEOPLE = Rows(
+    {"name": STRING, "city": STRING, "age": IntType()},
+    [("Anna", "Prag", 30), ("Ben", "Wien", 40), ("Ben", "Graz", 41), ("Carla", "Linz", None), (None, "Enns", 1)],
+)
+QUERIES = [
+    # rows of their own
+    "SELECT * FROM sales",
+    "SELECT id + 1, amount * 2, price * 2, weight / 2, -amount, -id FROM sales",
+    "SELECT amount + 1, amount * amount, small + small, small * 3, id * 9223372036854775807 FROM sales",
+    "SELECT UPPER(who), CHAR_LENGTH(who), who || '!', SUBSTRING(who, 2, 2) FROM sales WHERE who IS NOT NULL",
+    "SELECT id FROM sales WHERE who LIKE '%n%' AND UPPER(who) <> 'BEN' AND amount > 0",
+    "SELECT CASE WHEN amount > 1 THEN 'many' WHEN amount > 0 THEN 'one' END, COALESCE(price, 0) FROM sales",
+    "SELECT EXTRACT(YEAR FROM `day`), EXTRACT(MONTH FROM `day`), `day` + INTERVAL '1' MONTH FROM sales",
+    "SELECT CAST(amount AS STRING), CAST(price AS DOUBLE), CAST(weight AS INT), CAST(id AS DECIMAL(20, 2)) FROM sales",
+    "SELECT who FROM sales WHERE who = 'Čapek''s ''x'' \\ y\n'",
+    "SELECT 1, 'a', DATE '2020-01-01', TIME '10:11:12', TIMESTAMP '2020-01-01 00:00:00.123456789', INTERVAL '3' DAY",
+    "SELECT `at`, CAST(`at` AS STRING), clock FROM sales WHERE `at` > TIMESTAMP '1970-01-01 00:00:00.000000006'",
+    "VALUES (1, 'a'), (2, CAST(NULL AS STRING))",
+    "SELECT ARRAY[id, 1], MAP['a', who], ROW(id, who) FROM sales",
+    # groups
+    "SELECT who, COUNT(*), COUNT(price), SUM(amount), SUM(price), SUM(id) FROM sales GROUP BY who",
+    "SELECT who, AVG(amount), AVG(price), AVG(id) FROM sales GROUP BY who",
+    "SELECT SUM(amount), SUM(small), AVG(small), MIN(who), MAX(`day`), MIN(price), MAX(ok) FROM sales",
+    "SELECT who, COUNT(DISTINCT amount), SUM(DISTINCT amount), COUNT(DISTINCT id) FROM sales GROUP BY who",
+    "SELECT who, SUM(amount) FILTER (WHERE ok), COUNT(*) FILTER (WHERE NOT ok) FROM sales GROUP BY who",
+    "SELECT who, COLLECT(amount), STDDEV_POP(amount), VAR_SAMP(weight), SUM(DISTINCT id) FROM sales GROUP BY who",
+    "SELECT UPPER(who), SUM(CHAR_LENGTH(UPPER(who))) FROM sales GROUP BY UPPER(who) HAVING COUNT(*) > 1",
+    "SELECT DISTINCT ok, who FROM sales",
+    "SELECT SUM(id * 4611686018427387904) FROM sales",
+    # joins
+    "SELECT id, city FROM sales JOIN people ON who = name",
+    "SELECT id, city FROM sales LEFT JOIN people ON who = name AND age > amount",
+    "SELECT id, city FROM sales RIGHT JOIN people ON who = name",
+    "SELECT id, city FROM sales FULL JOIN people ON UPPER(who) = UPPER(name)",
+    "SELECT id, city FROM sales JOIN people ON who = name AND POSITION(SUBSTRING(city, 1, 1) IN who) = 0",
+    "SELECT id, name FROM sales, people",
+    "SELECT id FROM sales WHERE who IN (SELECT name FROM people)",
+    "SELECT id FROM sales WHERE who NOT IN (SELECT name FROM people WHERE name IS NOT NULL)",
+    "SELECT id FROM sales WHERE who NOT IN (SELECT name FROM people)",
+    "SELECT id FROM sales WHERE EXISTS (SELECT * FROM people WHERE name = who AND age > 35)",
+    "SELECT id FROM sales WHERE NOT EXISTS (SELECT * FROM people WHERE name = who)",
+    "SELECT id, (SELECT MAX(age) FROM people WHERE name = who) FROM sales",
+    "SELECT id FROM sales WHERE price > (SELECT AVG(price) FROM sales)",
+    # set operations
+    "SELECT who FROM sales UNION ALL SELECT name FROM people",
+    "SELECT who FROM sales UNION SELECT name FROM people",
+    "SELECT a.n, b.n FROM (SELECT COUNT(*) AS n FROM sales) a, (SELECT COUNT(*) AS n FROM people) b",
+    "WITH s AS (SELECT who, SUM(amount) AS n FROM sales GROUP BY who) SELECT a.who, b.n FROM s a JOIN s b ON a.n = b.n",
+    # order
+    "SELECT id, who FROM sales ORDER BY id DESC, who LIMIT 3",
+    "SELECT id FROM sales ORDER BY price NULLS LAST, id OFFSET 1 ROWS FETCH NEXT 2 ROWS ONLY",
+]
+
+
+@pytest.mark.parametrize("sql", QUERIES)
+def test_a_query_gives_the_same_in_a_stream_and_in_batch(sql: str) -> None:
+    check_agrees(sql, sales=SALES, people=PEOPLE)
+
+
+def stamps(*times: int) -> list[tuple[int, int, str]]:
+    return [(number, time * 1_000_000, "ab"[number % 2]) for number, time in enumerate(times)]
+
+
+EVENTS: dict[str, DataType] = {"id": BigIntType(), "ts": TimestampType(3), "who": STRING}
+WINDOWS = [
+    "TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '5' SECOND)",
+    "HOP(TABLE events, DESCRIPTOR(ts), INTERVAL '2' SECOND, INTERVAL '5' SECOND)",
+    "CUMULATE(TABLE events, DESCRIPTOR(ts), INTERVAL '2' SECOND, INTERVAL '6' SECOND)",
+]
+
+
+class Events(Rows):
+    """Rows with event time."""
+
+    def ddl(self, name: str) -> str:
+        return super().ddl(name).removesuffix(")") + ", WATERMARK FOR ts AS ts)"
+
+
+@pytest.mark.parametrize("window", WINDOWS)
+def test_windows_of_event_time_agree(window: str) -> None:
+    events = Events(EVENTS, stamps(0, 1000, 4999, 5000, 7300, 12000))
+    check_agrees(f"SELECT id, window_start, window_end, window_time FROM TABLE({window})", events=events)
+    check_agrees(
+        f"SELECT who, window_start, COUNT(*), SUM(id) FROM TABLE({window}) GROUP BY who, window_start, window_end",
+        events=events,
+    )
+
+
+def test_calls_over_windows_agree() -> None:
+    events = Events(EVENTS, stamps(0, 1000, 1500, 5000, 7300, 12000))
+    check_agrees(
+        "SELECT id, SUM(id) OVER w, COUNT(*) OVER w, MIN(who) OVER w, COLLECT(id) OVER w FROM events "
+        "WINDOW w AS (PARTITION BY who ORDER BY ts RANGE BETWEEN INTERVAL '6' SECOND PRECEDING AND CURRENT ROW)",
+        events=events,
+    )
+    check_agrees(
+        "SELECT id, AVG(id) OVER (ORDER BY ts ROWS BETWEEN 2 PRECEDING AND CURRENT ROW) FROM events", events=events
+    )
+    check_agrees("SELECT id, ROW_NUMBER() OVER (PARTITION BY who ORDER BY ts) FROM events", events=events)
+
+
+def test_the_first_rows_of_partitions_agree() -> None:
+    ranked = "SELECT *, ROW_NUMBER() OVER (PARTITION BY who ORDER BY id DESC) AS n FROM sales"
+    check_agrees(f"SELECT id, who FROM ({ranked}) WHERE n <= 1", sales=SALES)
+
+
+def test_sessions_end_a_gap_after_their_last_row() -> None:
+    events = Events(EVENTS, stamps(0, 1000, 3000, 6001, 6500))
+    window = "SESSION(TABLE events PARTITION BY who, DESCRIPTOR(ts), INTERVAL '3' SECOND)"
+    rows = run_batch(f"SELECT who, window_start, window_end, id FROM TABLE({window}) ORDER BY id", events=events)
+    seconds = [(who, start / 1e9, end / 1e9, number) for who, start, end, number in rows]
+    assert seconds == [
+        ("a", 0.0, 6.0, 0),
+        ("b", 1.0, 4.0, 1),
+        ("a", 0.0, 6.0, 2),
+        ("b", 6.001, 9.001, 3),
+        ("a", 6.5, 9.5, 4),
+    ]
+
+
+def test_what_only_batch_does() -> None:
+    """INTERSECT, EXCEPT, grouping sets and numbers of rows over whole partitions."""
+    assert sorted(map(str, run_batch("SELECT who FROM sales INTERSECT SELECT name FROM people", **BOTH))) == [
+        "('Anna',)",
+        "('Ben',)",
+        "(None,)",
+    ]
+    all_of = "SELECT who FROM sales INTERSECT ALL SELECT name FROM people ORDER BY who"
+    assert run_batch(all_of, **BOTH) == [(None,), ("Anna",), ("Ben",), ("Ben",)]
+    rest = "SELECT who FROM sales EXCEPT ALL SELECT name FROM people ORDER BY who"
+    assert run_batch(rest, **BOTH) == [("Anna",), ("Čapek's 'x' \\ y\n",)]
+    assert run_batch("SELECT name FROM people EXCEPT SELECT who FROM sales", **BOTH) == [("Carla",)]
+    sets = "SELECT name, city, COUNT(*) FROM people WHERE age > 20 GROUP BY ROLLUP (name, city) ORDER BY name, city"
+    assert run_batch(sets, **BOTH) == [
+        (None, None, 3),
+        ("Anna", None, 1),
+        ("Anna", "Prag", 1),
+        ("Ben", None, 2),
+        ("Ben", "Graz", 1),
+        ("Ben", "Wien", 1),
+    ]
+    assert run_batch("SELECT COUNT(*), SUM(id), MAX(who) FROM sales WHERE id > 100", **BOTH) == [(0, None, None)]
+    numbers = "SELECT id, RANK() OVER w, LEAD(id) OVER w, NTILE(2) OVER w FROM sales WINDOW w AS (ORDER BY id)"
+    assert run_batch(numbers, **BOTH)[-2:] == [(5, 5, 5, 2), (5, 5, None, 2)]
+
+
+BOTH = {"sales": SALES, "people": PEOPLE}

@@ -1,0 +1,87 @@
+"""Tables by their DDL: the nodes that a planner reads and writes, and sources read to their end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+from tests.connectors.harness import Cluster, read
+from tests.table.planned import manager_of, plan_of
+
+from penstock.core.columns.batch import ColumnBatch
+from penstock.core.connector import Source
+from penstock.table.catalog.resolution import metadata_of, row_schema
+from penstock.table.connectors.built_in import built_in
+from penstock.table.connectors.connector import Connectors
+from penstock.table.connectors.tables import TableReader, TableWriter
+from penstock.table.data.values import values_of
+from penstock.table.plan.logical import Node, Scan, Values, Write
+
+LARGE = 1 << 16
+
+
+def scan_of(ddl: str, name: str = "t") -> Scan:
+    """The node that reads a table."""
+    node: Node = plan_of(f"SELECT * FROM {name}", manager_of(ddl))
+    while not isinstance(node, Scan):
+        (node,) = node.inputs()
+    return node
+
+
+def reader_of(ddl: str, connectors: Connectors | None = None) -> TableReader:
+    """How a table is read."""
+    return (connectors or built_in()).reader(scan_of(ddl))
+
+
+def write_of(ddl: str, name: str = "t", **more: Any) -> Write:
+    """A node that writes into all columns of a table."""
+    manager = manager_of(ddl)
+    found = manager.find((name,))
+    assert found is not None
+    columns = [one for one in manager.resolved(found[1]).columns if one.is_persisted()]
+    schema = row_schema(columns).without_time()
+    return Write(
+        schema=schema,
+        input=Values(schema=schema, rows=()),
+        path=("default_catalog", "default_database", name),
+        options=tuple(found[1].options.items()),
+        metadata=metadata_of(columns),
+        partition_keys=found[1].partition_keys,
+        **more,
+    )
+
+
+def writer_of(ddl: str) -> TableWriter:
+    """How a table is written."""
+    return built_in().writer(write_of(ddl))
+
+
+def rows_of(source: Source[Any, Any], parallelism: int = 1, hostile: bool = False, size: int = LARGE) -> list[Any]:
+    """The rows of a source that ends, as tuples of Python's values."""
+    return [tuple(row) for row in read(source, size, parallelism, hostile).all_values]
+
+
+def held_rows(columns: pa.RecordBatch, kinds: Sequence[Any]) -> list[tuple[Any, ...]]:
+    """The rows of columns, as held values."""
+    found = [values_of(column, kind) for column, kind in zip(columns.columns, kinds, strict=True)]
+    return list(zip(*found, strict=True))
+
+
+def table_rows(ddl: str, parallelism: int = 1, hostile: bool = False) -> list[tuple[Any, ...]]:
+    """The rows of a table that ends, as held values; when hostile with a restart after every batch."""
+    node = scan_of(ddl)
+    cluster = Cluster(built_in().reader(node).source, parallelism)
+    found: list[tuple[Any, ...]] = []
+    try:
+        while len(cluster.ended) < parallelism:
+            for subtask in range(parallelism):
+                batch = cluster.poll(subtask, LARGE)
+                if isinstance(batch, ColumnBatch):
+                    found += held_rows(batch.columns, node.schema.types)
+                    if hostile:
+                        cluster.restart()
+            cluster.deliver()
+        return found
+    finally:
+        cluster.close()

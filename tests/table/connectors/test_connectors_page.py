@@ -1,0 +1,33 @@
+"""The options on the page of connectors are those of the code."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from penstock.table.connectors.built_in import built_in
+from penstock.table.connectors.formats.built_in import built_in_formats
+
+ROOT = Path(__file__).parents[3]
+PAGE = ROOT / "docs" / "table-connectors.md"
+
+
+def test_the_page_is_as_the_code_makes_it() -> None:
+    """Nobody has to look into the code for an option."""
+    command = [sys.executable, str(ROOT / "scripts" / "connectors.py"), str(PAGE), "--check"]
+    assert subprocess.run(command, timeout=60, check=False).returncode == 0, "run `make connectors`"
+
+
+def test_each_connector_and_format_with_options_is_on_the_page() -> None:
+    """And each option says what it does."""
+    text = PAGE.read_text()
+    for name in built_in().names():
+        connector = built_in().find(name)
+        assert connector is not None
+        options = [*connector.required_options, *connector.optional_options]
+        assert not options or f"<!-- options of {name} -->" in text
+        assert all(one.description() for one in options if one.key() != "connector")
+    for one in built_in_formats():
+        assert f"<!-- options of format.{one.name} -->" in text
+        assert all(option.description() for option in one.options)

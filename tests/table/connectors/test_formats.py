@@ -1,0 +1,272 @@
+"""Formats of tables: rows as messages, and what is wrong with those that are no rows."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from tests.table.connectors.tables import held_rows
+
+from penstock.base.errors import UnsupportedError
+from penstock.table.catalog.schema import type_of
+from penstock.table.connectors.formats.built_in import built_in_formats
+from penstock.table.connectors.formats.format import Decoded
+from penstock.table.connectors.table_options import TableOptions
+from penstock.table.data.errors import ValidationError
+from penstock.table.data.values import column_of
+from penstock.table.plan.row_schema import PlanColumn, RowSchema
+
+
+def schema_of(**columns: str) -> RowSchema:
+    return RowSchema(tuple(PlanColumn(name, type_of(kind)) for name, kind in columns.items()))
+
+
+def decoded(name: str, schema: RowSchema, messages: list[bytes], **options: str) -> Decoded:
+    """What a decoder makes of messages, after it has travelled with a job."""
+    values = {"format": name, **{f"{name}.{key.replace('_', '-')}": value for key, value in options.items()}}
+    found, below = built_in_formats().find(TableOptions("t", values))
+    decoding = found.decoding(schema, range(len(schema)), below)
+    assert decoding.messages is not None
+    return pickle.loads(pickle.dumps(decoding.messages)).decode(messages)  # type: ignore[no-any-return]
+
+
+def rows(name: str, schema: RowSchema, messages: list[bytes], **options: str) -> list[tuple[Any, ...]]:
+    found = decoded(name, schema, messages, **options)
+    assert not found.bad, found.bad
+    return held_rows(found.columns, schema.types)
+
+
+def encoded(name: str, schema: RowSchema, values: list[tuple[Any, ...]], **options: str) -> list[bytes]:
+    texts = {"format": name, **{f"{name}.{key.replace('_', '-')}": value for key, value in options.items()}}
+    found, below = built_in_formats().find(TableOptions("t", texts))
+    encoder = found.encoding(schema, below).messages
+    assert encoder is not None
+    arrays = [column_of(column, kind) for column, kind in zip(zip(*values, strict=True), schema.types, strict=True)]
+    return pickle.loads(pickle.dumps(encoder)).encode(pa.RecordBatch.from_arrays(arrays, schema.names))  # type: ignore[no-any-return]
+
+
+def reasons(found: Decoded) -> list[tuple[int, str]]:
+    return [(one.place, one.reason) for one in found.bad]
+
+
+# --- csv -------------------------------------------------------------------------------------------------------------
+
+
+def test_csv_quotes_what_it_has_to() -> None:
+    """Delimiters, quotes and line feeds; a field that is quoted without need is read, too."""
+    schema = schema_of(a="STRING", b="INT")
+    values = [("plain", 1), ("a,b", 2), ('say "hi"', 3), ("two\nlines", None), ("", 5)]
+    messages = encoded("csv", schema, values)
+    assert messages == [b"plain,1", b'"a,b",2', b'"say ""hi""",3', b'"two\nlines",', b",5"]
+    assert rows("csv", schema, messages) == values
+    assert rows("csv", schema, [b'"plain","7"']) == [("plain", 7)]
+
+
+def test_csv_with_its_own_characters() -> None:
+    """Delimiter, quote, escape, the text that is NULL, and what stands between elements."""
+    schema = schema_of(a="STRING", b="ARRAY<INT>", c="ROW<x INT, y STRING>")
+    options = {"field_delimiter": "|", "quote_character": "'", "null_literal": "n/a", "array_element_delimiter": ":"}
+    values = [("it's", [1, None, 3], (7, "z")), (None, None, None)]
+    messages = encoded("csv", schema, values, **options)
+    assert messages == [b"'it''s'|1:n/a:3|7:z", b"n/a|n/a|n/a"]
+    assert rows("csv", schema, messages, **options) == values
+    tab = encoded("csv", schema_of(a="INT", b="INT"), [(1, 2)], field_delimiter="\\t")
+    assert tab == [b"1\t2"]
+
+
+def test_csv_without_quotes_escapes_or_refuses() -> None:
+    """A text with the delimiter in it is not written so that it would be read as two."""
+    schema = schema_of(a="STRING", b="INT")
+    options = {"disable_quote_character": "true"}
+    with pytest.raises(UnsupportedError, match="'a,b' cannot be written as CSV without quotes"):
+        encoded("csv", schema, [("a,b", 1)], **options)
+    escaped = encoded("csv", schema, [("a,b", 1)], **options, escape_character="\\")
+    assert escaped == [b"a\\,b,1"]
+    assert rows("csv", schema, escaped, **options, escape_character="\\") == [("a,b", 1)]
+    assert rows("csv", schema, [b'"a,1'], **options) == [('"a', 1)]
+
+
+def test_what_is_no_csv_says_column_and_value() -> None:
+    """Or how many fields there are."""
+    schema = schema_of(a="INT", b="DATE")
+    found = decoded("csv", schema, [b"1,2020-01-01", b"x,2020-01-01", b"1", b"1,2,3", b"1,2020-13-01", b'"1,2'])
+    assert held_rows(found.columns, schema.types) == [(1, 18262)]
+    assert reasons(found) == [
+        (1, "column 'a': 'x' is no INT"),
+        (2, "Row length mismatch. 2 fields expected but was 1."),
+        (3, "Row length mismatch. 2 fields expected but was 3."),
+        (4, "column 'b': '2020-13-01' is no DATE"),
+        (5, "a quote is not closed"),
+    ]
+
+
+def test_csv_that_ignores_errors_has_null_for_them() -> None:
+    """A row that lacks fields gets NULL, too; one that cannot be cut is left out."""
+    schema = schema_of(a="INT", b="DATE")
+    found = decoded("csv", schema, [b"x,2020-01-01", b"1", b"1,2,3"], ignore_parse_errors="true")
+    assert held_rows(found.columns, schema.types) == [(None, 18262), (1, None)]
+    assert [one.place for one in found.bad] == [2]
+
+
+# --- json ------------------------------------------------------------------------------------------------------------
+
+MANY = 50
+
+
+@pytest.mark.parametrize("count", [1, MANY])
+def test_json_takes_values_as_flink_does(count: int) -> None:
+    """Whether lines are read at once or one by one: text for numbers, numbers for text, objects for text."""
+    schema = schema_of(a="INT", b="STRING", c="DOUBLE", d="DECIMAL(6, 2)", e="ROW<x INT, y ARRAY<STRING>>", f="BOOLEAN")
+    message = (
+        b'{"a": "5", "b": {"k": 1.50}, "c": 3, "d": 1.25, "e": {"x": 1, "y": ["u", null]}, "f": "TRUE", "other": 1}'
+    )
+    (first, *_) = found = rows("json", schema, [message] * count)
+    assert first[0:3] == (5, '{"k":1.50}', 3.0)
+    assert (str(first[3]), *first[4:]) == ("1.25", (1, ["u", None]), True)
+    assert found == [first] * count
+
+
+@pytest.mark.parametrize("count", [1, MANY])
+def test_json_of_plain_columns_is_the_same_at_once(count: int) -> None:
+    """Missing fields are NULL."""
+    schema = schema_of(a="BIGINT", b="STRING", t="TIMESTAMP(3)", d="DATE", x="ROW<y INT>")
+    message = b'{"b": "\\u00e4", "a": 7, "t": "2020-01-02 03:04:05.678", "x": {"y": 3}}'
+    row = (7, "\u00e4", 1_577_934_245_678_000_000, None, (3,))
+    assert rows("json", schema, [message] * count) == [row] * count
+
+
+@pytest.mark.parametrize("count", [1, MANY])
+def test_what_is_no_json_says_column_and_value(count: int) -> None:
+    """Good lines around it are read."""
+    schema = schema_of(a="INT", t="TIMESTAMP(3)")
+    good = b'{"a": 1}'
+    bad = [b'{"a": "x"}', b"[]", b"{", b'{"a": 3000000000}', b'{"t": "2020-01-02T03:04:05"}']
+    found = decoded("json", schema, [good] * count + bad)
+    assert held_rows(found.columns, schema.types) == [(1, None)] * count
+    assert [one.place for one in found.bad] == [count + place for place in range(5)]
+    texts = [one.reason for one in found.bad]
+    assert texts[0].startswith("column 'a': 'x' cannot be read")
+    assert texts[1] == "it is no object"
+    assert texts[3] == "column 'a': '3000000000' cannot be read: it is no number of 32 bits"
+    assert texts[4].endswith("there must be a space between day and time")
+
+
+def test_json_errors_by_option() -> None:
+    """Ignored ones are NULL, and missing fields may be errors."""
+    schema = schema_of(a="INT", r="ROW<x INT>")
+    found = decoded("json", schema, [b'{"a": "x", "r": {"x": "y"}}', b"nothing"], ignore_parse_errors="true")
+    assert held_rows(found.columns, schema.types) == [(None, (None,))]
+    assert [one.place for one in found.bad] == [1]
+    found = decoded("json", schema, [b'{"a": 1}', b'{"a": 1, "r": {}}'], fail_on_missing_field="true")
+    assert reasons(found)[0] == (0, "Could not find field with name 'r'.")
+    assert "Could not find field with name 'x'." in reasons(found)[1][1]
+    with pytest.raises(ValidationError, match=r"json.ignore-parse-errors.*cannot be set together"):
+        decoded("json", schema, [], ignore_parse_errors="true", fail_on_missing_field="true")
+
+
+def test_json_times_in_both_standards() -> None:
+    """A point on the time line has a Z."""
+    schema = schema_of(t="TIMESTAMP(9)", z="TIMESTAMP_LTZ(3)", d="DATE", o="TIME(3)")
+    values = [(1_577_934_245_000_000_100, 1_577_934_245_120_000_000, 18263, 3_723_004)]
+    sql = encoded("json", schema, values)
+    assert sql == [
+        b'{"t":"2020-01-02 03:04:05.0000001","z":"2020-01-02 03:04:05.12Z","d":"2020-01-02","o":"01:02:03.004"}'
+    ]
+    iso = encoded("json", schema, values, **{"timestamp-format.standard": "ISO-8601"})
+    assert b'"t":"2020-01-02T03:04:05.0000001","z":"2020-01-02T03:04:05.12Z"' in iso[0]
+    assert rows("json", schema, sql) == values
+    assert rows("json", schema, iso, **{"timestamp-format.standard": "ISO-8601"}) == values
+    assert reasons(decoded("json", schema, iso))[0][1].startswith("column 't'")
+
+
+def test_json_maps_and_nulls_by_option() -> None:
+    """Fields that are NULL may be left out."""
+    schema = schema_of(m="MAP<STRING, INT>", a="INT")
+    values = [([("k", 1), ("l", None)], None)]
+    assert encoded("json", schema, values) == [b'{"m":{"k":1,"l":null},"a":null}']
+    left_out = encoded("json", schema, values, **{"encode.ignore-null-fields": "true"})
+    assert left_out == [b'{"m":{"k":1,"l":null}}']
+    assert rows("json", schema, left_out) == values
+    with pytest.raises(UnsupportedError, match="column 'm': JSON only has maps and multisets with texts as keys"):
+        encoded("json", schema_of(m="MAP<INT, INT>"), [([],)])
+
+
+# --- raw and others --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "message"),
+    [
+        ("STRING", "ä", "ä".encode()),
+        ("BYTES", b"\x00\xff", b"\x00\xff"),
+        ("INT", 258, b"\x00\x00\x01\x02"),
+        ("BIGINT", -1, b"\xff" * 8),
+        ("BOOLEAN", True, b"\x01"),
+        ("DOUBLE", 1.0, b"\x3f\xf0" + bytes(6)),
+    ],
+)
+def test_raw_is_the_value_alone(kind: str, value: Any, message: bytes) -> None:
+    """In big-endian order, unless the option says otherwise."""
+    schema = schema_of(a=kind)
+    assert encoded("raw", schema, [(value,)]) == [message]
+    assert rows("raw", schema, [message]) == [(value,)]
+    if kind == "INT":
+        assert rows("raw", schema, [message[::-1]], endianness="little-endian") == [(value,)]
+
+
+def test_raw_says_what_it_cannot_read() -> None:
+    """Bytes of another length, another charset, or tables of more columns."""
+    assert reasons(decoded("raw", schema_of(a="INT"), [b"1"]))[0][1].startswith("column 'a': the bytes are no INT")
+    assert rows("raw", schema_of(a="STRING"), ["ä".encode("latin-1")], charset="latin-1") == [("ä",)]
+    assert decoded("raw", schema_of(a="STRING"), ["ä".encode("latin-1")]).bad
+    with pytest.raises(ValidationError, match=r"only supports single physical column. But table t has 2: a, b"):
+        decoded("raw", schema_of(a="INT", b="INT"), [])
+    with pytest.raises(UnsupportedError, match="'raw' has no form for column 'a' of type DATE"):
+        decoded("raw", schema_of(a="DATE"), [])
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("csv", "MAP<STRING, INT>"),
+        ("csv", "INTERVAL DAY"),
+        ("json", "INTERVAL DAY"),
+        ("json", "MULTISET<INT>"),
+        ("parquet", "ARRAY<INTERVAL DAY>"),
+        ("avro", "TIMESTAMP(9)"),
+        ("avro", "MAP<INT, INT>"),
+    ],
+)
+def test_types_that_a_format_has_not_are_named_when_a_query_is_planned(name: str, kind: str) -> None:
+    """With the column."""
+    found, options = built_in_formats().find(TableOptions("t", {"format": name}))
+    for use in (found.encoding, lambda schema, given: found.decoding(schema, [0], given)):
+        with pytest.raises(UnsupportedError, match="column 'a'"):
+            use(schema_of(a=kind), options)
+
+
+def test_a_format_that_is_unknown_is_refused_with_those_that_are_known() -> None:
+    """And one has to be there."""
+    with pytest.raises(ValidationError, match="any format 'orc' for table t: there are avro, csv, json, parquet, raw"):
+        built_in_formats().find(TableOptions("t", {"format": "orc"}))
+    with pytest.raises(ValidationError, match="Missing required options are: format"):
+        built_in_formats().find(TableOptions("t", {}))
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "value", "said"),
+    [
+        ("csv", "field-delimiter", "ab", "must be a single character"),
+        ("csv", "quote-character", "ab", "must be a single character"),
+        ("json", "timestamp-format.standard", "RFC", "json.timestamp-format.standard"),
+        ("json", "ignore-parse-errors", "perhaps", "json.ignore-parse-errors"),
+        ("raw", "charset", "utf-16", "lines cannot be split"),
+        ("parquet", "compression", "rar", "parquet.compression"),
+    ],
+)
+def test_values_of_options_are_checked(name: str, option: str, value: str, said: str) -> None:
+    """By the format."""
+    with pytest.raises((ValidationError, UnsupportedError), match=said):
+        decoded(name, schema_of(a="STRING"), [], **{option: value})

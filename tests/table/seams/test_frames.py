@@ -1,0 +1,171 @@
+"""Data frames and Arrow tables in and out."""
+
+from __future__ import annotations
+
+import datetime
+import importlib.util
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+import pandas
+import pyarrow as pa
+import pytest
+from tests.table.seams.streams import columns_of, environments, rows_of
+
+from penstock.base.errors import UnsupportedError
+from penstock.drivers.spark.session import hand_back, obtain_spark
+from penstock.table import DataTypes, Schema
+from penstock.table.data.errors import ValidationError
+
+HAS_POLARS = importlib.util.find_spec("polars") is not None
+MOMENT = datetime.datetime(2026, 1, 2, 3, 4, 5, 6, datetime.UTC)
+DATA = pa.table(
+    {
+        "name": pa.array(["Anna", None]),
+        "age": pa.array([4, 5], pa.int32()),
+        "price": pa.array([Decimal("1.50"), None], pa.decimal128(6, 2)),
+        "at_": pa.array([MOMENT, MOMENT], pa.timestamp("us", "UTC")),
+        "tags": pa.array([["a"], []], pa.list_(pa.string())),
+        "place": pa.array([{"city": "Rome"}, None], pa.struct([("city", pa.string())])),
+        "counts": pa.array([[("a", 1)], None], pa.map_(pa.string(), pa.int64())),
+    }
+)
+
+
+def test_arrow_comes_in_and_goes_out() -> None:
+    """With its types, NULL and what is nested."""
+    _, tables = environments()
+    table = tables.from_arrow(DATA)
+    assert columns_of(table) == [
+        "`name` STRING",
+        "`age` INT",
+        "`price` DECIMAL(6, 2)",
+        "`at_` TIMESTAMP_LTZ(6)",
+        "`tags` ARRAY<STRING>",
+        "`place` ROW<`city` STRING>",
+        "`counts` MAP<STRING, BIGINT>",
+    ]
+    assert table.to_arrow().equals(DATA)
+    assert tables.from_arrow(DATA.to_batches()[0]).to_arrow().equals(DATA)
+
+
+def test_a_schema_of_arrow_gives_names_or_types() -> None:
+    """As for data frames of pandas."""
+    _, tables = environments()
+    data = DATA.select(["name", "age"])
+    assert columns_of(tables.from_arrow(data, ["n", "a"])) == ["`n` STRING", "`a` INT"]
+    assert columns_of(tables.from_arrow(data, [DataTypes.STRING(), DataTypes.BIGINT()]))[1] == "`age` BIGINT"
+    with pytest.raises(ValueError, match="the Arrow table has 2 columns, and the schema 1"):
+        tables.from_arrow(data, ["n"])
+    with pytest.raises(TypeError, match=r"takes a pyarrow\.Table or a RecordBatch"):
+        tables.from_arrow([1])
+
+
+@pytest.mark.parametrize("maker", ["to_pandas", "to_arrow"])
+def test_a_result_that_changes_is_the_table_at_the_end(maker: str) -> None:
+    """Rows that are taken back are not in it, whatever is in them."""
+    _, tables = environments()
+    tables.create_temporary_view("words", tables.from_elements([("a", 1), ("b", 2), ("a", 3)], ["word", "n"]))
+    result = tables.sql_query(
+        "SELECT word, SUM(n) AS total, ARRAY[SUM(n)] AS both_, MAP[word, 1] AS m FROM words GROUP BY word"
+    )
+    found: Any = getattr(result, maker)()
+    columns = {name: list(found[name]) for name in ("word", "total")}
+    if maker == "to_arrow":
+        columns = {name: found[name].to_pylist() for name in ("word", "total")}
+    assert sorted(zip(columns["word"], columns["total"], strict=True)) == [("a", 4), ("b", 2)]
+
+
+def test_rows_that_are_the_same_are_taken_back_one_by_one() -> None:
+    """As many as come."""
+    _, tables = environments()
+    tables.create_temporary_view("many", tables.sql_query("SELECT * FROM (VALUES (1), (1), (1)) AS t (a)"))
+    assert tables.sql_query("SELECT a, COUNT(*) FROM many GROUP BY a").to_pandas().values.tolist() == [[1, 3]]
+    assert tables.from_path("many").to_pandas()["a"].tolist() == [1, 1, 1]
+
+
+def test_a_frame_of_pandas_is_read_whatever_its_columns_are_called() -> None:
+    """By the text of the names; moments with their zone."""
+    _, tables = environments()
+    frame = pandas.DataFrame({0: [1, 2], "t": pandas.to_datetime(["2026-01-02", "2026-01-03"]).tz_localize("UTC")})
+    table = tables.from_pandas(frame, splits_num=4)
+    assert columns_of(table) == ["`0` BIGINT", "`t` TIMESTAMP_LTZ(9)"]
+    assert table.to_pandas()["0"].tolist() == [1, 2]
+    with pytest.raises(TypeError, match=r"expected pandas\.DataFrame"):
+        tables.from_pandas(DATA)
+
+
+class _Frame:
+    """As much of a data frame of Polars as is asked for."""
+
+    def to_arrow(self) -> pa.Table:
+        return pa.table({"name": pa.array(["Anna"], pa.large_string()), "age": pa.array([4], pa.uint8())})
+
+
+class _LazyFrame:
+    def collect(self) -> _Frame:
+        return _Frame()
+
+
+@pytest.mark.parametrize("frame", [_Frame(), _LazyFrame()])
+def test_polars_comes_in_through_arrow(frame: object) -> None:
+    """Its long texts and numbers without sign become Flink's; a lazy frame is collected."""
+    _, tables = environments()
+    table = tables.from_polars(frame)
+    assert columns_of(table) == ["`name` STRING", "`age` SMALLINT"]
+    assert rows_of(table) == ["+I[Anna, 4]"]
+    with pytest.raises(TypeError, match=r"takes a polars\.DataFrame"):
+        tables.from_polars(object())
+
+
+@pytest.mark.skipif(HAS_POLARS, reason="Polars is here")
+def test_without_polars_the_error_says_what_to_install() -> None:
+    """It is no dependency."""
+    _, tables = environments()
+    with pytest.raises(UnsupportedError, match="pip install polars"):
+        tables.from_arrow(DATA).to_polars()
+
+
+@pytest.mark.skipif(not HAS_POLARS, reason="needs Polars")
+def test_a_table_is_a_frame_of_polars() -> None:
+    """With the types that Polars has for Arrow's."""
+    _, tables = environments()
+    frame = tables.from_arrow(DATA.select(["name", "age"])).to_polars()
+    assert frame.rows() == [("Anna", 4), (None, 5)]
+
+
+@pytest.fixture
+def spark() -> Iterator[Any]:
+    """A session of Spark's, as jobs have it."""
+    handle = obtain_spark({}, 1)
+    yield handle.session
+    hand_back(handle, 1)
+
+
+@pytest.mark.spark
+def test_a_frame_of_spark_is_a_table(spark: Any) -> None:
+    """With Spark's types; a schema may add columns, and give others types."""
+    ddl = "name STRING, age INT, t TIMESTAMP, tags ARRAY<STRING>, d DECIMAL(6, 2)"
+    frame = spark.createDataFrame([("Anna", 4, MOMENT, ["a"], Decimal("1.50"))], ddl)
+    _, tables = environments()
+    table = tables.from_dataframe(frame)
+    assert columns_of(table) == [
+        "`name` STRING",
+        "`age` INT",
+        "`t` TIMESTAMP_LTZ(6)",
+        "`tags` ARRAY<STRING>",
+        "`d` DECIMAL(6, 2)",
+    ]
+    assert rows_of(table) == ["+I[Anna, 4, 2026-01-02 03:04:05.000006+00:00, [a], 1.50]"]
+    schema = Schema.new_builder().column("age", "BIGINT").column_by_expression("up", "UPPER(name)").build()
+    assert rows_of(tables.from_dataframe(frame, schema)) == ["+I[4, ANNA]"]
+    with pytest.raises(ValidationError, match="named 'weight'"):
+        tables.from_dataframe(frame, Schema.new_builder().column("weight", "INT").build())
+
+
+def test_what_is_no_frame_of_spark() -> None:
+    """Says so."""
+    _, tables = environments()
+    with pytest.raises(TypeError, match="takes a data frame of Spark"):
+        tables.from_dataframe(DATA)

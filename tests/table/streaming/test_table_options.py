@@ -1,0 +1,195 @@
+"""Options of tables that belong to no connector: how event time goes on, and parallelism."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pyarrow as pa
+import pytest
+from tests.table.planned import manager_of, plan_of
+
+from penstock.base.errors import ConfigurationError, UnsupportedError
+from penstock.connectors.columns import ColumnsSource
+from penstock.connectors.print import DiscardingSink
+from penstock.core.columns.batch import ColumnBatch
+from penstock.core.records import MAX_WATERMARK
+from penstock.plan.transformation import Transformation
+from penstock.table.connectors.tables import TableReader, TableWriter
+from penstock.table.data.errors import ValidationError
+from penstock.table.data.logical_types import TimestampType
+from penstock.table.plan.changes import ALL, INSERTS, Changes
+from penstock.table.plan.logical import Scan, Write
+from penstock.table.streaming.planning.options import PlanOptions, plan_options
+from penstock.table.streaming.planning.planner import StreamPlanner
+from penstock.table.streaming.planning.table_options import WatermarkOptions, watermark_options
+from penstock.table.streaming.rows.sessions import StreamSession
+from penstock.table.streaming.rows.watermark_operator import WatermarkAssignerOperator
+from penstock.table.typed.nodes import Field
+from penstock.testing import OneInputOperatorHarness
+
+TIME = Field(TimestampType(3), 0)
+IDLE_MS = 10
+
+
+def table(options: str) -> str:
+    return f"CREATE TABLE t (id INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts) WITH ('connector' = 'x', {options})"
+
+
+def options_of(options: str, sql: str = "SELECT * FROM t", idle_ms: int = 0) -> WatermarkOptions:
+    return watermark_options(plan_of(sql, manager_of(table(options))), idle_ms)
+
+
+def steps(options: str, changes: Changes = INSERTS) -> list[Transformation]:
+    """The steps of a plan over a table; what its connector is asked is one of its own options."""
+    manager, found = manager_of(table(options)), list[Transformation]()
+
+    def reader(scan: Scan) -> TableReader:
+        assert dict(scan.options) == {"connector": "x", "path": "p"}
+        return TableReader(ColumnsSource(pa.record_batch({"c0": [1]})), changes, True)
+
+    planner = StreamPlanner(found.append, reader, StreamSession(), manager.calls())
+    planner.stream(plan_of("SELECT id FROM t", manager), False)
+    return found
+
+
+# --- which options there are ------------------------------------------------------------------------------------------
+
+
+def test_a_table_says_how_its_event_time_goes_on() -> None:
+    assert options_of("'path' = 'p'") == WatermarkOptions()
+    assert options_of("'scan.watermark.idle-timeout' = '5 s'") == WatermarkOptions(5000)
+    assert options_of("'scan.watermark.emit.strategy' = 'on-periodic'") == WatermarkOptions()
+    assert options_of("'scan.watermark.emit.strategy' = 'on-event'") == WatermarkOptions(0, 1)
+    every_third = "'scan.watermark.emit.strategy' = 'on-event', 'scan.watermark.emit.on-event.gap' = '3'"
+    assert options_of(every_third) == WatermarkOptions(0, 3)
+
+
+def test_the_session_says_when_tables_are_idle_that_do_not() -> None:
+    assert plan_options({"table.exec.source.idle-timeout": "2 s"}) == PlanOptions(idle_ms=2000)
+    assert options_of("'path' = 'p'", idle_ms=7) == WatermarkOptions(7)
+    assert options_of("'scan.watermark.idle-timeout' = '0'", idle_ms=7) == WatermarkOptions(0)
+
+
+def test_a_hint_says_it_for_a_query() -> None:
+    sql = "SELECT * FROM t /*+ OPTIONS('scan.watermark.idle-timeout' = '1 s') */"
+    assert options_of("'scan.watermark.idle-timeout' = '5 s'", sql) == WatermarkOptions(1000)
+
+
+@pytest.mark.parametrize("option", ["group", "max-drift", "update-interval"])
+def test_alignment_is_refused(option: str) -> None:
+    with pytest.raises(UnsupportedError, match=f"scan.watermark.alignment.{option}.*not aligned"):
+        options_of(f"'scan.watermark.alignment.{option}' = '1'")
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ("'scan.watermark.emit.strategy' = 'never'", "scan.watermark.emit.strategy"),
+        ("'scan.watermark.emit.strategy' = 'on-event', 'scan.watermark.emit.on-event.gap' = '0'", "must be above 0"),
+        ("'scan.watermark.idle-timeout' = 'soon'", "scan.watermark.idle-timeout"),
+    ],
+)
+def test_other_values_are_refused(options: str, reason: str) -> None:
+    with pytest.raises(ConfigurationError, match=reason):
+        options_of(options)
+
+
+def test_a_table_says_how_many_read_it() -> None:
+    assert [step.parallelism for step in steps("'path' = 'p'")] == [None, None, None]
+    read = steps("'path' = 'p', 'scan.parallelism' = '3', 'scan.watermark.idle-timeout' = '5 s'")
+    assert [(step.kind, step.parallelism) for step in read[:2]] == [("Source", 3), ("Watermark Assigner", None)]
+
+
+def test_parallelism_that_cannot_be_is_refused() -> None:
+    with pytest.raises(ValidationError, match=r"'scan.parallelism' must be above 0"):
+        steps("'path' = 'p', 'scan.parallelism' = '0'")
+    with pytest.raises(UnsupportedError, match=r"'scan.parallelism'.*updated or deleted"):
+        steps("'path' = 'p', 'scan.parallelism' = '2'", ALL)
+
+
+def written(options: str, query: str) -> list[int | None]:
+    """The parallelism of the steps that write a query into a table."""
+    manager, found = manager_of(table("'path' = 'p'")), list[Transformation]()
+    plan = plan_of(query, manager)
+    columns = ColumnsSource(pa.record_batch({"c0": [1]}))
+    planner = StreamPlanner(found.append, lambda scan: TableReader(columns), StreamSession(), manager.calls())
+    path = ("default_catalog", "default_database", "s")
+    write = Write(
+        schema=plan.schema, input=plan, path=path, options=(("connector", "x"), ("sink.parallelism", options))
+    )
+    planner.sink(write, TableWriter(DiscardingSink(), ALL), False)
+    return [step.parallelism for step in found if step.kind in ("Rows", "Sink")]
+
+
+def test_a_table_says_how_many_write_it() -> None:
+    assert written("3", "SELECT id FROM t") == [None, 3]
+    with pytest.raises(UnsupportedError, match=r"'sink.parallelism'.*updated or deleted"):
+        written("3", "SELECT COUNT(*) FROM t")
+
+
+def test_the_session_says_the_parallelism_of_all_steps() -> None:
+    assert plan_options({"table.exec.resource.default-parallelism": "3"}).parallelism == 3
+    assert plan_options({}).parallelism is None
+
+
+# --- how event time goes on -------------------------------------------------------------------------------------------
+
+
+class Assigner:
+    """The operator over rows that are times (ms)."""
+
+    def __init__(self, gap: int = 0, idle_ms: int = 0) -> None:
+        operator = partial(WatermarkAssignerOperator, 0, TIME, StreamSession(), gap, idle_ms)
+        self.harness = OneInputOperatorHarness(operator)
+        self.harness.open()
+
+    def rows(self, *times: int) -> list[object]:
+        """A batch; what comes out, rows as their times in brackets."""
+        columns = pa.record_batch({"c0": pa.array(times, pa.timestamp("ms"))})
+        self.harness.operator.process_batch(ColumnBatch(columns))
+        return self.taken()
+
+    def taken(self) -> list[object]:
+        order = self.harness.captured.order
+        found: list[object] = [one if isinstance(one, int) else [one.timestamp] for one in order]
+        order.clear()
+        return found
+
+
+def test_a_watermark_comes_after_a_batch() -> None:
+    assigner = Assigner()
+    assert assigner.rows(3, 5, 4) == [[3], [5], [4], 5]
+    assert assigner.rows(1) == [[1]]
+
+
+def test_a_watermark_comes_after_each_row() -> None:
+    assert Assigner(gap=1).rows(3, 5, 4) == [[3], 3, [5], 5, [4]]
+
+
+def test_a_watermark_comes_after_so_many_rows() -> None:
+    """Which are counted through batches."""
+    assigner = Assigner(gap=2)
+    assert assigner.rows(3, 1, 5) == [[3], [1], 3, [5]]
+    assert assigner.rows(4) == [[4], 5]
+
+
+def test_without_rows_for_so_long_a_stream_is_idle() -> None:
+    assigner = Assigner(idle_ms=IDLE_MS)
+    assigner.harness.advance_processing_time(IDLE_MS - 1)
+    assert assigner.rows(1) == [[1], 1]
+    assigner.harness.advance_processing_time(IDLE_MS - 1)
+    assert assigner.taken() == []
+    assigner.harness.advance_processing_time(1)
+    assert assigner.taken() == [True]
+    assigner.harness.advance_processing_time(10 * IDLE_MS)
+    assert assigner.taken() == []
+    assert assigner.rows(2) == [False, [2], 2]
+
+
+def test_a_stream_may_be_idle_from_the_start() -> None:
+    assigner = Assigner(idle_ms=IDLE_MS)
+    assigner.harness.advance_processing_time(IDLE_MS)
+    assert assigner.taken() == [True]
+    assigner.harness.watermark(MAX_WATERMARK)
+    assert assigner.taken() == [False, MAX_WATERMARK]
+    assert assigner.harness.operator.next_timer_ms() is None
