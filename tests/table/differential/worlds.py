@@ -32,6 +32,10 @@ class Table:
         """The table as a stream."""
         return Rows(_TYPES, self.changes, self.at_once)
 
+    def last(self) -> Rows:
+        """The rows at last."""
+        return Rows(_TYPES, self.rows)
+
 
 @st.composite
 def tables(draw: st.DrawFn) -> Table:

@@ -1,0 +1,73 @@
+"""Random queries against DuckDB, as many as you like: `python -m tests.table.differential --queries 2000`."""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from tests.table.batch.batches import run_batch
+from tests.table.differential.oracle import answer_of
+from tests.table.differential.worlds import Row, World, worlds
+
+
+def streamed(world: World) -> Counter[Row]:
+    """What one subtask tells in the end, each row that goes after it came."""
+    return Counter(world.streamed().rows())
+
+
+def streamed_twice(world: World) -> Counter[Row]:
+    """What two subtasks of each step tell in the end."""
+    return world.streamed(parallelism=2).net()
+
+
+def in_batch(world: World) -> Counter[Row]:
+    """What Spark's SQL gives for the last rows."""
+    return Counter(run_batch(world.query, **{name: table.last() for name, table in world.tables.items()}))
+
+
+MODES: dict[str, Callable[[World], Counter[Row]]] = {
+    "STREAMING": streamed,
+    "STREAMING-2": streamed_twice,
+    "BATCH": in_batch,
+}
+
+
+def main() -> None:
+    """Run as many queries as were asked for; the smallest one that fails is shown."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--queries", type=int, default=2000)
+    parser.add_argument("--mode", choices=sorted(MODES), default="STREAMING")
+    parser.add_argument("--depth", type=int, default=4, help="how many steps a query has at most")
+    parser.add_argument("--seed", type=int, default=None)
+    chosen = parser.parse_args()
+    number = random.SystemRandom().randrange(1 << 32) if chosen.seed is None else chosen.seed
+    began, told, done = time.monotonic(), 0.0, 0
+
+    @seed(number)
+    @settings(
+        max_examples=chosen.queries,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate, Phase.shrink],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(worlds(chosen.depth))
+    def agree(world: World) -> None:
+        nonlocal told, done
+        assert MODES[chosen.mode](world) == answer_of(world), world.query
+        done += 1
+        if time.monotonic() - told > 5:
+            told = time.monotonic()
+            print(f"{done} of {chosen.queries} queries, {told - began:.0f} s", file=sys.stderr)
+
+    agree()
+    print(f"seed {number}: {done} queries in {chosen.mode} give what DuckDB gives, {time.monotonic() - began:.0f} s")
+
+
+if __name__ == "__main__":
+    main()
