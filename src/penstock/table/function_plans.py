@@ -20,7 +20,7 @@ from penstock.table.user_functions.definition import FunctionKind
 _SCALAR: Final = (FunctionKind.SCALAR, FunctionKind.ASYNC_SCALAR)
 
 
-def _call_of(plan: Node, function: object, what: str) -> Operand:
+def call_of(plan: Node, function: object, what: str) -> Operand:
     """A call of a function; of one that is given alone, with the whole row as its operand."""
     if isinstance(function, UserDefinedFunctionWrapper):
         row = syntax.RowValue(tuple(syntax.Reference((name,)) for name in plan.schema.names))
@@ -32,7 +32,7 @@ def _call_of(plan: Node, function: object, what: str) -> Operand:
 
 def mapped(plans: Plans, plan: Node, function: object) -> Node:
     """What a scalar function gives for each row."""
-    call = _call_of(plan, function, "map")
+    call = call_of(plan, function, "map")
     if isinstance(call._node, InlineCall) and call._node.user.kind not in _SCALAR:
         raise ValidationError("Only a scalar function can be used in the map operator.")
     found = plans.select(plan, [call if len(call._names) <= 1 else Operand(call._node)])
@@ -49,7 +49,7 @@ def mapped(plans: Plans, plan: Node, function: object) -> Node:
 
 def flat_mapped(plans: Plans, plan: Node, function: object) -> Node:
     """The rows that a table function gives for each row."""
-    call = _call_of(plan, function, "flat_map")
+    call = call_of(plan, function, "flat_map")
     found = _correlated(plans, plan, call, "INNER", None)
     width = len(plan.schema)
     return project(found, found.schema.fields()[width:], found.schema.names[width:])
@@ -57,7 +57,7 @@ def flat_mapped(plans: Plans, plan: Node, function: object) -> Node:
 
 def lateral(plans: Plans, plan: Node, function: object, join_type: str, condition: object | None) -> Node:
     """Each row with those that a table function gives for it."""
-    found = _correlated(plans, plan, _call_of(plan, function, "join_lateral"), join_type, condition)
+    found = _correlated(plans, plan, call_of(plan, function, "join_lateral"), join_type, condition)
     names, width = found.schema.names, len(plan.schema)
     both = sorted(set(names[:width]) & set(names[width:]))
     if both:

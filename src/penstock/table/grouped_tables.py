@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Generic, Protocol, Self, TypeVar
 
-from penstock.base.errors import UnsupportedError
+from penstock.table.aggregate_plans import Aggregated, flat_aggregated, selected_after
 from penstock.table.data.errors import ValidationError
 from penstock.table.methods.operand import Operand
 from penstock.table.plan.logical import Node
@@ -13,8 +13,6 @@ from penstock.table.selection import expanded
 from penstock.table.sql import syntax
 from penstock.table.table_plans import Plans
 from penstock.table.window import GroupWindow, OverWindow
-
-NO_FUNCTIONS = "functions of the program are not supported in tables yet: write it with the functions of SQL"
 
 
 class Selectable(Protocol):
@@ -47,12 +45,19 @@ class GroupedTable(Generic[TableT]):
         return table._with(table._plans.grouped(table._plan, self._keys, fields))
 
     def aggregate(self, func: Any) -> AggregatedTable[TableT]:
-        """A row for each group, of an aggregate function of the program."""
-        raise UnsupportedError(NO_FUNCTIONS)
+        """A row for each group, of an aggregate function of the program. A ROW is taken apart into columns.
+
+        `func`: a call such as `f(col("a")).alias("x", "y")`, or a function alone, which gets the whole row: a `Row`, or
+        with `func_type="pandas"` a data frame of all rows.
+        """
+        return AggregatedTable(self._table, self._keys, func)
 
     def flat_aggregate(self, func: Any) -> FlatAggregateTable[TableT]:
-        """Any number of rows for each group, of a table aggregate function of the program."""
-        raise UnsupportedError(NO_FUNCTIONS)
+        """Any number of rows for each group, of a table aggregate function of the program. `func`: as in `aggregate`.
+
+        When the rows of a group change, all that were sent are taken back, and the new ones are sent.
+        """
+        return FlatAggregateTable(self._table, self._keys, func)
 
 
 class GroupWindowedTable(Generic[TableT]):
@@ -89,8 +94,8 @@ class WindowGroupedTable(Generic[TableT]):
         return table._with(table._plans.window_grouped(table._plan, self._window, self._keys, fields))
 
     def aggregate(self, func: Any) -> AggregatedTable[TableT]:
-        """A row for each group in each window, of an aggregate function of the program."""
-        raise UnsupportedError(NO_FUNCTIONS)
+        """A row for each group in each window, of an aggregate function of the program. `func`: see `GroupedTable`."""
+        return AggregatedTable(self._table, self._keys, func, self._window)
 
 
 class OverWindowedTable(Generic[TableT]):
@@ -107,22 +112,34 @@ class OverWindowedTable(Generic[TableT]):
 
 
 class AggregatedTable(Generic[TableT]):
-    """What an aggregate function of the program has given. Made by `aggregate`."""
+    """What an aggregate function of the program gives for groups. Made by `aggregate`."""
 
-    def __init__(self, table: TableT) -> None:
+    def __init__(
+        self, table: TableT, keys: Sequence[Operand], function: object, window: GroupWindow | None = None
+    ) -> None:
         self._table = table
+        self._aggregated = Aggregated(table._plans, table._plan, keys, function, window)
 
     def select(self, *fields: object) -> TableT:
-        """Columns of what is grouped by and of what the function gives; no further aggregates."""
-        return self._table.select(*fields)
+        """Columns of what is grouped by and of what the function gives, and parts of the window; no aggregates.
+
+        Raises:
+            ValidationError: if an aggregate is called in a field.
+        """
+        return self._table._with(self._aggregated.select(fields))
 
 
 class FlatAggregateTable(Generic[TableT]):
-    """What a table aggregate function of the program has given. Made by `flat_aggregate`."""
+    """The rows that a table aggregate function of the program gives for groups. Made by `flat_aggregate`."""
 
-    def __init__(self, table: TableT) -> None:
+    def __init__(self, table: TableT, keys: Sequence[Operand], function: object) -> None:
         self._table = table
+        self._plan = flat_aggregated(table._plans, table._plan, keys, function)
 
     def select(self, *fields: object) -> TableT:
-        """Columns of what is grouped by and of what the function gives; no further aggregates."""
-        return self._table.select(*fields)
+        """Columns of what is grouped by and of what the function gives; no aggregates.
+
+        Raises:
+            ValidationError: if an aggregate is called in a field.
+        """
+        return self._table._with(selected_after(self._table._plans, self._plan, fields, "flat_aggregate"))

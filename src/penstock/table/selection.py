@@ -11,6 +11,7 @@ from typing import Final
 
 from penstock.base.errors import WrongTypeError
 from penstock.table.analyser.aggregation import is_aggregate
+from penstock.table.analyser.calls import Calls
 from penstock.table.analyser.rewriting import rewritten
 from penstock.table.data.errors import ValidationError
 from penstock.table.data.logical_types import DataType, RowType
@@ -33,8 +34,8 @@ def operand_of(field: object) -> Operand:
     return field
 
 
-def selected(fields: Sequence[object], names: list[str], type_of: TypeOf) -> list[SelectItem]:
-    """The columns that fields stand for over a table with columns of these names.
+def selected(fields: Sequence[object], names: list[str], type_of: TypeOf, calls: Calls) -> list[SelectItem]:
+    """The columns that fields stand for over a table with columns of these names. `calls` knows the functions.
 
     Raises `ValidationError` for an unknown column in a range, and where two get the same name.
     """
@@ -46,7 +47,7 @@ def selected(fields: Sequence[object], names: list[str], type_of: TypeOf) -> lis
         if field._names and len(found) > 1:
             raise ValidationError(f"{field}: one name is given to {len(found)} columns")
         items += [SelectItem(one.expression, field._names[0]) if field._names else one for one in found]
-    return _named(items)
+    return _named(items, calls)
 
 
 def expanded(fields: Sequence[object], names: list[str]) -> list[Operand]:
@@ -119,11 +120,11 @@ def _place(node: syntax.Expression, names: list[str]) -> int:
 # --- names -----------------------------------------------------------------------------------------------------------
 
 
-def _named(items: Sequence[SelectItem]) -> list[SelectItem]:
+def _named(items: Sequence[SelectItem], calls: Calls) -> list[SelectItem]:
     aggregates: list[syntax.Expression] = []
     found: list[SelectItem] = []
     for place, item in enumerate(items):
-        _collect_aggregates(item.expression, aggregates)
+        _collect_aggregates(item.expression, aggregates, calls)
         name = item.alias or _name_of(item.expression, place, aggregates)
         if any(one.alias == name for one in found):
             raise ValidationError(f"Ambiguous column name: {name}; give one of them another with alias")
@@ -149,13 +150,13 @@ def _transitive_name(node: syntax.Expression) -> str | None:
     return None
 
 
-def _collect_aggregates(node: syntax.Expression, found: list[syntax.Expression]) -> None:
+def _collect_aggregates(node: syntax.Expression, found: list[syntax.Expression], calls: Calls) -> None:
     """Add the aggregates and parts of windows in an expression, other than those over a window."""
 
     def change(one: syntax.Expression) -> Iterable[syntax.Expression] | None:
         if isinstance(one, syntax.Over):
             return (one,)
-        if is_aggregate(one) or (isinstance(one, syntax.Call) and one.name in WINDOW_PARTS):
+        if is_aggregate(one, calls) or (isinstance(one, syntax.Call) and one.name in WINDOW_PARTS):
             if one not in found:
                 found.append(one)
             return (one,)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from penstock.base.errors import UnsupportedError
+from penstock.table.analyser.calls import Calls
 from penstock.table.analyser.changelog_functions import changelog_table
 from penstock.table.analyser.literals import constant
 from penstock.table.analyser.planned import MethodCalls, PlannedQuery
@@ -36,6 +37,15 @@ class Plans:
     def _analyser(self) -> QueryAnalyser:
         return QueryAnalyser(self.manager, MethodCalls(self.manager.calls()))
 
+    def calls(self) -> Calls:
+        """What makes calls of functions."""
+        return self._analyser().calls
+
+    def scalars(self, plan: Node) -> ScalarAnalyser:
+        """What finds the types of expressions over the columns of a plan."""
+        analyser = self._analyser()
+        return ScalarAnalyser(scope_of(plan), analyser.calls)
+
     def changelog(self, function: str, plan: Node, arguments: Sequence[object]) -> Node:
         """The plan of FROM_CHANGELOG or TO_CHANGELOG (`function`) of a plan."""
         call = syntax.Call(function, (syntax.TableArgument(PlannedQuery(plan)), *map(node_of, arguments)), (function,))
@@ -45,12 +55,11 @@ class Plans:
 
     def items(self, plan: Node, fields: Sequence[object]) -> list[SelectItem]:
         """The columns that fields stand for, each with its name."""
-        analyser = self._analyser()
 
         def type_of(node: syntax.Expression) -> DataType:
-            return ScalarAnalyser(scope_of(plan), analyser.calls).typed(node).type
+            return self.scalars(plan).typed(node).type
 
-        return selected(fields, plan.schema.names, type_of)
+        return selected(fields, plan.schema.names, type_of, self.calls())
 
     def select(self, plan: Node, fields: Sequence[object], windows: Sequence[OverWindow] = ()) -> Node:
         """The columns of fields; aggregates over `windows`, or over all rows."""

@@ -305,7 +305,7 @@ def test_names_and_orders_show() -> None:
 def test_a_name_of_the_table_api_is_known_to_call() -> None:
     """As well as the name in SQL."""
     assert str(call("isNull", A)) == str(A.is_null)
-    with pytest.raises(TypeError, match="one that udf or udtf made, not <built-in function max>"):
+    with pytest.raises(TypeError, match="one that udf, udtf, udaf or udtaf made, not <built-in function max>"):
         call(max, A)  # type: ignore[arg-type]
 
 

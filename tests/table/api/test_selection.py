@@ -27,7 +27,7 @@ def shown(*fields: object) -> list[str]:
     def type_of(node: syntax.Expression) -> DataType:
         return PLACE if node == syntax.Reference(("place",)) else DataTypes.INT()
 
-    items = selected(fields, ["a", "b", "place"], type_of)
+    items = selected(fields, ["a", "b", "place"], type_of, Calls(Session()))
     return [f"{sql_of(item.expression)} AS {item.alias}" for item in items]
 
 

@@ -28,7 +28,7 @@ from penstock.table.expressions import (
     with_columns,
     without_columns,
 )
-from penstock.table.table import AggregatedTable, FlatAggregateTable, OverWindowedTable, Table
+from penstock.table.table import OverWindowedTable, Table
 from penstock.table.table_schema import TableSchema
 from penstock.table.types import DataTypes
 from penstock.table.window import Over, Session, Slide, Tumble
@@ -302,23 +302,10 @@ def test_arguments_of_other_kinds_are_refused(environment: PlanningEnvironment) 
         Tumble.over("10.minutes")  # type: ignore[arg-type]
 
 
-def test_aggregates_of_the_program_are_not_there_yet(environment: PlanningEnvironment) -> None:
-    """All that takes them says so."""
-    orders = environment.from_path("orders")
-    for refused in (orders.aggregate, orders.flat_aggregate):
-        with pytest.raises(UnsupportedError, match="functions of the program"):
-            refused(max)
+def test_windows_of_a_number_of_rows_are_not_there_yet() -> None:
+    """Where one is made."""
     with pytest.raises(UnsupportedError, match="windows of a number of rows"):
         Tumble.over(row_interval(10))
-
-
-@pytest.mark.parametrize("kind", [AggregatedTable, FlatAggregateTable])
-def test_of_what_a_function_gave_columns_are_selected(
-    kind: type[AggregatedTable | FlatAggregateTable], environment: PlanningEnvironment
-) -> None:
-    """As of any table."""
-    customers = environment.from_path("customers")
-    assert text_of(kind(customers).select("city")) == text_of(customers.select("city"))
 
 
 # --- running ---------------------------------------------------------------------------------------------------------

@@ -68,7 +68,7 @@ class Window:
         self.harnesses = self._opened(1)
 
     def _opened(self, parallelism: int, *snapshots: bytes) -> list[OneInputOperatorHarness]:
-        operator = over_operator(self.node, names_of(self.node.schema))
+        operator = over_operator(self.node, names_of(self.node.schema), StreamSession())
         found = [OneInputOperatorHarness(operator, parallelism, subtask) for subtask in range(parallelism)]
         for harness in found:
             harness.restore(*snapshots)

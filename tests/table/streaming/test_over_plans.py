@@ -27,7 +27,7 @@ def plan(selected: str) -> None:
     """Plan a window as far as what runs it."""
     node = over_node(f"SELECT {selected} FROM t")
     check_windows(node)
-    over_operator(node, names_of(node.schema))
+    over_operator(node, names_of(node.schema), StreamSession())
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ def test_a_table_that_is_updated_by_key_is_read_with_its_key() -> None:
         key = tuple(columns.index(place) for place in scan.key)
         return replace(scan, schema=RowSchema(tuple(scan.schema[place] for place in columns)), key=key)
 
-    by_key = TableReader(CollectSink(True), ALL, key=(0,), is_upsert=True)  # type: ignore[arg-type]
+    by_key = TableReader(CollectSink(True), ALL, key=(0,), is_upsert=True)
     plan = with_normalizers(plan_of("SELECT SUM(d) FROM u", manager_of(*TABLES.strip().split(";"))), _as(by_key), False)
     found = without_unread_columns(plan, two_columns)
     while not isinstance(found, ChangelogNormalize):

@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 
+from penstock.table.analyser.calls import Calls
 from penstock.table.analyser.scalars import ScalarAnalyser
 from penstock.table.analyser.subqueries import ScalarQueries, Uncorrelated
+from penstock.table.analyser.user_aggregates import condition_of, user_aggregate_call
 from penstock.table.data.errors import ValidationError
 from penstock.table.evaluation.evaluator import operands_of
 from penstock.table.functions.aggregates import AGGREGATE_FUNCTIONS, AggregateFunction
 from penstock.table.functions.json_construction import embedded_operands
 from penstock.table.functions.signatures import BIGINT
-from penstock.table.plan.logical import AggregateCall
+from penstock.table.plan.logical import AggregateCall, UserAggregateCall
 from penstock.table.sql import syntax
 from penstock.table.typed.nodes import Constant, Typed, transformed
+from penstock.table.user_functions.definition import AGGREGATES
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,23 +42,26 @@ def nodes_of(node: object) -> Iterator[syntax.Expression]:
             yield from nodes_of(getattr(node, one.name))
 
 
-def is_aggregate(node: syntax.Expression) -> bool:
-    """Whether it is a call of an aggregate function."""
-    return isinstance(node, syntax.Call) and node.name in AGGREGATE_FUNCTIONS
+def is_aggregate(node: syntax.Expression, calls: Calls) -> bool:
+    """Whether it is a call of an aggregate function. `calls` knows those of the program."""
+    if not isinstance(node, syntax.Call):
+        return False
+    user = calls.user_function(node)
+    return node.name in AGGREGATE_FUNCTIONS if user is None else user.kind in AGGREGATES
 
 
-def contains_aggregate(node: object) -> bool:
+def contains_aggregate(node: object, calls: Calls) -> bool:
     """Whether an aggregate is called in it, other than over a window."""
     if isinstance(node, syntax.Over):
-        return contains_aggregate(node.call.operands) if isinstance(node.call, syntax.Call) else False
+        return contains_aggregate(node.call.operands, calls) if isinstance(node.call, syntax.Call) else False
     if isinstance(node, syntax.Query):
         return False
-    if isinstance(node, syntax.Expression) and is_aggregate(node):
+    if isinstance(node, syntax.Expression) and is_aggregate(node, calls):
         return True
     if isinstance(node, tuple):
-        return any(map(contains_aggregate, node))
+        return any(contains_aggregate(one, calls) for one in node)
     if is_dataclass(node):
-        return any(contains_aggregate(getattr(node, one.name)) for one in fields(node))
+        return any(contains_aggregate(getattr(node, one.name), calls) for one in fields(node))
     return False
 
 
@@ -75,6 +81,9 @@ def contains_query(node: object) -> bool:
 
 def aggregate_call(call: syntax.Call, analyser: ScalarAnalyser, is_over: bool, has_groups: bool) -> AggregateCall:
     """An aggregate call with its types. Raises `ValidationError` where its function does not take these operands."""
+    user = analyser.calls.user_function(call)
+    if user is not None:
+        return user_aggregate_call(user, call, analyser)
     function = AGGREGATE_FUNCTIONS.get(call.name)
     if function is None:
         raise ValidationError(f"{call.name} is no aggregate function: it cannot be called with OVER")
@@ -96,9 +105,7 @@ def aggregate_call(call: syntax.Call, analyser: ScalarAnalyser, is_over: bool, h
         )
     casts = tuple(analyser.calls.implicit(one, to) for one, to in zip(operands, types, strict=True))
     result = function.result(operands_of(casts, call.options, analyser.calls.session))
-    condition = None
-    if call.condition is not None:
-        condition = analyser.calls.call("IS TRUE", [analyser.typed(call.condition)])
+    condition = condition_of(call, analyser)
     if not function.never_null and (condition is not None or is_over or not has_groups):
         result = result.nullable()
     if function.name.startswith("JSON_"):
@@ -163,12 +170,13 @@ class GroupedScope:
             return None
         if isinstance(node, syntax.Call) and node.name in ("GROUPING", "GROUPING_ID", "GROUP_ID"):
             return self._grouping(node)
-        if is_aggregate(node):
+        calls = self.inner.calls
+        if is_aggregate(node, calls):
             assert isinstance(node, syntax.Call)
-            if contains_aggregate(node.operands):
+            if contains_aggregate(node.operands, calls):
                 raise ValidationError(f"Aggregate expressions cannot be nested: {node.name}")
             return self._called(aggregate_call(node, self.inner, False, self.has_groups))
-        if contains_aggregate(node) or contains_over(node) or contains_query(node):
+        if contains_aggregate(node, calls) or contains_over(node) or contains_query(node):
             return None
         try:
             found = self.inner.typed(node)
@@ -187,9 +195,11 @@ class GroupedScope:
         return Pending(kind.nullable() if index in self._left_out else kind, "key", index)
 
     def _called(self, call: AggregateCall) -> Typed:
-        if call not in self.calls:
-            self.calls.append(call)
-        return Pending(call.type, "aggregate", self.calls.index(call))
+        for number, known in enumerate(self.calls):
+            if call.is_same(known) if isinstance(call, UserAggregateCall) else call == known:
+                return Pending(call.type, "aggregate", number)
+        self.calls.append(call)
+        return Pending(call.type, "aggregate", len(self.calls) - 1)
 
     def _grouping(self, node: syntax.Call) -> Typed:
         if bool(node.operands) == (node.name == "GROUP_ID"):
@@ -252,7 +262,8 @@ class OverScope:
         if not isinstance(node.call, syntax.Call):
             raise ValidationError("OVER must be used with an aggregate function")
         window = self._window(node.window)
-        function = AGGREGATE_FUNCTIONS.get(node.call.name)
+        is_of_program = self.inner.calls.user_function(node.call) is not None
+        function = None if is_of_program else AGGREGATE_FUNCTIONS.get(node.call.name)
         if function is not None and function.needs_order and not window.order:
             raise ValidationError(f"{function.name} needs ORDER BY in its OVER window")
         is_rows, lower, upper = self._frame(window, function)
@@ -264,9 +275,11 @@ class OverScope:
             lower,
             upper,
         )
-        if found not in self.found:
-            self.found.append(found)
-        return Pending(found.call.type, "over", self.found.index(found))
+        for number, known in enumerate(self.found):
+            if found == known and (not isinstance(found.call, UserAggregateCall) or found.call.is_same(known.call)):
+                return Pending(found.call.type, "over", number)
+        self.found.append(found)
+        return Pending(found.call.type, "over", len(self.found) - 1)
 
     def _window(self, window: syntax.WindowSpecification | str) -> syntax.WindowSpecification:
         if isinstance(window, str):

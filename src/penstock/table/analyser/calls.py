@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from penstock.base.errors import UnsupportedError
 from penstock.table.analyser.inline_calls import InlineCall
 from penstock.table.data.errors import TableRuntimeError, ValidationError
 from penstock.table.data.logical_types import DataType, NullType
@@ -58,8 +57,10 @@ class Calls:
             raise ValidationError(
                 f"{user} gives rows: call it as LATERAL TABLE({user.name}(…)) in FROM, or by join_lateral"
             )
-        if user.kind not in (FunctionKind.SCALAR, FunctionKind.ASYNC_SCALAR):
-            raise UnsupportedError(f"{user} cannot be called yet: only scalar and table functions can")
+        if user.kind is FunctionKind.TABLE_AGGREGATE:
+            raise ValidationError(f"{user} gives rows: call it in the Table API, by flat_aggregate")
+        if user.kind is FunctionKind.AGGREGATE:
+            raise ValidationError(f"{user} cannot be called here: it is for columns that are selected, HAVING and OVER")
         casts = self.user_operands(user, operands)
         is_taken = find_scalar(user.name) is not None or user.name in (*CASTS, *LAZY)
         name = f"`{user.name}`" if is_taken else user.name

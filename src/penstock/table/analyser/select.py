@@ -79,7 +79,7 @@ class SelectPlan:
         node = self.node
         if node.group is not None or node.having is not None:
             return True
-        return any(contains_aggregate(item.expression) for item in node.items)
+        return any(contains_aggregate(item.expression, self.calls) for item in node.items)
 
     def _select_items(self) -> Iterable[Selected]:
         for place, item in enumerate(self.node.items):

@@ -71,5 +71,5 @@ def accumulated(
         *before,
         *(gathered_type(call) if number in places else call.type for number, call in enumerate(calls)),
     ]
-    work = Accumulated(tuple((width + number, calls[number]) for number in places))
+    work = Accumulated(tuple((width + number, calls[number]) for number in places), planner.session)
     return f"SELECT * FROM {planner.step(query, work, takes, [*before, *(call.type for call in calls)])}"

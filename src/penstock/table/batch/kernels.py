@@ -152,21 +152,22 @@ class Correlated(UserWork):
 
 
 @dataclass(frozen=True)
-class Accumulated(PureWork):
+class Accumulated(UserWork):
     """The columns that are read, those that gather operands replaced by what their calls give."""
 
     calls: tuple[tuple[int, AggregateCall], ...]
+    session: BatchSession
 
     def __call__(self, columns: Sequence[pa.Array], rows: int) -> list[pa.Array]:
         """See `Work`."""
         found = list(columns)
         for place, call in self.calls:
-            found[place] = _accumulated(call, columns[place])
+            found[place] = _accumulated(call, columns[place], self._functions)
         return found
 
 
-def _accumulated(call: AggregateCall, lists: pa.Array) -> pa.Array:
-    accumulator = accumulator_of(call, False)
+def _accumulated(call: AggregateCall, lists: pa.Array, functions: OpenFunctions) -> pa.Array:
+    accumulator = accumulator_of(call, False, functions)
     kinds = [one.type for one in call.operands]
     entries = lists.values
     operands = [values_of(entries.field(index), kind) for index, kind in enumerate(kinds)]

@@ -77,7 +77,8 @@ def _text(value: Any, special: _Special) -> str:
         case tuple() | list():
             return f"[{','.join(_text(one, special) for one in value)}]"
         case _ if is_dataclass(value):
-            names = [one.name for one in fields(value) if special is not _STATE or one.name != _LIFETIME]
+            shown = [one.name for one in fields(value) if one.compare]
+            names = [name for name in shown if special is not _STATE or name != _LIFETIME]
             inner = (f"{name}={_text(getattr(value, name), special)}" for name in names)
             return f"{type(value).__name__}({','.join(inner)})"
         case _:

@@ -166,6 +166,18 @@ class AggregateCall:
         return text if self.condition is None else f"{text} FILTER {self.condition}"
 
 
+@dataclass(frozen=True, slots=True)
+class UserAggregateCall(AggregateCall):
+    """A call of an aggregate function of the program. `at`: where it is written, which tells two calls apart."""
+
+    user: UserFunction = field(kw_only=True)
+    at: int = field(default=-1, kw_only=True, compare=False)
+
+    def is_same(self, other: AggregateCall) -> bool:
+        """Whether one value of both is enough: a function that is not deterministic gives one for each call."""
+        return self == other and (self.user.is_deterministic or self.at == getattr(other, "at", -1))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aggregate(Unary):
     """A row for each group. `keys` are columns of the input; its rows are keys and then aggregates.
@@ -192,6 +204,14 @@ class Expand(Unary):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replicate(Unary):
     """Each row as often as its last column says, without this column."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableAggregate(Unary):
+    """Any number of rows for each group. `keys` are columns of the input; its rows are keys and what `call` gives."""
+
+    keys: tuple[int, ...]
+    call: UserAggregateCall
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -390,3 +410,16 @@ class Write(Unary):
     #: METADATA columns: their places, and the keys by which the connector knows them
     metadata: tuple[tuple[int, str], ...] = ()
     partition_keys: tuple[str, ...] = ()
+
+
+def users_of(node: Node) -> list[UserFunction]:
+    """The functions of the program that a node calls itself, outside of expressions."""
+    match node:
+        case Correlate(user=user):
+            return [] if user is None else [user]
+        case Aggregate(calls=calls) | Over(calls=calls):
+            return [call.user for call in calls if isinstance(call, UserAggregateCall)]
+        case TableAggregate(call=call):
+            return [call.user]
+        case _:
+            return []

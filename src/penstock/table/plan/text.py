@@ -133,6 +133,13 @@ def _over(node: Any) -> str:
     return f"partitionBy=[{partition}], orderBy=[{order}], {unit}, select=[{calls}]"
 
 
+def _table_aggregate(node: Any) -> str:
+    names = names_of(node.input)
+    keys = ", ".join(names[key] for key in node.keys)
+    parts = [f"groupBy=[{keys}]"] if keys else []
+    return ", ".join([*parts, f"select=[{_call(node.call, names)}]"])
+
+
 def _rank(node: Any) -> str:
     names = names_of(node.input)
     partition = ", ".join(names[index] for index in node.partition)
@@ -182,6 +189,7 @@ _DESCRIBE: Final[dict[type[logical.Node], Callable[[Any], str]]] = {
     logical.Aggregate: _aggregate,
     logical.Expand: _expand,
     logical.Replicate: lambda node: f"times=[{node.input.schema.names[-1]}]",
+    logical.TableAggregate: _table_aggregate,
     logical.SetOperation: lambda node: f"{node.operator}{' ALL' if node.is_all else ''}",
     logical.Sort: _sort,
     logical.Over: _over,

@@ -12,6 +12,12 @@ from penstock.base.errors import UnsupportedError, WrongTypeError, WrongValueErr
 from penstock.table.data.errors import ValidationError
 from penstock.table.data.logical_types import DataType, RowField, RowType
 from penstock.table.sql.type_parser import TypeParser
+from penstock.table.user_functions.aggregate_classes import (
+    AggregateFunction,
+    ImperativeAggregateFunction,
+    TableAggregateFunction,
+    implements,
+)
 from penstock.table.user_functions.annotations import result_of, rows_of
 from penstock.table.user_functions.classes import (
     AsyncScalarFunction,
@@ -101,6 +107,50 @@ def define_table(
     return UserFunction(title, FunctionKind.TABLE, runs, rows, given, GENERAL, _determined(function, deterministic))
 
 
+def define_aggregate(
+    function: Any,
+    input_types: object = None,
+    result_type: object = None,
+    accumulator_type: object = None,
+    deterministic: bool | None = None,
+    name: str | None = None,
+    func_type: str = GENERAL,
+    gives_rows: bool = False,
+) -> UserFunction:
+    """An aggregate function, or a table aggregate function (`gives_rows`). See `penstock.table.udf`."""
+    types = (GENERAL,) if gives_rows else FUNC_TYPES
+    if func_type not in types:
+        raise WrongValueError(f"The func_type must be one of '{', '.join(types)}', got {func_type}.")
+    wanted = TableAggregateFunction if gives_rows else AggregateFunction
+    runs = _object_of(function, (wanted,), wanted.__name__)
+    title = name or name_of(function)
+    if func_type == GENERAL and isinstance(runs, Delegating):
+        raise WrongTypeError(
+            f"Invalid function: {title!r} is a plain function; one of func_type 'general' is an object of a class that "
+            f"derives from {wanted.__name__}" + ("" if gives_rows else ", and plain ones are of func_type 'pandas'")
+        )
+    if result_type is None and implements(runs, "get_result_type"):
+        result_type = runs.get_result_type()
+    if accumulator_type is None and implements(runs, "get_accumulator_type"):
+        accumulator_type = runs.get_accumulator_type()
+    found: DataType
+    if gives_rows:
+        found = rows_of(runs.emit_value, title) if result_type is None else _row_type(result_type)
+    else:
+        gives = runs.eval if isinstance(runs, Delegating) else runs.get_value
+        found = result_of(gives, title) if result_type is None else type_of(result_type, "returnType")
+    return UserFunction(
+        title,
+        FunctionKind.TABLE_AGGREGATE if gives_rows else FunctionKind.AGGREGATE,
+        runs,
+        found,
+        types_of(input_types, "input_type"),
+        func_type,
+        _determined(function, deterministic),
+        None if accumulator_type is None else type_of(accumulator_type, "accumulator_type"),
+    )
+
+
 def define(found: Any, name: str) -> UserFunction:
     """A function of whatever a program registers or names in SQL.
 
@@ -113,6 +163,8 @@ def define(found: Any, name: str) -> UserFunction:
         found = found()
     if isinstance(found, TableFunction):
         return define_table(found, name=name)
+    if isinstance(found, ImperativeAggregateFunction):
+        return define_aggregate(found, name=name, gives_rows=isinstance(found, TableAggregateFunction))
     if isinstance(found, ScalarFunction | AsyncScalarFunction) or (
         callable(found) and not isinstance(found, type | UserDefinedFunction)
     ):

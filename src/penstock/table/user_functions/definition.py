@@ -21,6 +21,7 @@ class FunctionKind(Enum):
     TABLE_AGGREGATE = "table aggregate function"
 
 
+AGGREGATES: Final = (FunctionKind.AGGREGATE, FunctionKind.TABLE_AGGREGATE)
 #: values row by row, columns as pandas has them, columns as Arrow has them
 GENERAL, PANDAS, ARROW = "general", "pandas", "arrow"
 FUNC_TYPES: Final = (GENERAL, PANDAS, ARROW)
@@ -34,7 +35,7 @@ class UserFunction:
     Args:
         name: what messages and plans call it.
         kind: what it takes and gives.
-        function: has `eval`, and perhaps `open` and `close`.
+        function: has `eval`, or the methods of aggregate functions, and perhaps `open` and `close`.
         result_type: of its values; for functions that give rows, a ROW of their columns.
         input_types: to which its operands are cast; None to take all as they are.
         func_type: `general`, `pandas` or `arrow`.
@@ -80,11 +81,13 @@ class UserFunction:
         if self.input_types is not None and count != len(self.input_types):
             types = ", ".join(map(str, self.input_types))
             raise ValidationError(f"{self} takes {len(self.input_types)} operands ({types}), and gets {count}")
-        signature = signature_of(self.function.eval) if hasattr(self.function, "eval") else None
+        # What aggregates row by row takes the accumulator first.
+        is_row_by_row = not hasattr(self.function, "eval")
+        signature = signature_of(self.function.accumulate if is_row_by_row else self.function.eval)
         if signature is None:
             return
         try:
-            signature.bind(*[None] * count)
+            signature.bind(*[None] * (count + is_row_by_row))
         except TypeError as error:
             raise ValidationError(f"{self} takes the operands {signature}, and gets {count}: {error}") from error
         if not count and self.func_type != GENERAL:

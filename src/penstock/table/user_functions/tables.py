@@ -40,7 +40,7 @@ def table_kernel(function: UserFunction, types: Sequence[DataType], opened: Open
             try:
                 found = evaluate(*record)
                 given = len(made)
-                made.extend(_fields(one, names) for one in _rows(found))
+                made.extend(fields_of(one, names) for one in rows_in(found))
                 parents.extend([place] * (len(made) - given))
             except StopIteration:
                 raise opened.failed(function, record) from StopIterationRaised()
@@ -58,14 +58,15 @@ def table_kernel(function: UserFunction, types: Sequence[DataType], opened: Open
     return kernel
 
 
-def _rows(found: Any) -> Any:
+def rows_in(found: Any) -> Any:
     """The rows that a function has given: those of a list, range or iterator; none; or one."""
     if found is None:
         return ()
     return found if isinstance(found, list | range | Iterator) else (found,)
 
 
-def _fields(row: Any, names: list[str]) -> Sequence[Any]:
+def fields_of(row: Any, names: list[str]) -> Sequence[Any]:
+    """The values of the columns of one row that a function has given."""
     if isinstance(row, Row):
         is_named = row.has_field_names and set(names) <= set(row.as_dict())
         parts: Sequence[Any] = row.get_fields_by_names(names) if is_named else list(row)

@@ -36,6 +36,14 @@ _TAKEN: Final[tuple[tuple[type[DataType], frozenset[type]], ...]] = (
     (types.BinaryType, frozenset({bytes, _NONE})),
     (types.VarBinaryType, frozenset({bytes, _NONE})),
 )
+#: the types of which tables hold each value of a class just as it is
+_ALWAYS: Final[tuple[tuple[type[DataType], type], ...]] = (
+    (types.BooleanType, bool),
+    (types.IntegralType, int),
+    (types.DoubleType, float),
+    (types.CharType, str),
+    (types.VarCharType, str),
+)
 #: the classes of which a value has to be, where the conversion alone would take more
 _ASKED: Final[tuple[tuple[type[DataType], tuple[type, ...]], ...]] = (
     (types.BooleanType, (bool, np.bool_)),
@@ -62,6 +70,9 @@ class Results:
         self._arrow = arrow_type(data_type)
         self._taken = next((classes for kind, classes in _TAKEN if isinstance(data_type, kind)), None)
         self._held = _checked(data_type, held_of(data_type, zone))
+        self._plain = next((one for kind, one in _ALWAYS if isinstance(data_type, kind)), None)
+        bits = self._arrow.bit_width if isinstance(data_type, types.IntegralType) else None
+        self._bounds = None if bits is None else (-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
 
     def column(self, values: Sequence[Any], refuse: Refuse) -> pa.Array:
         """A column of these values. `refuse` raises for the first that has no place in it."""
@@ -76,6 +87,20 @@ class Results:
                 if not self._takes(value):
                     refuse(place, value)
             raise
+
+    def held(self, value: Any, refuse: Refuse) -> Any:
+        """One value as tables hold it. `refuse` raises if it has no place in the column."""
+        if type(value) is self._plain and (self._bounds is None or self._bounds[0] <= value <= self._bounds[1]):
+            return value
+        if value is None:
+            return refuse(0, None) if not self.data_type.is_nullable else None
+        try:
+            found = self._held(value)
+            column_of([found], self.data_type)
+        except _FAULTS:
+            refuse(0, value)
+            raise
+        return found
 
     def _takes(self, value: object) -> bool:
         try:

@@ -30,7 +30,7 @@ def vector_kernel(function: UserFunction, types: Sequence[DataType], opened: Ope
     """The kernel of a call with operands of these types. It takes the number of rows first."""
     is_pandas = function.func_type == PANDAS
     if is_pandas:
-        _check_pandas(function)
+        check_pandas(function)
     evaluate = opened.open(function).eval
     wanted, result = arrow_type(function.result_type), function.result_type
     seen = [seen_of(kind, opened.zone, names_rows=True) for kind in types]
@@ -39,7 +39,7 @@ def vector_kernel(function: UserFunction, types: Sequence[DataType], opened: Ope
         if isinstance(column, pa.Scalar) and not all_same:
             return seen[place](values_of(column, types[place])[0])
         full = array_of(column, rows)
-        return _pandas_of(full, types[place], str(opened.zone)) if is_pandas else full
+        return pandas_of(full, types[place], str(opened.zone)) if is_pandas else full
 
     def kernel(rows: int, *columns: Datum) -> pa.Array:
         all_same = all(isinstance(one, pa.Scalar) for one in columns)
@@ -62,19 +62,21 @@ def vector_kernel(function: UserFunction, types: Sequence[DataType], opened: Ope
     return kernel
 
 
-def _check_pandas(function: UserFunction) -> None:
+def check_pandas(function: UserFunction) -> None:
+    """Raise `UnsupportedError` if pandas is not installed."""
     try:
         import pandas  # noqa: F401 - asked for at once, not at the first row
     except ImportError as error:
         raise UnsupportedError(f"{function} needs pandas: install it with `pip install pandas`") from error
 
 
-def _pandas_of(column: pa.Array, data_type: DataType, zone: str) -> Any:
+def pandas_of(column: pa.Array, data_type: DataType, zone: str) -> Any:
+    """A column as pandas has it: a series, or a data frame of rows."""
     import pandas
 
     if isinstance(data_type, RowType):
         fields = zip(column.flatten(), data_type.fields, strict=True)
-        return pandas.DataFrame({field.name: _pandas_of(one, field.data_type, zone) for one, field in fields})
+        return pandas.DataFrame({field.name: pandas_of(one, field.data_type, zone) for one, field in fields})
     found = column.to_pandas()
     return found.dt.tz_convert(zone) if isinstance(data_type, LocalZonedTimestampType) else found
 

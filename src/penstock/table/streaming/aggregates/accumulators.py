@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from penstock.base.errors import UnsupportedError
+from penstock.base.errors import UnsupportedError, WrongTimeError
 from penstock.table.data.errors import ValidationError
-from penstock.table.plan.logical import AggregateCall
+from penstock.table.plan.logical import AggregateCall, UserAggregateCall
 from penstock.table.streaming.aggregates.base import Accumulator, Distinct
 from penstock.table.streaming.aggregates.bitmaps import (
     BitmapBuild,
@@ -27,8 +27,12 @@ from penstock.table.streaming.aggregates.gathered import (
 )
 from penstock.table.streaming.aggregates.json import JsonArrayAgg, JsonObjectAgg
 from penstock.table.streaming.aggregates.sums import Average, RetractableSum, Sum, Variance
+from penstock.table.streaming.aggregates.user_aggregates import UserAccumulator, UserTableAccumulator, check_retracts
+from penstock.table.streaming.aggregates.vector_aggregates import VectorAccumulator
+from penstock.table.user_functions.definition import GENERAL, FunctionKind
+from penstock.table.user_functions.opened import OpenFunctions
 
-__all__ = ["Accumulator", "accumulator_of", "check_unbounded"]
+__all__ = ["Accumulator", "accumulator_of", "check_call", "check_unbounded", "check_windowed"]
 
 _Make = Callable[[AggregateCall], Accumulator]
 
@@ -67,8 +71,17 @@ _RETRACTABLE: Final[dict[_Make, _Make]] = {
 _ALIKE_IF_DISTINCT: Final = frozenset(("MIN", "MAX"))
 
 
-def accumulator_of(call: AggregateCall, retracts: bool) -> Accumulator:
-    """What keeps a call up. `retracts`: whether rows may go. Raises `UnsupportedError` for what nothing keeps up."""
+def accumulator_of(call: AggregateCall, retracts: bool, functions: OpenFunctions | None = None) -> Accumulator:
+    """What keeps a call up. Raises `UnsupportedError` for what nothing keeps up.
+
+    Args:
+        call: what is called.
+        retracts: whether rows may go.
+        functions: those of the program, while they run.
+    """
+    if isinstance(call, UserAggregateCall):
+        inner = _of_program(call, retracts, functions)
+        return Distinct(call, inner) if call.is_distinct else inner
     if call.function == "APPROX_COUNT_DISTINCT":
         return Distinct(call, CountValues(call))
     found = _plain(call, retracts)
@@ -88,8 +101,41 @@ def _plain(call: AggregateCall, retracts: bool) -> Accumulator:
     return make(call)
 
 
-def check_unbounded(call: AggregateCall) -> None:
+def _of_program(call: UserAggregateCall, retracts: bool, functions: OpenFunctions | None) -> Accumulator:
+    if functions is None:
+        raise WrongTimeError(f"{call.user} runs in jobs alone, and not while a query is planned")
+    if call.user.func_type != GENERAL:
+        return VectorAccumulator(call, functions)
+    gives_rows = call.user.kind is FunctionKind.TABLE_AGGREGATE
+    return (UserTableAccumulator if gives_rows else UserAccumulator)(call, retracts, functions)
+
+
+def check_call(call: AggregateCall, retracts: bool) -> None:
+    """Raises for a function that cannot be kept up. `retracts`: whether rows may go."""
+    if not isinstance(call, UserAggregateCall):
+        accumulator_of(call, retracts)
+    elif retracts:
+        check_retracts(call.user)
+
+
+def check_windowed(call: AggregateCall, kind: str, retracts: bool) -> None:
+    """Raises for a function that cannot be kept up in windows of a kind: TUMBLE, HOP, CUMULATE or SESSION."""
+    if isinstance(call, UserAggregateCall) and call.user.func_type != GENERAL and kind == "SESSION":
+        raise ValidationError(
+            f"Session Group Window is currently not supported for Pandas UDAF: {call.user} is of func_type "
+            f"'{call.user.func_type}'. Take TUMBLE or HOP, or write a function of func_type 'general'"
+        )
+    check_call(call, retracts)
+
+
+def check_unbounded(call: AggregateCall, retracts: bool) -> None:
     """Raises `ValidationError` for a function that cannot be kept up for groups without an end."""
+    if isinstance(call, UserAggregateCall) and call.user.func_type != GENERAL:
+        raise ValidationError(
+            f"Pandas UDAFs are not supported in streaming mode without windows: {call.user} is of func_type "
+            f"'{call.user.func_type}', so all rows of a group would be kept for ever. Group by a window too, call it "
+            "over a window with a bound, or write a function of func_type 'general'"
+        )
     if call.function == "APPROX_COUNT_DISTINCT":
         raise ValidationError("APPROX_COUNT_DISTINCT cannot be kept up in a stream without windows")
-    accumulator_of(call, False)
+    check_call(call, retracts)

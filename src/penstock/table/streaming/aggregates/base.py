@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from penstock.base.errors import UnsupportedError
+from penstock.state.backend import KeyedStateBackend
 from penstock.table.data.logical_types import ArrayType, DataType, DoubleType, FloatType, MapType, MultisetType, RowType
 from penstock.table.functions.comparison import hashable
 from penstock.table.plan.logical import AggregateCall
@@ -34,6 +35,8 @@ class Rows:
     goes: bytes | None = None
     #: rows after which their group is empty
     ends: frozenset[int] = field(default_factory=frozenset)
+    #: the key of each group
+    keys: Sequence[Any] = ()
 
     @property
     def only_come(self) -> bool:
@@ -71,6 +74,12 @@ class Accumulator:
     def is_spent(self, held: Any) -> bool:
         """Whether what is held for a group without rows may be forgotten: not if it has rows for those that it owes."""
         return bool(held == self.create())
+
+    def keep_apart(self, keyed: KeyedStateBackend, name: str) -> None:
+        """Keep what may grow large in states of its own, for groups by key. `name`: of the call, for these states."""
+
+    def forget(self, key: Any) -> None:
+        """Let nothing be left apart of a group that is forgotten."""
 
     def running(self, rows: Rows, held: list[Any]) -> list[Any]:
         """What the function gives after each row. `held`: what is held for each group, which is brought up to date."""

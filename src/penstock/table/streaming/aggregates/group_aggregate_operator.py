@@ -29,8 +29,10 @@ from penstock.table.streaming.aggregates.accumulators import Accumulator, accumu
 from penstock.table.streaming.aggregates.base import Rows
 from penstock.table.streaming.aggregates.group_lives import Lives, Sent, differing
 from penstock.table.streaming.rows.bundles import BundlingOperator, MiniBatch
+from penstock.table.streaming.rows.evaluating import EvaluatingOperator
 from penstock.table.streaming.rows.row_keys import RowKeys
 from penstock.table.streaming.rows.row_tuples import kinds_of
+from penstock.table.streaming.rows.sessions import StreamSession
 from penstock.table.typed.nodes import Constant, Field
 
 #: The state.
@@ -43,7 +45,7 @@ FEW_ROWS: Final = 64
 _GOES: Final = bytes(kind in (UPDATE_BEFORE, DELETE) for kind in range(256))
 
 
-class GroupAggregateOperator(BundlingOperator):
+class GroupAggregateOperator(EvaluatingOperator, BundlingOperator):
     """See the module's text.
 
     Args:
@@ -54,6 +56,7 @@ class GroupAggregateOperator(BundlingOperator):
         retracts: whether rows of the input may go.
         sends_before: whether an update sends the row as it was, too.
         mini_batch: how rows wait for others; a group then sends one change for all rows of a bundle.
+        session: of the functions of the program.
     """
 
     def __init__(
@@ -65,6 +68,7 @@ class GroupAggregateOperator(BundlingOperator):
         retracts: bool,
         sends_before: bool,
         mini_batch: MiniBatch | None = None,
+        session: StreamSession | None = None,
     ) -> None:
         super().__init__(mini_batch)
         self._groups = RowKeys(keys)
@@ -73,15 +77,19 @@ class GroupAggregateOperator(BundlingOperator):
         self._names = list(names)
         self._retracts = retracts
         self._sends_before = sends_before
+        self._session = session or StreamSession()
 
     def open(self) -> None:
         """Look up the state."""
         # DISTINCT sends no updates: each of its rows is there once.
         self._sends_same = self.ttl_ms > 0 and bool(self._calls)
-        self._accumulators = [accumulator_of(call, self._retracts) for call in self._calls]
+        functions = self.running(self._session).functions
+        self._accumulators = [accumulator_of(call, self._retracts, functions) for call in self._calls]
+        for place, accumulator in enumerate(self._accumulators):
+            accumulator.keep_apart(self.context.keyed, f"{GROUPS}.{place}")
         table = self.context.keyed.table(GROUPS)
         self._entries, self._mark = table.entries(None), table.mark
-        self._expire(self._entries, table.mark)
+        self._begin_lifetimes(self._entries, self._forget)
 
     def take_in(self, taken: ColumnBatch) -> None:
         """Take rows in, and send what has changed."""
@@ -99,7 +107,7 @@ class GroupAggregateOperator(BundlingOperator):
         before = [state[LAST] for state in states]
         lives = self._count(groups, states, taken.kinds)
         try:
-            values = self._running(taken, lives, states)
+            values = self._running(taken, lives, keys, states)
         except TableRuntimeError as error:
             raise UserCodeError(self.context.operator_name, f"a batch of {len(taken)} rows") from error
         self._settle(keys, states, lives, values)
@@ -153,7 +161,7 @@ class GroupAggregateOperator(BundlingOperator):
             state[COUNT] = count
         return Lives(groups, goes if any(goes) else None, frozenset(ends), np.frombuffer(alive, np.bool_))
 
-    def _running(self, taken: ColumnBatch, lives: Lives, states: list[list[Any]]) -> list[list[Any]]:
+    def _running(self, taken: ColumnBatch, lives: Lives, keys: list[Any], states: list[list[Any]]) -> list[list[Any]]:
         """What each call gives after each row."""
         groups = lives.groups.tolist()
         decoded: dict[int, list[Any]] = {}
@@ -161,7 +169,7 @@ class GroupAggregateOperator(BundlingOperator):
         for place, (call, accumulator) in enumerate(zip(self._calls, self._accumulators, strict=True)):
             held = [state[HELD][place] for state in states]
             operands, keeps = self._operands(call, accumulator, taken, decoded)
-            found.append(accumulator.running(Rows(groups, operands, keeps, lives.goes, lives.ends), held))
+            found.append(accumulator.running(Rows(groups, operands, keeps, lives.goes, lives.ends, keys), held))
             for state, one in zip(states, held, strict=True):
                 state[HELD][place] = one
         return found
@@ -198,7 +206,15 @@ class GroupAggregateOperator(BundlingOperator):
         for key, state, is_alive, last in zip(keys, states, alive, lasts, strict=True):
             state[LAST] = last if is_alive else None
             if state[COUNT] == 0 and self._is_spent(state[HELD]):
-                del self._entries[key]
+                self._forget(key)
+
+    def _forget(self, key: Any) -> bool:
+        """Throw a group out."""
+        if self._entries.pop(key, None) is not None:
+            self._mark(None, (key,))
+            for one in self._accumulators:
+                one.forget(key)
+        return True
 
     def _is_spent(self, held: list[Any]) -> bool:
         return all(one.is_spent(part) for one, part in zip(self._accumulators, held, strict=True))

@@ -14,14 +14,16 @@ from penstock.table.data.logical_types import DataType
 from penstock.table.plan.logical import AggregateCall
 from penstock.table.streaming.over.over_calls import OverCalls
 from penstock.table.streaming.over.over_frames import Frame
+from penstock.table.streaming.rows.evaluating import EvaluatingOperator
 from penstock.table.streaming.rows.row_keys import RowKeys
+from penstock.table.streaming.rows.sessions import StreamSession
 from penstock.table.streaming.rows.state_times import ExpiringOperator
 
 #: The state.
 FRAMES = "over_frames"
 
 
-class OverAtOnceOperator(ExpiringOperator):
+class OverAtOnceOperator(EvaluatingOperator, ExpiringOperator):
     """Rows with what the calls give over the rows so far.
 
     Args:
@@ -31,6 +33,7 @@ class OverAtOnceOperator(ExpiringOperator):
         types: of the columns of the input.
         names: of the columns of the output: those of the input, then the calls.
         distance: how many rows before the current one the frame has; None for all.
+        session: of the functions of the program.
     """
 
     def __init__(
@@ -41,6 +44,7 @@ class OverAtOnceOperator(ExpiringOperator):
         types: Sequence[DataType],
         names: Sequence[str],
         distance: int | None,
+        session: StreamSession | None = None,
     ) -> None:
         self._partition = RowKeys(partition)
         self._order = order
@@ -48,10 +52,12 @@ class OverAtOnceOperator(ExpiringOperator):
         self._types = tuple(types)
         self._names = list(names)
         self._distance = distance
+        self._session = session or StreamSession()
 
     def open(self) -> None:
         """Look up the state."""
-        self._calls = OverCalls(self._call_list, self._order, self._types, self._distance is not None)
+        functions = self.running(self._session).functions
+        self._calls = OverCalls(self._call_list, self._order, self._types, self._distance is not None, functions)
         self._frame = Frame(self._calls, True, self._distance)
         table = self.context.keyed.table(FRAMES)
         self._entries, self._mark = table.entries(None), table.mark

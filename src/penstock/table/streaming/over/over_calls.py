@@ -17,6 +17,7 @@ from penstock.table.data.values import column_of, values_of
 from penstock.table.plan.logical import AggregateCall
 from penstock.table.streaming.over.over_functions import RANKS, over_accumulator_of
 from penstock.table.typed.nodes import Constant, Field
+from penstock.table.user_functions.opened import OpenFunctions
 
 #: Values of a row, one for each column.
 Row: TypeAlias = tuple[Any, ...]
@@ -32,12 +33,20 @@ class OverCalls:
         order: the column that rows are ordered by.
         types: of the columns of the input.
         retracts: whether the oldest rows go.
+        functions: those of the program.
     """
 
-    def __init__(self, calls: Sequence[AggregateCall], order: int, types: Sequence[DataType], retracts: bool) -> None:
+    def __init__(
+        self,
+        calls: Sequence[AggregateCall],
+        order: int,
+        types: Sequence[DataType],
+        retracts: bool,
+        functions: OpenFunctions | None,
+    ) -> None:
         self._calls = tuple(calls)
         self._types = tuple(types)
-        self._accumulators = [over_accumulator_of(call, retracts) for call in calls]
+        self._accumulators = [over_accumulator_of(call, retracts, functions) for call in calls]
         self._getters = [_getter(call, order) for call in calls]
         self._needed = {order}.union(*(_columns_of(call) for call in calls))
 

@@ -9,9 +9,10 @@ from collections import deque
 from typing import Any, Final
 
 from penstock.table.data.errors import TableRuntimeError, ValidationError
-from penstock.table.plan.logical import AggregateCall
-from penstock.table.streaming.aggregates.accumulators import Accumulator, accumulator_of
+from penstock.table.plan.logical import AggregateCall, UserAggregateCall
+from penstock.table.streaming.aggregates.accumulators import Accumulator, accumulator_of, check_call, check_unbounded
 from penstock.table.streaming.aggregates.counts import CountRows
+from penstock.table.user_functions.opened import OpenFunctions
 
 _NOT_IN_STREAMS: Final = ("LEAD", "NTILE", "PERCENT_RANK", "CUME_DIST")
 #: Functions whose operand is the column that rows are ordered by.
@@ -121,11 +122,21 @@ _ORDERED: Final[dict[str, type[Accumulator]]] = {
 }
 
 
-def over_accumulator_of(call: AggregateCall, retracts: bool) -> Accumulator:
+def check_over(call: AggregateCall, retracts: bool) -> None:
+    """Raises for a call over a window that nothing keeps up. `retracts`: whether the oldest rows go."""
+    if not isinstance(call, UserAggregateCall):
+        over_accumulator_of(call, retracts)
+    elif retracts:
+        check_call(call, True)
+    else:
+        check_unbounded(call, False)
+
+
+def over_accumulator_of(call: AggregateCall, retracts: bool, functions: OpenFunctions | None = None) -> Accumulator:
     """What keeps a call over a window up. `retracts`: whether the oldest rows go."""
     if call.function in _NOT_IN_STREAMS:
         raise ValidationError(f"{call.function} Function is not supported in stream mode.")
     kind = _ORDERED.get(call.function)
     if kind is None or call.is_distinct:
-        return accumulator_of(call, retracts)
+        return accumulator_of(call, retracts, functions)
     return (EndValue if retracts and kind in (FirstValue, LastValue) else kind)(call)

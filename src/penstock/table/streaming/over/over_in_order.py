@@ -23,8 +23,10 @@ from penstock.table.functions.comparison import hashable
 from penstock.table.plan.changes import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from penstock.table.plan.logical import AggregateCall
 from penstock.table.streaming.over.over_calls import OverCalls, Row, copied
+from penstock.table.streaming.rows.evaluating import EvaluatingOperator
 from penstock.table.streaming.rows.row_keys import RowKeys
 from penstock.table.streaming.rows.row_tuples import kinds_of
+from penstock.table.streaming.rows.sessions import StreamSession
 from penstock.table.streaming.rows.state_times import ExpiringOperator
 
 #: The state.
@@ -33,7 +35,7 @@ _ORDER, _ROWS, _HELD = range(3)
 _by_order: Final[Callable[[Any], Any]] = itemgetter(_ORDER)
 
 
-class OverInOrderOperator(ExpiringOperator):
+class OverInOrderOperator(EvaluatingOperator, ExpiringOperator):
     """Rows with what the calls give over all rows up to them, as changes.
 
     Args:
@@ -44,6 +46,7 @@ class OverInOrderOperator(ExpiringOperator):
         types: of the columns of the input.
         names: of the columns of the output: those of the input, then the calls.
         is_rows: whether the frame is of ROWS; else it is a RANGE.
+        session: of the functions of the program.
     """
 
     def __init__(
@@ -55,6 +58,7 @@ class OverInOrderOperator(ExpiringOperator):
         types: Sequence[DataType],
         names: Sequence[str],
         is_rows: bool,
+        session: StreamSession | None = None,
     ) -> None:
         self._partition = RowKeys(partition)
         self._order = order
@@ -63,10 +67,12 @@ class OverInOrderOperator(ExpiringOperator):
         self._types = tuple(types)
         self._names = list(names)
         self._is_rows = is_rows
+        self._session = session or StreamSession()
 
     def open(self) -> None:
         """Look up the state."""
-        self._calls = OverCalls(self._call_list, self._order, self._types, False)
+        functions = self.running(self._session).functions
+        self._calls = OverCalls(self._call_list, self._order, self._types, False, functions)
         table = self.context.keyed.table(SORTED)
         self._entries, self._mark = table.entries(None), table.mark
         self._expire(self._entries, table.mark)

@@ -25,7 +25,9 @@ from penstock.table.plan.logical import AggregateCall
 from penstock.table.streaming.over.over_at_once import FRAMES
 from penstock.table.streaming.over.over_calls import OverCalls, Row
 from penstock.table.streaming.over.over_frames import END, LAST, Entry, Frame
+from penstock.table.streaming.rows.evaluating import EvaluatingOperator
 from penstock.table.streaming.rows.row_keys import RowKeys
+from penstock.table.streaming.rows.sessions import StreamSession
 from penstock.table.streaming.rows.state_times import ExpiringOperator
 
 #: The states: rows that wait, and when partitions are forgotten.
@@ -37,7 +39,7 @@ _NO_TIME: Final = "RowTime field should not be null, please convert it to a non-
 _BATCH_ROWS: Final = 4096
 
 
-class WaitingOverOperator(ExpiringOperator):
+class WaitingOverOperator(EvaluatingOperator, ExpiringOperator):
     """The base: rows wait, and come out in the order of their times.
 
     Args:
@@ -48,6 +50,7 @@ class WaitingOverOperator(ExpiringOperator):
         names: of the columns of the output: those of the input, then the calls.
         is_rows: whether the frame is of ROWS; else it is a RANGE.
         distance: how many rows, or how many ms, the frame reaches back; None without a bound.
+        session: of the functions of the program.
     """
 
     def __init__(
@@ -59,6 +62,7 @@ class WaitingOverOperator(ExpiringOperator):
         names: Sequence[str],
         is_rows: bool,
         distance: int | None,
+        session: StreamSession | None = None,
     ) -> None:
         self._partition = RowKeys(partition)
         self._order = order
@@ -67,10 +71,12 @@ class WaitingOverOperator(ExpiringOperator):
         self._names = list(names)
         self._is_rows = is_rows
         self._distance = distance
+        self._session = session or StreamSession()
 
     def open(self) -> None:
         """Look up the state."""
-        self._calls = OverCalls(self._call_list, self._order, self._types, self._distance is not None)
+        functions = self.running(self._session).functions
+        self._calls = OverCalls(self._call_list, self._order, self._types, self._distance is not None, functions)
         self._frame = Frame(self._calls, self._is_rows, self._distance)
         self._ends_after = None if self._is_rows else self._distance
         keyed = self.context.keyed

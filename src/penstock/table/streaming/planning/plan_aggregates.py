@@ -50,17 +50,19 @@ class AggregateRule(Rule[AggregateNode]):
 
 
 def _groups(node: Aggregate, inner: Stream, planning: Planning, wants_before: bool) -> Stream:
+    retracts = planning.changes(node.input) != INSERTS
     for call in node.calls:
-        check_unbounded(call)
+        check_unbounded(call, retracts)
     operator: Factory = partial(
         GroupAggregateOperator,
         node.keys,
         node.calls,
         node.input.schema.types,
         names_of(node.schema),
-        planning.changes(node.input) != INSERTS,
+        retracts,
         wants_before,
         planning.options.mini_batch,
+        planning.session,
     )
     limit = None if node.keys else 1
     inputs = by_columns(inner, node.keys)

@@ -22,11 +22,12 @@ from penstock.table.plan import logical
 from penstock.table.plan.changes import ALL, INSERTS, Changes
 from penstock.table.plan.row_schema import TimeAttribute
 from penstock.table.streaming.over.over_at_once import OverAtOnceOperator
-from penstock.table.streaming.over.over_functions import over_accumulator_of
+from penstock.table.streaming.over.over_functions import check_over
 from penstock.table.streaming.over.over_in_order import OverInOrderOperator
 from penstock.table.streaming.over.over_in_time import OverInEventTimeOperator, OverInProcessingTimeOperator
 from penstock.table.streaming.planning.rule import Factory, Planning, Rule
 from penstock.table.streaming.planning.streams import Stream, by_columns, names_of
+from penstock.table.streaming.rows.sessions import StreamSession
 from penstock.table.streaming.rows.state_times import lasting
 from penstock.table.typed.nodes import Constant
 
@@ -43,12 +44,12 @@ def over_time(node: logical.Over) -> TimeAttribute | None:
     return node.input.schema[node.order[0].index].time if node.order else None
 
 
-def over_operator(node: logical.Over, names: list[str]) -> Factory:
+def over_operator(node: logical.Over, names: list[str], session: StreamSession) -> Factory:
     """What runs a window. Raises `ValidationError` for what Flink refuses."""
     _check(node)
     distance, time = _distance(node), over_time(node)
     for call in node.calls:
-        over_accumulator_of(call, distance is not None)
+        check_over(call, distance is not None)
     order, types = node.order[0], node.input.schema.types
     if time is None:
         if distance is not None:
@@ -63,11 +64,12 @@ def over_operator(node: logical.Over, names: list[str]) -> Factory:
             types,
             names,
             node.is_rows,
+            session,
         )
     if time is TimeAttribute.PROCTIME and (node.is_rows or distance is None):
-        return partial(OverAtOnceOperator, node.partition, order.index, node.calls, types, names, distance)
+        return partial(OverAtOnceOperator, node.partition, order.index, node.calls, types, names, distance, session)
     kind = OverInEventTimeOperator if time is TimeAttribute.ROWTIME else OverInProcessingTimeOperator
-    return partial(kind, node.partition, order.index, node.calls, types, names, node.is_rows, distance)
+    return partial(kind, node.partition, order.index, node.calls, types, names, node.is_rows, distance, session)
 
 
 def _check(node: logical.Over) -> None:
@@ -122,7 +124,7 @@ class OverRule(Rule[logical.Over]):
 
     def stream(self, node: logical.Over, planning: Planning, wants_before: bool) -> Stream:
         """See `Rule`."""
-        operator = over_operator(node, names_of(node.schema))
+        operator = over_operator(node, names_of(node.schema), planning.session)
         changes = planning.changes(node)
         if changes == INSERTS:
             planning.accept("OverAggregate", node.input, INSERTS)

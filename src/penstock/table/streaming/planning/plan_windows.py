@@ -16,6 +16,7 @@ from penstock.table.evaluation.stability import is_stable
 from penstock.table.plan.changes import INSERTS, Changes
 from penstock.table.plan.logical import Aggregate, AggregateCall, Filter, Node, Project, WindowTable
 from penstock.table.plan.row_schema import PlanColumn, RowSchema
+from penstock.table.streaming.aggregates.accumulators import check_windowed
 from penstock.table.streaming.planning.rule import Factory, Planning, Rule
 from penstock.table.streaming.planning.streams import Stream, by_columns, names_of
 from penstock.table.streaming.planning.window_properties import EDGES, aggregated_window, edges_of, time_of
@@ -101,6 +102,8 @@ def aggregate_stream(node: Aggregate, planning: Planning) -> Stream:
     node = below_window(node, planning) or node
     retracts = planning.changes(node.input) != INSERTS
     window = aggregated_window(node)
+    for call in node.calls:
+        check_windowed(call, window.kind, retracts)
     is_right_above = node.input is window
     if is_right_above:
         _check_time(window)

@@ -46,6 +46,7 @@ from penstock.table.streaming.planning.plan_rows import (
     WatermarkRule,
 )
 from penstock.table.streaming.planning.plan_sources import ArrowRowsRule, ScanRule, ValuesRule
+from penstock.table.streaming.planning.plan_table_aggregates import TableAggregateRule
 from penstock.table.streaming.planning.plan_temporal import TemporalJoinRule
 from penstock.table.streaming.planning.plan_windows import WindowTableRule
 from penstock.table.streaming.planning.relational import with_relations
@@ -74,6 +75,7 @@ RULES: Final[tuple[Rule[Any], ...]] = (
     ReplicateRule(),
     WindowTableRule(),
     AggregateRule(),
+    TableAggregateRule(),
     plan_joins.JoinRule(),
     RankRule(),
     SortRule(),
@@ -350,5 +352,5 @@ def _normalizers(node: logical.Node) -> Iterator[logical.Node]:
 
 def _is_stable(node: logical.Node) -> bool:
     """Whether a node and all that it reads give the same rows when they are worked out again."""
-    varies = isinstance(node, logical.Correlate) and node.user is not None and not node.user.is_deterministic
+    varies = any(not user.is_deterministic for user in logical.users_of(node))
     return not varies and all(map(is_stable, expressions_in(node))) and all(map(_is_stable, node.inputs()))

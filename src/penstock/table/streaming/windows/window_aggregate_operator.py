@@ -9,7 +9,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from penstock.core.columns.batch import ColumnBatch, as_columns
-from penstock.core.operators.base import StreamOperator, UserCodeError
+from penstock.core.operators.base import UserCodeError
 from penstock.core.operators.watermarks import LATE_RECORDS
 from penstock.core.records import MIN_TIMESTAMP, Batch
 from penstock.table.data.errors import TableRuntimeError
@@ -19,6 +19,7 @@ from penstock.table.plan.changes import DELETE, UPDATE_BEFORE
 from penstock.table.plan.logical import AggregateCall
 from penstock.table.streaming.aggregates.accumulators import accumulator_of
 from penstock.table.streaming.aggregates.operands import operands_of
+from penstock.table.streaming.rows.evaluating import EvaluatingOperator
 from penstock.table.streaming.rows.row_keys import RowKeys
 from penstock.table.streaming.rows.sessions import StreamSession
 from penstock.table.streaming.rows.watermark_operator import milliseconds
@@ -30,7 +31,7 @@ WINDOWS: Final = "windows"
 _MILLISECOND_NS: Final = 1_000_000
 
 
-class WindowAggregateOperator(StreamOperator):
+class WindowAggregateOperator(EvaluatingOperator):
     """See the module's text.
 
     Args:
@@ -69,7 +70,8 @@ class WindowAggregateOperator(StreamOperator):
     def open(self) -> None:
         """Find the windows, and when they are due."""
         self._ends = WindowEnds(self._time.zone_of(self._session))
-        self._accumulators = [accumulator_of(call, self._retracts) for call in self._calls]
+        functions = self.running(self._session).functions
+        self._accumulators = [accumulator_of(call, self._retracts, functions) for call in self._calls]
         self._table = self.context.keyed.table(WINDOWS)
         self._due = [(self._ends.due_ms(end), start, end) for start, end in self._table.panes]
         heapify(self._due)

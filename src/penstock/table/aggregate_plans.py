@@ -1,0 +1,148 @@
+"""Plans of the Table API with aggregate functions of the program: one row for each group, or any number of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from penstock.base.errors import UnsupportedError
+from penstock.table.analyser.aggregation import contains_aggregate, is_aggregate
+from penstock.table.analyser.rewriting import rewritten
+from penstock.table.analyser.select import project
+from penstock.table.analyser.user_aggregates import user_aggregate_call
+from penstock.table.data.errors import ValidationError
+from penstock.table.data.logical_types import RowType
+from penstock.table.function_plans import call_of
+from penstock.table.methods.aggregates import WINDOW_PARTS
+from penstock.table.methods.operand import Operand
+from penstock.table.plan.logical import Node, TableAggregate
+from penstock.table.plan.row_schema import PlanColumn, RowSchema
+from penstock.table.selection import operand_of
+from penstock.table.sql import syntax
+from penstock.table.table_plans import Plans
+from penstock.table.typed.nodes import Typed
+from penstock.table.user_functions.definition import FunctionKind
+from penstock.table.window import GroupWindow
+
+#: names of columns that only the next step sees
+_VALUE: Final = "$aggregate"
+#: what the only column of a function is called where nobody names it
+_ONLY: Final = "f0"
+
+
+def selected_after(plans: Plans, plan: Node, fields: Sequence[object], method: str) -> Node:
+    """Columns of what a method gives. Raises `ValidationError` where they are aggregates."""
+    calls = plans.calls()
+    for field in map(operand_of, fields):
+        if contains_aggregate(field._node, calls):
+            raise ValidationError(
+                f"Aggregate functions are not supported in the select right after the {method}: {field}"
+            )
+    return plans.select(plan, fields)
+
+
+class Aggregated:
+    """What an aggregate function gives for groups of the rows of a plan, or for their groups in windows."""
+
+    def __init__(
+        self, plans: Plans, plan: Node, keys: Sequence[Operand], function: object, window: GroupWindow | None
+    ) -> None:
+        self._plans = plans
+        self._plan = plan
+        self._keys = keys
+        self._window = window
+        self._call = call_of(plan, function, "aggregate")
+        calls, node = plans.calls(), self._call._node
+        user = calls.user_function(node) if isinstance(node, syntax.Call) else None
+        if not is_aggregate(node, calls) or (user is not None and user.kind is not FunctionKind.AGGREGATE):
+            raise ValidationError(f"Only an aggregate function can be used in the aggregate operator, not {self._call}")
+
+    def select(self, fields: Sequence[object]) -> Node:
+        """These columns: of the keys, of the function, and parts of the window."""
+        parts: dict[str, Operand] = {}
+        moved = [self._of_window(operand_of(field), parts) for field in fields]
+        names = [_name_of(key) for key in self._keys]
+        keys = [Operand(key._node, (name,)) for key, name in zip(self._keys, names, strict=True) if name]
+        wanted = [*keys, *parts.values(), Operand(self._call._node, (_VALUE,))]
+        if self._window is None:
+            found = self._plans.grouped(self._plan, self._keys, wanted)
+        else:
+            found = self._plans.window_grouped(self._plan, self._window, self._keys, wanted)
+        return selected_after(self._plans, self._taken_apart(found), moved, "aggregate")
+
+    def _of_window(self, field: Operand, parts: dict[str, Operand]) -> Operand:
+        """A field with columns in place of the parts of the window, which are added to `parts`."""
+
+        def change(node: syntax.Expression) -> Iterable[syntax.Expression] | None:
+            if self._window is None or not isinstance(node, syntax.Call) or node.name not in WINDOW_PARTS:
+                return None
+            column = f"${WINDOW_PARTS[node.name]}"
+            parts[column] = Operand(node, (column,))
+            return (syntax.Reference((column,)),)
+
+        (node,) = rewritten(field._node, change)
+        names = field._names
+        if isinstance(field._node, syntax.Call) and isinstance(node, syntax.Reference) and not names:
+            names = (f"EXPR${list(parts).index(node.path[0])}",)
+        return Operand(node, names)
+
+    def _taken_apart(self, plan: Node) -> Node:
+        """The columns of the function in place of its value."""
+        (*others, value) = plan.schema.names
+        kind = plan.schema[len(others)].type
+        if not isinstance(kind, RowType):
+            if len(self._call._names) > 1:
+                raise ValidationError(f"{self._call} gives one column, and gets {len(self._call._names)} names")
+            return _named(plan, [*others, *(self._call._names or (_ONLY,))])
+        names = self._call._names or kind.field_names()
+        if len(names) != len(kind.fields):
+            raise ValidationError(f"{self._call} gives {len(kind.fields)} columns, and gets {len(names)} names")
+        fields = [Operand(syntax.FieldAccess(syntax.Reference((value,)), one)) for one in kind.field_names()]
+        apart = self._plans.select(plan, [*others, *fields])
+        return _named(apart, [*others, *names])
+
+
+def flat_aggregated(plans: Plans, plan: Node, keys: Sequence[Operand], function: object) -> Node:
+    """The rows that a table aggregate function gives for groups: keys that have a name, and its columns."""
+    call = call_of(plan, function, "flat_aggregate")
+    analyser = plans.scalars(plan)
+    node = call._node
+    assert isinstance(node, syntax.Call)
+    user = analyser.calls.user_function(node)
+    if user is None or user.kind is not FunctionKind.TABLE_AGGREGATE:
+        raise ValidationError(f"Only a table aggregate function can be used in the flatAggregate operator, not {call}")
+    if node.is_distinct:
+        raise UnsupportedError(f"DISTINCT is not supported for {user}: take the distinct rows of the table first")
+    made = user_aggregate_call(user, node, analyser, takes_rows=True)
+    assert isinstance(user.result_type, RowType)
+    names = call._names or user.result_type.field_names()
+    if len(names) != len(user.result_type.fields):
+        raise ValidationError(f"{call} gives {len(user.result_type.fields)} columns, and gets {len(names)} names")
+    expressions: list[Typed] = [analyser.typed(key._node) for key in keys]
+    expressions += made.operands
+    key_names = [_name_of(key) or f"$k{place}" for place, key in enumerate(keys)]
+    before = project(plan, expressions, [*key_names, *(f"$f{place}" for place in range(len(made.operands)))])
+    width = len(keys)
+    # A group has no one time.
+    columns = [replace(before.schema[place], time=None) for place in range(width)]
+    columns += [PlanColumn(name, one.data_type) for name, one in zip(names, user.result_type.fields, strict=True)]
+    moved = replace(made, operands=tuple(before.schema.fields()[width:]))
+    schema = RowSchema(tuple(columns))
+    found = TableAggregate(schema=schema, input=before, keys=tuple(range(width)), call=moved)
+    return _named(found, [*key_names, *names])
+
+
+def _name_of(key: Operand) -> str | None:
+    """What a key is called, if it has a name."""
+    if key._names:
+        return key._names[0]
+    return key._node.path[-1] if isinstance(key._node, syntax.Reference) else None
+
+
+def _named(plan: Node, names: Sequence[str]) -> Node:
+    """The same columns under other names. Raises `ValidationError` where two have the same."""
+    again = sorted({name for name in names if list(names).count(name) > 1})
+    if again:
+        raise ValidationError(f"Ambiguous column name: {', '.join(again)}; name the columns of the function with alias")
+    return project(plan, plan.schema.fields(), names)

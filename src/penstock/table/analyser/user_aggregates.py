@@ -1,0 +1,47 @@
+"""Calls of aggregate functions of the program."""
+
+from __future__ import annotations
+
+from penstock.table.analyser.scalars import ScalarAnalyser
+from penstock.table.data.errors import ValidationError
+from penstock.table.functions.built_in import is_built_in
+from penstock.table.plan.logical import UserAggregateCall
+from penstock.table.sql import syntax
+from penstock.table.typed.nodes import Typed
+from penstock.table.user_functions.definition import AGGREGATES, FunctionKind, UserFunction
+
+
+def user_aggregate_call(
+    user: UserFunction, call: syntax.Call, analyser: ScalarAnalyser, takes_rows: bool = False
+) -> UserAggregateCall:
+    """An aggregate call with its types. Raises `ValidationError` where its function does not take these operands.
+
+    `takes_rows`: whether it stands where a table aggregate function may.
+    """
+    if user.kind is FunctionKind.TABLE_AGGREGATE and not takes_rows:
+        raise ValidationError(f"{user} gives rows: call it in the Table API, by flat_aggregate")
+    if user.kind not in AGGREGATES:
+        raise ValidationError(f"{user} is no aggregate function: it cannot be called with OVER")
+    for is_written, what in (
+        (call.respects_nulls is not None, "neither IGNORE NULLS nor RESPECT NULLS: it gets NULL as None"),
+        (bool(call.order), "no order: neither ORDER BY nor WITHIN GROUP"),
+        (bool(call.within_distinct), "no WITHIN DISTINCT"),
+    ):
+        if is_written:
+            raise ValidationError(f"{user} takes {what}")
+    if any(isinstance(one, syntax.Star) for one in call.operands):
+        raise ValidationError(f"{user} takes values: {user.name}(*) has none, so name the columns")
+    operands = analyser.calls.user_operands(user, [analyser.typed(one) for one in call.operands])
+    if call.is_distinct and not operands:
+        raise ValidationError(f"{user} is called with DISTINCT, and without an operand")
+    # In plans no other function has the name.
+    name = f"`{user.name}`" if is_built_in(user.name) else user.name
+    condition = condition_of(call, analyser)
+    return UserAggregateCall(
+        name, tuple(operands), user.result_type, call.is_distinct, condition, user=user, at=call.at
+    )
+
+
+def condition_of(call: syntax.Call, analyser: ScalarAnalyser) -> Typed | None:
+    """For which rows an aggregate is called: those that FILTER keeps."""
+    return None if call.condition is None else analyser.calls.call("IS TRUE", [analyser.typed(call.condition)])

@@ -1,0 +1,181 @@
+"""Views of accumulators in keyed state of their own.
+
+The accumulator that is held for a group has None in their places. While the group's rows are worked on, views stand
+there that read and write the state of the group's key. One that is not in its place any more has lost what it held.
+
+On RocksDB a change to a map costs the rows of its keys that change, and a value at the end of a list costs a row. On
+the heap a checkpoint writes the views of the groups that changed as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from penstock.base.errors import MisuseError
+from penstock.base.types import Row
+from penstock.state.backend import KeyedStateBackend
+from penstock.state.descriptors import ListStateDescriptor, MapStateDescriptor
+from penstock.state.states import ListState, MapState
+from penstock.table.user_functions.views import DataView, ListView, MapView
+
+#: the place of a view that is the accumulator itself
+_WHOLE = -1
+
+
+class KeptListView(ListView[Any]):
+    """A list in state, of the current key."""
+
+    def __init__(self, state: ListState[Any]) -> None:
+        super().__init__()
+        self._state = state
+
+    def get(self) -> Iterator[Any]:
+        """See `ListView`."""
+        return iter(self._state.get())
+
+    def add(self, value: Any) -> None:
+        """See `ListView`."""
+        self._state.add(value)
+
+    def add_all(self, values: Iterable[Any]) -> None:
+        """See `ListView`."""
+        self._state.add_all(values)
+
+    def clear(self) -> None:
+        """See `ListView`."""
+        self._state.clear()
+
+
+class KeptMapView(MapView[Any, Any]):
+    """A map in state, of the current key."""
+
+    def __init__(self, state: MapState[Any, Any]) -> None:
+        super().__init__()
+        self._state = state
+
+    def get(self, key: Any) -> Any:
+        """See `MapView`."""
+        return self._state.get(key)
+
+    def put(self, key: Any, value: Any) -> None:
+        """See `MapView`."""
+        self._state.put(key, value)
+
+    def put_all(self, dict_value: dict[Any, Any]) -> None:
+        """See `MapView`."""
+        self._state.put_all(dict_value)
+
+    def remove(self, key: Any) -> None:
+        """See `MapView`."""
+        self._state.remove(key)
+
+    def contains(self, key: Any) -> bool:
+        """See `MapView`."""
+        return self._state.contains(key)
+
+    def items(self) -> Iterable[tuple[Any, Any]]:
+        """See `MapView`."""
+        return self._state.items()
+
+    def keys(self) -> Iterable[Any]:
+        """See `MapView`."""
+        return self._state.keys()
+
+    def values(self) -> Iterable[Any]:
+        """See `MapView`."""
+        return self._state.values()
+
+    def is_empty(self) -> bool:
+        """See `MapView`."""
+        return self._state.is_empty()
+
+    def clear(self) -> None:
+        """See `MapView`."""
+        self._state.clear()
+
+
+class KeptViews:
+    """The views of one call.
+
+    Args:
+        keyed: where their states are.
+        name: what the names of the states begin with.
+        sample: an accumulator of no row. Views are looked for in it, and in the fields of a `Row`, list or tuple.
+    """
+
+    def __init__(self, keyed: KeyedStateBackend, name: str, sample: Any) -> None:
+        self._keyed = keyed
+        self._views: dict[int, KeptListView | KeptMapView] = {}
+        for place, one in _parts(sample):
+            if isinstance(one, ListView):
+                self._views[place] = KeptListView(keyed.list_state(ListStateDescriptor(f"{name}.view{place}")))
+            elif isinstance(one, MapView):
+                self._views[place] = KeptMapView(keyed.map_state(MapStateDescriptor(f"{name}.view{place}")))
+
+    @property
+    def are_there(self) -> bool:
+        """Whether there is any."""
+        return bool(self._views)
+
+    def turn_to(self, key: Any) -> None:
+        """From now on views are those of this key."""
+        self._keyed.current_key = key
+
+    def clear(self, key: Any) -> None:
+        """Let nothing be left of a key."""
+        self.turn_to(key)
+        for view in self._views.values():
+            view.clear()
+
+    def begun(self, accumulator: Any) -> Any:
+        """A new accumulator; what its views hold goes into the state."""
+        for view in self._views.values():
+            view.clear()
+        return self.put_in(self.taken_out(accumulator))
+
+    def put_in(self, accumulator: Any) -> Any:
+        """An accumulator with its views."""
+        return _with(accumulator, self._views)
+
+    def taken_out(self, accumulator: Any) -> Any:
+        """An accumulator without its views. What the function has put in the place of a view takes its place."""
+        parts = dict(_parts(accumulator))
+        for place, view in self._views.items():
+            found = parts.get(place)
+            if found is not view:
+                _replace(view, found)
+        return _with(accumulator, dict.fromkeys(self._views))
+
+
+def _parts(accumulator: Any) -> Iterable[tuple[int, Any]]:
+    if isinstance(accumulator, DataView):
+        return [(_WHOLE, accumulator)]
+    return enumerate(accumulator) if isinstance(accumulator, Row | list | tuple) else ()
+
+
+def _with(accumulator: Any, views: Any) -> Any:
+    """An accumulator with these in the places of views."""
+    if _WHOLE in views:
+        return views[_WHOLE]
+    if isinstance(accumulator, tuple):
+        parts = [views.get(place, one) for place, one in enumerate(accumulator)]
+        return type(accumulator)(*parts) if hasattr(accumulator, "_fields") else tuple(parts)
+    for place, view in views.items():
+        accumulator[place] = view
+    return accumulator
+
+
+def _replace(view: KeptListView | KeptMapView, found: Any) -> None:
+    """Let a view hold what another one does."""
+    if isinstance(view, KeptListView) and isinstance(found, ListView):
+        values = list(found)
+        view.clear()
+        view.add_all(values)
+    elif isinstance(view, KeptMapView) and isinstance(found, MapView):
+        items = dict(found.items())
+        view.clear()
+        view.put_all(items)
+    else:
+        kind = type(view).__base__.__name__  # type: ignore[union-attr]
+        raise MisuseError(f"an accumulator began with a {kind}, and now has {found!r} in its place")

@@ -1,0 +1,75 @@
+"""Table aggregates of groups, kept up as rows come and go.
+
+The state is that of aggregates of groups; what was last sent for a group is a list of rows. A row that changes the list
+takes all rows of the old one back, and sends all of the new one, as deletes and inserts. Where state expires, a list
+that stays as it is is sent anew, so that its rows live on in the steps behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.core.columns.batch import ColumnBatch
+from penstock.table.data.logical_types import DataType, RowType
+from penstock.table.data.values import column_of
+from penstock.table.plan.changes import DELETE, INSERT
+from penstock.table.plan.logical import UserAggregateCall
+from penstock.table.streaming.aggregates.group_aggregate_operator import GroupAggregateOperator
+from penstock.table.streaming.aggregates.group_lives import Lives
+from penstock.table.streaming.rows.row_tuples import kinds_of
+from penstock.table.streaming.rows.sessions import StreamSession
+
+
+class TableAggregateOperator(GroupAggregateOperator):
+    """See the module's text.
+
+    Args:
+        keys: the places of the columns that rows are grouped by.
+        call: over columns of the input.
+        types: of the columns of the input.
+        names: of the columns of the output: keys, then those of the function.
+        retracts: whether rows of the input may go.
+        session: of the function.
+    """
+
+    def __init__(
+        self,
+        keys: Sequence[int],
+        call: UserAggregateCall,
+        types: Sequence[DataType],
+        names: Sequence[str],
+        retracts: bool,
+        session: StreamSession,
+    ) -> None:
+        super().__init__(keys, (call,), types, names, retracts, True, None, session)
+        assert isinstance(call.type, RowType)
+        self._column_types = call.type.field_types()
+
+    def _send(
+        self, taken: ColumnBatch, lives: Lives, before: list[tuple[Any, ...] | None], values: list[list[Any]]
+    ) -> None:
+        """Send what has changed."""
+        now: list[list[Any]] = [[] if one is None else one[0] for one in before]
+        rows: list[int] = []
+        kinds = bytearray()
+        sent: list[tuple[Any, ...]] = []
+        for row, (group, emitted) in enumerate(zip(lives.groups.tolist(), values[0], strict=True)):
+            old, new = now[group], emitted if lives.alive is None or lives.alive[row] else []
+            if old == new and not (self._sends_same and new):
+                continue
+            now[group] = new
+            rows += [row] * (len(old) + len(new))
+            kinds += bytes((DELETE,)) * len(old) + bytes((INSERT,)) * len(new)
+            sent += [*old, *new]
+        if sent:
+            chosen = pa.array(rows)
+            keys = [taken.columns.column(index).take(chosen) for index in self._groups.places]
+            columns = [
+                column_of(list(one), kind)
+                for one, kind in zip(zip(*sent, strict=True), self._column_types, strict=True)
+            ]
+            batch = pa.RecordBatch.from_arrays([*keys, *columns], self._names)
+            self.output.collect(ColumnBatch(batch, None, kinds_of(kinds)))

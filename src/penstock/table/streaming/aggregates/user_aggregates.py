@@ -1,0 +1,185 @@
+"""Aggregate functions of the program, kept up row by row.
+
+For a group is held nothing as long as it has no row, and then [its accumulator, a sum of its rows]. The sum is only
+kept where rows may go. It is 0 exactly when what came and what went are the same rows. So a group that has none is
+known to be empty, whatever its accumulator looks like, and one that owes a row is not taken for empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from hashlib import blake2b
+from typing import Any, Final
+
+from penstock.base.errors import MisuseError
+from penstock.core.operators.base import UserCodeError
+from penstock.state.backend import KeyedStateBackend
+from penstock.table.data.conversion import is_seen_as_held, seen_of
+from penstock.table.data.errors import ValidationError
+from penstock.table.data.logical_types import RowType
+from penstock.table.plan.logical import UserAggregateCall
+from penstock.table.streaming.aggregates.base import Accumulator, Rows
+from penstock.table.streaming.aggregates.kept_views import KeptViews
+from penstock.table.user_functions.aggregate_classes import implements
+from penstock.table.user_functions.definition import GENERAL, UserFunction
+from penstock.table.user_functions.opened import OpenFunctions
+from penstock.table.user_functions.tables import fields_of, rows_in
+from penstock.table.user_functions.values import Results
+
+#: the parts of what is held
+_ACCUMULATOR, _SUM = 0, 1
+_SUMS: Final = 2**64
+
+
+def check_retracts(user: UserFunction) -> None:
+    """Raises `ValidationError` for a function that cannot take rows back."""
+    if user.func_type == GENERAL and not implements(user.function, "retract"):
+        raise ValidationError(
+            f"Could not find an implementation method 'retract' in class '{type(user.function).__name__}' for function "
+            f"'{user.name}': rows that it has taken in change, go, or leave its window. Implement retract(accumulator, "
+            "*args), which takes back what accumulate has taken in"
+        )
+
+
+class UserAccumulator(Accumulator):
+    """An aggregate function. `retracts`: whether rows may go."""
+
+    call: UserAggregateCall
+
+    def __init__(self, call: UserAggregateCall, retracts: bool, functions: OpenFunctions) -> None:
+        super().__init__(call)
+        self._user = call.user
+        self._functions = functions
+        self._function = functions.open(call.user)
+        self._retracts = retracts
+        types = [one.type for one in call.operands]
+        self._seen: list[Callable[[Any], Any]] | None = None
+        if not all(map(is_seen_as_held, types)):
+            self._seen = [seen_of(kind, functions.zone, names_rows=True) for kind in types]
+        self._results = Results(call.type, functions.zone)
+        self._views: KeptViews | None = None
+
+    def keep_apart(self, keyed: KeyedStateBackend, name: str) -> None:
+        """See `Accumulator`: views have states of their own."""
+        views = KeptViews(keyed, name, self._created())
+        self._views = views if views.are_there else None
+
+    def create(self) -> Any:
+        """See `Accumulator`."""
+        return []
+
+    def _created(self) -> Any:
+        try:
+            found = self._function.create_accumulator()
+        except Exception as error:
+            raise self._failed("create_accumulator", ()) from error
+        if found is None:
+            raise self._failed("create_accumulator", ()) from MisuseError("it returned None, which is no accumulator")
+        return found
+
+    def add(self, held: Any, values: tuple[Any, ...]) -> Any:
+        """See `Accumulator`."""
+        return self._changed(held or [self._created(), 0], values, 1)
+
+    def retract(self, held: Any, values: tuple[Any, ...]) -> Any:
+        """See `Accumulator`."""
+        return self._changed(held or [self._created(), 0], values, -1)
+
+    def _changed(self, held: list[Any], values: tuple[Any, ...], by: int) -> list[Any]:
+        operands = values
+        if self._seen is not None:
+            operands = tuple([seen(value) for seen, value in zip(self._seen, values, strict=True)])
+        try:
+            (self._function.accumulate if by > 0 else self._function.retract)(held[_ACCUMULATOR], *operands)
+        except Exception as error:
+            raise self._failed("accumulate" if by > 0 else "retract", operands) from error
+        if self._retracts:
+            held[_SUM] = (held[_SUM] + by * _number_of(values)) % _SUMS
+        return held
+
+    def value(self, held: Any) -> Any:
+        """See `Accumulator`."""
+        accumulator = held[_ACCUMULATOR] if held else self._created()
+        try:
+            found = self._given(accumulator)
+        except UserCodeError:
+            raise
+        except Exception as error:
+            raise self._failed(self._gives, ()) from error
+        return found
+
+    #: the method that gives what the function gives
+    _gives = "get_value"
+
+    def _given(self, accumulator: Any) -> Any:
+        return self._results.held(self._function.get_value(accumulator), self._refuse)
+
+    def _refuse(self, place: int, value: object) -> None:
+        self._functions.refuse(self._user, "an accumulator", value, self._results.data_type)
+
+    def is_spent(self, held: Any) -> bool:
+        """See `Accumulator`."""
+        return not held or (self._retracts and held[_SUM] == 0)
+
+    def forget(self, key: Any) -> None:
+        """See `Accumulator`."""
+        if self._views is not None:
+            self._views.clear(key)
+
+    def running(self, rows: Rows, held: list[Any]) -> list[Any]:
+        """See `Accumulator`."""
+        if self._views is None:
+            return super().running(rows, held)
+        views, keeps, goes, found = self._views, rows.keeps, rows.goes, []
+        whole: set[int] = set()
+        for row, (group, operands) in enumerate(zip(rows.groups, rows.operands, strict=True)):
+            views.turn_to(rows.keys[group])
+            if not held[group]:
+                held[group] = [views.begun(self._created()), 0]
+            elif group not in whole:
+                held[group][_ACCUMULATOR] = views.put_in(held[group][_ACCUMULATOR])
+            whole.add(group)
+            if keeps is None or keeps[row]:
+                self._changed(held[group], operands, -1 if goes is not None and goes[row] else 1)
+            found.append(self.value(held[group]))
+            if row in rows.ends and self.is_spent(held[group]):
+                held[group] = self.create()
+                whole.discard(group)
+        try:
+            for group in whole:
+                views.turn_to(rows.keys[group])
+                held[group][_ACCUMULATOR] = views.taken_out(held[group][_ACCUMULATOR])
+        except MisuseError as error:
+            raise self._failed("accumulate", ()) from error
+        return found
+
+    def _failed(self, method: str, operands: tuple[Any, ...]) -> UserCodeError:
+        return UserCodeError(self._functions.operator_name, operands or None, f"{method}() of {self._user}")
+
+
+class UserTableAccumulator(UserAccumulator):
+    """A table aggregate function: it gives a list of rows, each as tables hold it."""
+
+    _gives = "emit_value"
+
+    def __init__(self, call: UserAggregateCall, retracts: bool, functions: OpenFunctions) -> None:
+        super().__init__(call, retracts, functions)
+        assert isinstance(call.type, RowType)
+        self._names = call.type.field_names()
+        self._columns = [Results(kind, functions.zone) for kind in call.type.field_types()]
+
+    def _given(self, accumulator: Any) -> Any:
+        emitted = [fields_of(one, self._names) for one in rows_in(self._function.emit_value(accumulator))]
+        return [tuple([self._field(place, one) for place, one in enumerate(fields)]) for fields in emitted]
+
+    def _field(self, place: int, value: Any) -> Any:
+        def refuse(_: int, refused: object) -> None:
+            expected = f"{self._columns[place].data_type}, as column {self._names[place]} is"
+            self._functions.refuse(self._user, "an accumulator", refused, expected)
+
+        return self._columns[place].held(value, refuse)
+
+
+def _number_of(values: tuple[Any, ...]) -> int:
+    """A number that is the same for the same row in any process, and another one for another row."""
+    return int.from_bytes(blake2b(repr(values).encode("utf-8", "surrogatepass"), digest_size=8).digest())
