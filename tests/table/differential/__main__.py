@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import random
 import sys
 import time
@@ -45,6 +46,7 @@ def main() -> None:
     parser.add_argument("--depth", type=int, default=4, help="how many steps a query has at most")
     parser.add_argument("--seed", type=int, default=None)
     chosen = parser.parse_args()
+    logging.getLogger("penstock").setLevel(logging.WARNING)
     number = random.SystemRandom().randrange(1 << 32) if chosen.seed is None else chosen.seed
     began, told, done = time.monotonic(), 0.0, 0
 

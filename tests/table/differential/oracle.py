@@ -6,7 +6,11 @@ from collections import Counter
 from typing import Any
 
 import duckdb
+from hypothesis import reject
 from tests.table.differential.worlds import Row, World
+
+#: what DuckDB 2.0 says of CASE with a branch that is NULL where it takes the condition for constant
+DUCKDB_FAULT = "BindBuiltinScalarFunction did not return a BoundFunctionExpression"
 
 
 def answer_of(world: World) -> Counter[Row]:
@@ -16,7 +20,13 @@ def answer_of(world: World) -> Counter[Row]:
             connection.execute(f"CREATE TABLE {name} (k INT, a INT, b VARCHAR)")
             if table.rows:
                 connection.executemany(f"INSERT INTO {name} VALUES (?, ?, ?)", table.rows)
-        return Counter(tuple(map(_plain, row)) for row in connection.execute(world.query).fetchall())
+        try:
+            rows = connection.execute(world.query).fetchall()
+        except duckdb.InvalidInputException as error:
+            if DUCKDB_FAULT in str(error):
+                reject()
+            raise
+        return Counter(tuple(map(_plain, row)) for row in rows)
 
 
 def _plain(value: Any) -> Any:
