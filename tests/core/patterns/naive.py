@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import product
 
-from penstock.core.patterns.matcher import Matcher
+from penstock.core.patterns.matcher import Holds, Matcher
 from penstock.core.patterns.memory import Memory
 from penstock.core.patterns.pattern import Contiguity, Pattern, Stage
 from penstock.core.patterns.skipping import SkipStrategy
@@ -13,6 +13,11 @@ from penstock.core.patterns.skipping import SkipStrategy
 NO_SKIP = SkipStrategy()
 #: stages and the places of their events, in order
 Path = tuple[tuple[str, int], ...]
+
+
+def holding(event: str) -> Holds:
+    """Which conditions hold for an event: those of its letters."""
+    return lambda number, link: "abcd"[number] in event
 
 
 def matches_of(pattern: Pattern, events: Sequence[str], strategy: SkipStrategy = NO_SKIP) -> list[Path]:
@@ -24,9 +29,7 @@ def matches_of(pattern: Pattern, events: Sequence[str], strategy: SkipStrategy =
     for place, event in enumerate(events):
         memory = Memory(held)
         matches = matcher.advance(memory, place).matches
-        matches += matcher.process(
-            memory, place, place, lambda number, link, event=event: "abcd"[number] in event
-        ).matches
+        matches += matcher.process(memory, place, place, holding(event)).matches
         memory.validate()
         found += [tuple((name, one) for name, places in match.items() for one in places) for match in matches]
     return found

@@ -1,13 +1,15 @@
 """From a pattern to an automaton.
 
-A state has steps. TAKE adds the event to the partial match, IGNORE passes it over, PROCEED goes on to another state with
-the same event. Each has a guard: conditions that have to hold, or must not. States are made from the last part to the
-first, as a step leads to what is there already.
+A state has steps. TAKE adds the event to the partial match, IGNORE passes it over, PROCEED goes on to another state
+with the same event. Each has a guard: conditions that have to hold, or must not. States are made from the last part to
+the first, as a step leads to what is there already.
 
 A repetition without an end is a state that takes events and stays, behind a first one that takes the first event. A
-greedy one forbids what follows to use an event that it could take itself, and the way around what follows as well: as in
-Flink, a greedy repetition before something optional at the end of a pattern is no match without it. Where an event may be passed over in front of
-something optional, a state of its own waits for it, without a way around: else each event would open that way anew.
+greedy one forbids what follows to use an event that it could take itself, and the way around what follows as well: as
+in Flink, a greedy repetition before something optional at the end of a pattern is no match without it.
+
+Where an event may be passed over in front of something optional, a state of its own waits for it, without a way around:
+else each event would open that way anew.
 """
 
 from __future__ import annotations

@@ -39,12 +39,9 @@ def match_recognize(node: relations.MatchRecognize, source: RelationScope, calls
     if node.rows_per_match != "ONE ROW PER MATCH":
         raise UnsupportedError("All rows per match mode is not supported yet.")
     definitions = _definitions(node)
-    mentioned = _names(node.pattern)
+    mentioned = [*_names(node.pattern), *definitions]  # as in Flink, one may be defined and not looked for
     pattern = tuple(_Variables(definitions, mentioned, source, calls).of(node.pattern))
     names = [one.name for one in pattern]
-    for name in definitions:
-        if name not in mentioned:
-            raise ValidationError(f"Unknown pattern '{name}': DEFINE has a variable that PATTERN has not")
     partition = tuple(_column(one, analyser, "PARTITION BY").index for one in node.partition)
     measures = [PatternScope(source, names, None, calls).expression(one.expression) for one in node.measures]
     columns = [source.schema[index] for index in partition]

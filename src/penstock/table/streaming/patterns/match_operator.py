@@ -1,8 +1,8 @@
 """MATCH_RECOGNIZE: rows of each partition go through the automaton in their order, and matches come out.
 
-What is kept of a partition is the memory of the matcher (`penstock.core.patterns.memory`); a partition in which nothing
-has begun keeps nothing. Rows that wait for their time lie in a state table whose namespaces are the times. With WITHIN a
-timer throws out what has taken too long, and lets matches go that waited for it.
+What is kept of a partition is the memory of the matcher (`penstock.core.patterns.memory`); a partition in which
+nothing has begun keeps nothing. Rows that wait for their time lie in a state table whose namespaces are the times. With
+WITHIN a timer throws out what has taken too long, and lets matches go that waited for it.
 
 The rows of all partitions go forward together, one row each a turn, so that the conditions of a turn are worked out as
 columns.
