@@ -28,12 +28,13 @@ class Partial(NamedTuple):
 class Memory:
     """A view of what is held for one key, see the module's text."""
 
-    __slots__ = ("_events", "_held", "_links")
+    __slots__ = ("_events", "_held", "_links", "_partials")
 
     def __init__(self, held: list[Any]) -> None:
         self._held = held
         self._links: dict[int, list[Any]] = held[_LINKS]
         self._events: dict[int, list[Any]] = held[_EVENTS]
+        self._partials: list[Partial] | None = None
 
     @staticmethod
     def empty() -> list[Any]:
@@ -48,10 +49,13 @@ class Memory:
     @property
     def partials(self) -> list[Partial]:
         """Partial matches in the order of their first events."""
-        return [Partial(*one) for one in self._held[_PARTIALS]]
+        if self._partials is None:
+            self._partials = [Partial(*one) for one in self._held[_PARTIALS]]
+        return self._partials
 
     def keep_partials(self, partials: list[Partial]) -> None:
         """These are the partial matches from now on."""
+        self._partials = partials
         self._held[_PARTIALS] = [tuple(one) for one in partials]
 
     @property

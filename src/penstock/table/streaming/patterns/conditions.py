@@ -101,11 +101,8 @@ class Conditions:
                 readers = [reader_of(one, names, variable.name, kept) for one in references]
                 types = [one.type for one in references]
                 self._of_match[number] = MatchedValues([part.of_match.expression], types, readers, session)
-
-    @property
-    def of_match(self) -> frozenset[int]:
-        """The variables whose conditions look at rows that were matched."""
-        return frozenset(self._of_match)
+        #: the variables whose conditions look at rows that were matched
+        self.of_match = frozenset(self._of_match)
 
     def holds(self, number: int, matched: Matched) -> bool:
         """Whether the condition of a variable is true for one partial match."""
