@@ -11,6 +11,7 @@ from penstock.table.analyser.changelog_functions import CHANGELOG_FUNCTIONS, cha
 from penstock.table.analyser.correlates import correlated
 from penstock.table.analyser.lateral import lateral_query
 from penstock.table.analyser.lookup_hints import LookupHints, hinted_name
+from penstock.table.analyser.patterns import match_recognize
 from penstock.table.analyser.scalars import ScalarAnalyser
 from penstock.table.analyser.scopes import RelationScope, scope_of
 from penstock.table.analyser.seams import Queries
@@ -80,6 +81,8 @@ class RelationAnalyser:
                 return self._called(window_table(call, self.queries), relation)
             case relations.FunctionTable(call) if isinstance(call, syntax.Call) and call.name in CHANGELOG_FUNCTIONS:
                 return self._called(changelog_table(call, self.queries), relation)
+            case relations.MatchRecognize(source):
+                return self._called(match_recognize(relation, self.scope(source, outer), self.calls), relation)
             case relations.UnnestedTable() | relations.FunctionTable():
                 return correlated(self.nothing(outer), relation, None, self.calls)
             case _:

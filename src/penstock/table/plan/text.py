@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from penstock.core.patterns.pattern import Contiguity
 from penstock.table.plan import logical
+from penstock.table.plan.patterns import (
+    Aggregated,
+    MatchedExpression,
+    MatchRecognize,
+    MatchTime,
+    Navigation,
+    RowReference,
+    Variable,
+)
 from penstock.table.typed.nodes import Constant, Field, FunctionCall, Typed
 
 _INFIX: Final = frozenset({"=", "<>", "<", "<=", ">", ">=", "+", "-", "*", "/", "%", "AND", "OR", "||"})
@@ -171,6 +181,47 @@ def _correlate(node: Any) -> str:
     return ", ".join(parts)
 
 
+def _match(node: MatchRecognize) -> str:
+    names = names_of(node.input)
+    count = len(node.partition)
+    partition = ", ".join(names[index] for index in node.partition)
+    order = ", ".join(f"{names[key.index]} {'DESC' if key.is_descending else 'ASC'}" for key in node.order)
+    measures = [
+        f"{_matched(one, names)} AS {column.name}"
+        for one, column in zip(node.measures, node.schema.columns[count:], strict=True)
+    ]
+    defined = [f"{one.name} AS {_matched(one.condition, names)}" for one in node.pattern if one.condition is not None]
+    parts = [f"partitionBy=[{partition}]"] if partition else []
+    parts += [f"orderBy=[{order}]", f"measures=[{', '.join(measures)}]", "rowsPerMatch=[ONE ROW PER MATCH]"]
+    skip = f"{node.strategy.skip.value} {node.strategy.stage}".strip().upper()
+    parts += [f"after=[SKIP {skip}]", f"pattern=[{' '.join(map(_variable, node.pattern))}]"]
+    parts += [f"within=[{node.within_ms} ms]"] if node.within_ms is not None else []
+    return ", ".join([*parts, f"define=[{', '.join(defined)}]"])
+
+
+def _variable(one: Variable) -> str:
+    most = "" if one.most is None else one.most
+    times = "" if (one.least, one.most) == (1, 1) else f"{{{one.least},{most}}}{'?' * one.is_reluctant}"
+    before = "" if one.contiguity is Contiguity.STRICT else f"({one.contiguity.value}) "
+    return f"{before}{one.name}{times}"
+
+
+def _matched(one: MatchedExpression, names: list[str]) -> str:
+    """An expression over rows of variables."""
+    return expression_text(one.expression, [_referred(reference, names) for reference in one.references])
+
+
+def _referred(reference: RowReference, names: list[str]) -> str:
+    match reference:
+        case Navigation():
+            function = "FIRST" if reference.is_first else "LAST"
+            return f"{function}({reference.variable or '*'}.{names[reference.column]}, {reference.offset})"
+        case Aggregated():
+            return _call(reference.call, [f"{reference.variable or '*'}.{name}" for name in names])
+        case MatchTime():
+            return "MATCH_ROWTIME()"
+
+
 _DESCRIBE: Final[dict[type[logical.Node], Callable[[Any], str]]] = {
     logical.Scan: lambda node: f"table=[{'.'.join(node.path)}], fields=[{', '.join(node.schema.names)}]",
     logical.Values: lambda node: f"{len(node.rows)} rows, fields=[{', '.join(node.schema.names)}]",
@@ -198,5 +249,6 @@ _DESCRIBE: Final[dict[type[logical.Node], Callable[[Any], str]]] = {
     logical.FromChangelog: lambda node: _changelog(node, names_of(node.input)[node.operation]),
     logical.ToChangelog: lambda node: _changelog(node, node.schema.names[len(node.partition)]),
     logical.Correlate: _correlate,
+    MatchRecognize: _match,
     logical.Write: lambda node: f"table=[{'.'.join(node.path)}]",
 }

@@ -206,3 +206,6 @@ def _part(pattern: Pattern) -> str:
     """A pattern in another one."""
     text = _pattern(pattern)
     return f"({text})" if pattern.kind in ("CONCAT", "ALTER", "REPEAT") else text
+
+
+sql_of.register(Pattern, _pattern)

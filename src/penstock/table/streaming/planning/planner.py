@@ -35,6 +35,7 @@ from penstock.table.streaming.planning.plan_changelogs import FromChangelogRule,
 from penstock.table.streaming.planning.plan_lookups import LookupJoinRule
 from penstock.table.streaming.planning.plan_normalize import NormalizeRule, with_normalizers
 from penstock.table.streaming.planning.plan_over import OverRule
+from penstock.table.streaming.planning.plan_patterns import MatchRule
 from penstock.table.streaming.planning.plan_ranks import RankRule, SortRule
 from penstock.table.streaming.planning.plan_records import StreamRowsRule
 from penstock.table.streaming.planning.plan_rows import (
@@ -80,6 +81,7 @@ RULES: Final[tuple[Rule[Any], ...]] = (
     RankRule(),
     SortRule(),
     OverRule(),
+    MatchRule(),
     FromChangelogRule(),
     ToChangelogRule(),
     TemporalJoinRule(),

@@ -1,0 +1,202 @@
+"""MATCH_RECOGNIZE: from its clauses to a plan. What Flink refuses is refused with its words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from penstock.base.errors import UnsupportedError
+from penstock.core.patterns.pattern import Contiguity
+from penstock.core.patterns.skipping import Skip, SkipStrategy
+from penstock.table.analyser.calls import Calls
+from penstock.table.analyser.literals import constant
+from penstock.table.analyser.pattern_scopes import PatternScope
+from penstock.table.analyser.scalars import ScalarAnalyser
+from penstock.table.analyser.scopes import RelationScope
+from penstock.table.analyser.select import nulls_first, time_of
+from penstock.table.data.errors import ValidationError
+from penstock.table.data.logical_types import BooleanType, DayTimeIntervalType
+from penstock.table.plan.logical import SortKey
+from penstock.table.plan.patterns import MatchedExpression, MatchRecognize, MatchTime, Variable
+from penstock.table.plan.row_schema import PlanColumn, RowSchema, TimeAttribute
+from penstock.table.sql import relations, sql_of, syntax
+from penstock.table.sql.relations import Pattern
+from penstock.table.typed.nodes import Field
+
+_NO_BRANCHES: Final = "Currently, CEP doesn't support branching patterns."
+
+
+def match_recognize(node: relations.MatchRecognize, source: RelationScope, calls: Calls) -> MatchRecognize:
+    """The plan of a clause over the rows of `source`.
+
+    Raises:
+        ValidationError: for names and expressions that mean nothing.
+        UnsupportedError: for what neither Flink nor this planner has, such as SUBSET and alternatives.
+    """
+    analyser = ScalarAnalyser(source, calls)
+    if node.subsets:
+        raise UnsupportedError("SUBSET is not supported in MATCH_RECOGNIZE: name the variables one by one")
+    if node.rows_per_match != "ONE ROW PER MATCH":
+        raise UnsupportedError("All rows per match mode is not supported yet.")
+    definitions = _definitions(node)
+    mentioned = [*_names(node.pattern), *definitions]  # as in Flink, one may be defined and not looked for
+    pattern = tuple(_Variables(definitions, mentioned, source, calls).of(node.pattern))
+    names = [one.name for one in pattern]
+    partition = tuple(_column(one, analyser, "PARTITION BY").index for one in node.partition)
+    measures = [PatternScope(source, names, None, calls).expression(one.expression) for one in node.measures]
+    columns = [source.schema[index] for index in partition]
+    columns = [PlanColumn(one.name, one.type) for one in columns]
+    for item, measure in zip(node.measures, measures, strict=True):
+        assert item.alias is not None
+        columns.append(PlanColumn(item.alias, measure.expression.type, _time_of(measure)))
+    return MatchRecognize(
+        schema=RowSchema(tuple(columns)),
+        input=source.plan,
+        partition=partition,
+        order=tuple(_sort_key(one, analyser) for one in node.order),
+        pattern=pattern,
+        strategy=_strategy(node.skip, names),
+        within_ms=_within_ms(node),
+        measures=tuple(measures),
+    )
+
+
+def _definitions(node: relations.MatchRecognize) -> Mapping[str, syntax.Expression]:
+    found: dict[str, syntax.Expression] = {}
+    for name, expression in node.definitions:
+        if name in found:
+            raise ValidationError(f"Pattern variable '{name}' has already been defined")
+        found[name] = expression
+    return found
+
+
+def _names(pattern: Pattern) -> list[str]:
+    """All variables of a pattern, also those that are between {- and -}."""
+    return [pattern.variable] if pattern.variable else [name for part in pattern.parts for name in _names(part)]
+
+
+def _column(node: syntax.Expression, analyser: ScalarAnalyser, clause: str) -> Field:
+    found = analyser.typed(node)
+    if not isinstance(found, Field):
+        raise ValidationError(f"{clause} of MATCH_RECOGNIZE takes columns, and {found} is none")
+    return found
+
+
+def _sort_key(item: syntax.OrderItem, analyser: ScalarAnalyser) -> SortKey:
+    column = _column(item.expression, analyser, "ORDER BY")
+    return SortKey(column.index, item.is_descending, nulls_first(item.is_descending, item.nulls))
+
+
+def _time_of(measure: MatchedExpression) -> TimeAttribute | None:
+    """Which time attribute a measure is."""
+    found = measure.expression
+    if isinstance(found, Field) and isinstance(measure.references[found.index], MatchTime):
+        return TimeAttribute.ROWTIME
+    return time_of(found)
+
+
+def _strategy(skip: str, names: list[str]) -> SkipStrategy:
+    if skip == "PAST LAST ROW":
+        return SkipStrategy(Skip.PAST_LAST)
+    if skip == "TO NEXT ROW":
+        return SkipStrategy(Skip.TO_NEXT)
+    _, which, name = skip.split(" ", 2)
+    if name not in names:
+        raise ValidationError(f"Unknown pattern '{name}': AFTER MATCH SKIP names a variable that PATTERN has not")
+    return SkipStrategy(Skip.TO_FIRST if which == "FIRST" else Skip.TO_LAST, name, True)
+
+
+def _within_ms(node: relations.MatchRecognize) -> int | None:
+    if node.within is None:
+        return None
+    text, qualifier = node.within
+    found = constant(syntax.IntervalLiteral(text.removeprefix("-"), qualifier, text.startswith("-")))
+    if found is None or not isinstance(found.type, DayTimeIntervalType) or not isinstance(found.value, int):
+        raise UnsupportedError(
+            "Only constant intervals with millisecond resolution are supported as time constraints of patterns."
+        )
+    # As in Flink, a window that is not above 0 limits nothing.
+    return found.value if found.value > 0 else None
+
+
+class _Variables:
+    """The variables of a pattern in order."""
+
+    def __init__(
+        self,
+        definitions: Mapping[str, syntax.Expression],
+        mentioned: Sequence[str],
+        source: RelationScope,
+        calls: Calls,
+    ) -> None:
+        self._definitions = definitions
+        self._mentioned = mentioned
+        self._source = source
+        self._calls = calls
+        self._names: list[str] = []
+        self._contiguity = Contiguity.STRICT
+
+    def of(self, pattern: Pattern) -> Iterator[Variable]:
+        """Those of a pattern. Raises `UnsupportedError` for what cannot be looked for."""
+        yield from self._parts(pattern)
+        if self._contiguity is not Contiguity.STRICT:
+            raise UnsupportedError("Currently, CEP doesn't support {- -} patterns at the ending.")
+
+    def _parts(self, pattern: Pattern) -> Iterator[Variable]:
+        match pattern.kind:
+            case "VARIABLE":
+                yield self._variable(pattern.variable, 1, 1, False)
+            case "CONCAT":
+                for part in pattern.parts:
+                    yield from self._parts(part)
+            case "REPEAT":
+                (part,) = pattern.parts
+                if part.kind != "VARIABLE":
+                    raise UnsupportedError(_refusal(pattern, "Group patterns are not supported yet."))
+                yield self._repeated(part.variable, pattern)
+            case "EXCLUDE":
+                self._exclude(pattern)
+            case "ALTER":
+                raise UnsupportedError(_refusal(pattern, _NO_BRANCHES))
+            case "PERMUTE":
+                raise UnsupportedError(_refusal(pattern, "Currently, CEP doesn't support PERMUTE patterns."))
+            case anchor:
+                raise UnsupportedError(f"{anchor} is not supported in PATTERN: a stream has neither beginning nor end")
+
+    def _repeated(self, name: str, quantifier: Pattern) -> Variable:
+        least, most = quantifier.least, quantifier.most
+        if most is not None and (most < 1 or most < least):
+            raise ValidationError(f"{{{least},{most}}} of pattern variable {name} takes no row")
+        if quantifier.is_reluctant and (least, most) == (0, 1):
+            raise UnsupportedError("Reluctant optional variables are not supported yet.")
+        return self._variable(name, least, most, quantifier.is_reluctant)
+
+    def _exclude(self, pattern: Pattern) -> None:
+        """{- A* -}: any rows between what is before and behind it; with `*?` none that what is behind could take."""
+        if not self._names:
+            reason = "Currently, CEP doesn't support {- -} patterns at the beginning."
+            raise UnsupportedError(_refusal(pattern, reason))
+        (part,) = pattern.parts
+        if part.kind != "REPEAT":
+            reason = "Currently, CEP doesn't support {- -} patterns without quantifier."
+            raise UnsupportedError(_refusal(pattern, reason))
+        if (part.least, part.most) != (0, None):
+            raise UnsupportedError("Pattern excluded quantifier must be <*?, *>.")
+        self._contiguity = Contiguity.RELAXED if part.is_reluctant else Contiguity.NON_DETERMINISTIC
+
+    def _variable(self, name: str, least: int, most: int | None, is_reluctant: bool) -> Variable:
+        if name in self._names:
+            raise UnsupportedError("Pattern variables must be unique. That might change in the future.")
+        self._names.append(name)
+        contiguity, self._contiguity = self._contiguity, Contiguity.STRICT
+        condition = None
+        if name in self._definitions:
+            scope = PatternScope(self._source, self._mentioned, name, self._calls)
+            found = scope.expression(self._definitions[name])
+            is_true = self._calls.implicit(found.expression, BooleanType())
+            condition = MatchedExpression(is_true, found.references)
+        return Variable(name, condition, least, most, is_reluctant, contiguity)
+
+
+def _refusal(pattern: Pattern, reason: str) -> str:
+    return f"Expression not supported: {sql_of(pattern)} {reason}"

@@ -1,0 +1,47 @@
+"""What is kept of a row until its match is there: only the values that conditions and measures may still ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from penstock.table.data.logical_types import DataType
+from penstock.table.plan.patterns import Aggregated, MatchTime, Navigation, RowReference
+from penstock.table.typed.nodes import Constant, Field, Typed
+
+
+class KeptRows:
+    """Expressions over the columns of the input, whose values a kept row has, each once."""
+
+    def __init__(self, types: Sequence[DataType]) -> None:
+        self._inputs = tuple(types)
+        self.expressions: list[Typed] = []
+
+    @property
+    def types(self) -> list[DataType]:
+        """The types of the values of a kept row."""
+        return [one.type for one in self.expressions]
+
+    def column(self, index: int) -> int:
+        """The place of the value of a column."""
+        return self.place(Field(self._inputs[index], index))
+
+    def place(self, expression: Typed) -> int:
+        """The place of the value of an expression."""
+        if expression not in self.expressions:
+            self.expressions.append(expression)
+        return self.expressions.index(expression)
+
+    def refer(self, references: Sequence[RowReference]) -> None:
+        """Keep what these refer to."""
+        for one in references:
+            match one:
+                case Navigation():
+                    self.column(one.column)
+                case Aggregated(call=call):
+                    for operand in call.operands:
+                        if not isinstance(operand, Constant):
+                            self.place(operand)
+                    if call.condition is not None:
+                        self.place(call.condition)
+                case MatchTime():
+                    pass

@@ -1,0 +1,98 @@
+"""What references mean for a partial match, or a whole one: values of its rows, and aggregates over them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from penstock.table.plan.logical import AggregateCall
+from penstock.table.plan.patterns import ALL_ROWS, Aggregated, Navigation, RowReference
+from penstock.table.streaming.aggregates.accumulators import accumulator_of
+from penstock.table.streaming.patterns.kept_rows import KeptRows
+from penstock.table.typed.nodes import Constant
+
+#: the values that are kept of a row
+Row: TypeAlias = tuple[Any, ...]
+_MILLISECOND_NS: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Matched:
+    """The rows of a match by their variables. `current`: the row that is asked whether it is the next one.
+
+    `time_ms`: when the match was complete; only whole matches have it.
+    """
+
+    rows: Mapping[str, Sequence[Row]]
+    current: Row | None = None
+    time_ms: int | None = None
+
+
+#: gives the value of a reference
+Reader: TypeAlias = Callable[[Matched], Any]
+
+
+def reader_of(reference: RowReference, names: Sequence[str], defined: str | None, kept: KeptRows) -> Reader:
+    """What gives the value of a reference.
+
+    Args:
+        reference: over columns of the input.
+        names: the variables of the pattern in order.
+        defined: the variable to which the current row would belong.
+        kept: where the values of rows are.
+    """
+    if isinstance(reference, Navigation):
+        return _navigated(reference, _rows_of(reference.variable, names, defined), kept.column(reference.column))
+    if isinstance(reference, Aggregated):
+        return _aggregated(reference.call, _rows_of(reference.variable, names, defined), kept)
+    return lambda matched: None if matched.time_ms is None else matched.time_ms * _MILLISECOND_NS
+
+
+def _rows_of(variable: str, names: Sequence[str], defined: str | None) -> Callable[[Matched], Sequence[Row]]:
+    if variable == ALL_ROWS:
+
+        def all_rows(matched: Matched) -> Sequence[Row]:
+            found = [row for name in names for row in matched.rows.get(name, ())]
+            return found if matched.current is None else [*found, matched.current]
+
+        return all_rows
+    if variable == defined:
+
+        def with_current(matched: Matched) -> Sequence[Row]:
+            assert matched.current is not None
+            return [*matched.rows.get(variable, ()), matched.current]
+
+        return with_current
+    return lambda matched: matched.rows.get(variable, ())
+
+
+def _navigated(reference: Navigation, rows_of: Callable[[Matched], Sequence[Row]], place: int) -> Reader:
+    offset = reference.offset
+    index = offset if reference.is_first else -1 - offset
+
+    def read(matched: Matched) -> Any:
+        rows = rows_of(matched)
+        return rows[index][place] if len(rows) > offset else None
+
+    def read_current(matched: Matched) -> Any:
+        return read(matched) if matched.current is None else matched.current[place]
+
+    return read_current if reference.is_current else read
+
+
+def _aggregated(call: AggregateCall, rows_of: Callable[[Matched], Sequence[Row]], kept: KeptRows) -> Reader:
+    accumulator = accumulator_of(call, False)
+    places = [None if isinstance(one, Constant) else kept.place(one) for one in call.operands]
+    constants = [one.value if isinstance(one, Constant) else None for one in call.operands]
+    condition = None if call.condition is None else kept.place(call.condition)
+
+    def read(matched: Matched) -> Any:
+        held = accumulator.create()
+        for row in rows_of(matched):
+            if condition is None or row[condition]:
+                pairs = zip(places, constants, strict=True)
+                held = accumulator.add(held, tuple([value if place is None else row[place] for place, value in pairs]))
+        return accumulator.value(held)
+
+    return read

@@ -1,0 +1,97 @@
+"""Plans of MATCH_RECOGNIZE: which ones streams can have, and what runs them."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from penstock.base.errors import UnsupportedError
+from penstock.table.data.errors import ValidationError
+from penstock.table.plan.changes import INSERTS, Changes
+from penstock.table.plan.patterns import Aggregated, MatchedExpression, MatchRecognize
+from penstock.table.plan.row_schema import TimeAttribute
+from penstock.table.streaming.aggregates.accumulators import accumulator_of
+from penstock.table.streaming.patterns.match_operator import EventTimeMatchOperator, ProcessingTimeMatchOperator
+from penstock.table.streaming.patterns.program import MatchSpecification, pattern_of
+from penstock.table.streaming.planning.rule import Factory, Planning, Rule
+from penstock.table.streaming.planning.streams import Stream, by_columns, names_of
+from penstock.table.streaming.rows.ordering import comparable_of
+from penstock.table.streaming.rows.sessions import StreamSession
+
+
+def match_operator(node: MatchRecognize, session: StreamSession) -> Factory:
+    """What runs a node.
+
+    Raises:
+        ValidationError: for an order that is not by time, upwards.
+        UnsupportedError: for patterns that Flink cannot run either.
+    """
+    time = _time(node)
+    pattern = pattern_of(node.pattern, node.within_ms)
+    if pattern.may_be_empty:
+        raise UnsupportedError(
+            "Patterns that can produce empty matches are not supported. There must be at least one non-optional state."
+        )
+    if pattern.ends_greedily:
+        raise UnsupportedError(
+            "Greedy quantifiers are not allowed as the last element of a Pattern yet. "
+            "Finish your pattern with either a simple variable or reluctant quantifier."
+        )
+    conditions = [one.condition for one in node.pattern if one.condition is not None]
+    for one in (*conditions, *node.measures):
+        _check_aggregates(one)
+    for key in node.order[1:]:
+        comparable_of(node.input.schema[key.index].type)
+    specification = MatchSpecification(
+        types=tuple(node.input.schema.types),
+        partition=node.partition,
+        order=node.order,
+        pattern=node.pattern,
+        strategy=node.strategy,
+        within_ms=node.within_ms,
+        measures=node.measures,
+    )
+    kind = EventTimeMatchOperator if time is TimeAttribute.ROWTIME else ProcessingTimeMatchOperator
+    return partial(kind, specification, names_of(node.schema), session)
+
+
+def _time(node: MatchRecognize) -> TimeAttribute:
+    if not node.order:
+        raise ValidationError("You must specify either rowtime or proctime for order by.")
+    first = node.order[0]
+    time = node.input.schema[first.index].time
+    if time is None:
+        raise ValidationError("You must specify either rowtime or proctime for order by as the first one.")
+    if first.is_descending:
+        raise ValidationError("Primary sort order of a streaming table must be ascending on time.")
+    return time
+
+
+def _check_aggregates(expression: MatchedExpression) -> None:
+    """Raises `UnsupportedError` for an aggregate that nothing keeps up."""
+    for one in expression.references:
+        if isinstance(one, Aggregated):
+            accumulator_of(one.call, False)
+
+
+class MatchRule(Rule[MatchRecognize]):
+    """Patterns of rows."""
+
+    nodes = (MatchRecognize,)
+
+    def changes(self, node: MatchRecognize, planning: Planning) -> Changes:
+        """See `Rule`."""
+        return INSERTS
+
+    def asks_before(self, node: MatchRecognize, planning: Planning, wants_before: bool) -> bool:
+        """There are no updates to ask for."""
+        return False
+
+    def stream(self, node: MatchRecognize, planning: Planning, wants_before: bool) -> Stream:
+        """See `Rule`."""
+        operator = match_operator(node, planning.session)
+        planning.accept("Match Recognize", node.input, INSERTS)
+        inner = planning.stream(node.input, False)
+        inputs = by_columns(inner, node.partition)
+        limit = None if node.partition else 1
+        upstreams = planning.step("Match", operator, inputs, is_stateful=True, parallelism_limit=limit)
+        return Stream(upstreams, node.schema, INSERTS, False)

@@ -1,0 +1,109 @@
+"""MATCH_RECOGNIZE under test: the operator of clauses over `ticker`, in one or several subtasks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+from tests.table.planned import manager_of, plan_of
+
+from penstock.core.columns.batch import ColumnBatch
+from penstock.state.key_groups import key_group_of, subtask_of_key_group
+from penstock.table.data.values import column_of
+from penstock.table.plan import logical
+from penstock.table.plan.patterns import MatchRecognize
+from penstock.table.streaming.planning.plan_patterns import match_operator
+from penstock.table.streaming.planning.streams import names_of
+from penstock.table.streaming.rows.row_keys import ONLY_KEY
+from penstock.table.streaming.rows.sessions import StreamSession
+from penstock.testing.operator_harness import OneInputOperatorHarness
+
+TABLE = """
+CREATE TABLE ticker (symbol STRING, price INT, tax INT, ts TIMESTAMP(3), p AS PROCTIME(), WATERMARK FOR ts AS ts)
+"""
+_NS = 1_000_000
+
+
+def matched_plan(clauses: str) -> logical.Node:
+    """The plan of a query with these clauses."""
+    return plan_of(f"SELECT * FROM ticker MATCH_RECOGNIZE ({clauses}) AS t", manager_of(TABLE))
+
+
+def node_of(clauses: str) -> MatchRecognize:
+    """The node of these clauses."""
+    node = matched_plan(clauses)
+    while not isinstance(node, MatchRecognize):
+        (node,) = node.inputs()
+    return node
+
+
+class Matching:
+    """The operator. Rows are (symbol, price), then the time in ms, and the tax, which is 1 unless it is there."""
+
+    def __init__(self, clauses: str) -> None:
+        self.node = node_of(clauses)
+        self._checkpoint_id = 0
+        self.harnesses = self._opened(1)
+
+    def _opened(self, parallelism: int, *snapshots: bytes) -> list[OneInputOperatorHarness]:
+        operator = match_operator(self.node, StreamSession())
+        found = [OneInputOperatorHarness(operator, parallelism, subtask) for subtask in range(parallelism)]
+        for harness in found:
+            harness.restore(*snapshots)
+            harness.open()
+        return found
+
+    def rows(self, *rows: tuple[Any, ...]) -> None:
+        """A batch of rows."""
+        for subtask, harness in enumerate(self.harnesses):
+            mine = [row for row in rows if self._subtask_of(row[0]) == subtask]
+            if mine:
+                harness.operator.process_batch(self._batch(mine))
+                harness.context.keyed.settle()
+
+    def _subtask_of(self, symbol: Any) -> int:
+        group = key_group_of(symbol if self.node.partition else ONLY_KEY, 128)
+        return subtask_of_key_group(group, 128, len(self.harnesses))
+
+    def _batch(self, rows: list[tuple[Any, ...]]) -> ColumnBatch:
+        whole = [(*row, None, 1)[:4] if len(row) == 2 else (*row, 1)[:4] for row in rows]
+        values = [
+            [row[0] for row in whole],
+            [row[1] for row in whole],
+            [row[3] for row in whole],
+            [None if row[2] is None else row[2] * _NS for row in whole],
+            [0] * len(whole),
+        ]
+        schema = self.node.input.schema
+        arrays = [column_of(column, kind) for column, kind in zip(values, schema.types, strict=True)]
+        return ColumnBatch(pa.RecordBatch.from_arrays(arrays, names_of(schema)), None)
+
+    def watermark(self, time: int) -> None:
+        """Event time has come to a time (ms)."""
+        for harness in self.harnesses:
+            harness.watermark(time)
+
+    def wait(self, by_ms: int) -> None:
+        """Processing time goes on."""
+        for harness in self.harnesses:
+            harness.advance_processing_time(by_ms)
+
+    def recover(self, parallelism: int = 1) -> None:
+        """Go on from a checkpoint, in so many subtasks."""
+        self._checkpoint_id += 1
+        snapshots = [harness.snapshot(self._checkpoint_id) for harness in self.harnesses]
+        for harness in self.harnesses:
+            harness.notify_complete(self._checkpoint_id)
+            harness.close()
+        self.harnesses = self._opened(parallelism, *snapshots)
+
+    def take(self) -> list[tuple[Any, ...]]:
+        """The matches since the last call."""
+        return [tuple(record.value) for harness in self.harnesses for record in harness.take_output()]
+
+    @property
+    def held(self) -> int:
+        """How many entries the state has."""
+        keyed = self.harnesses[0].context.keyed
+        tables = [keyed.table(name) for name in ("match_memories", "match_waiting", "match_deadlines")]
+        return sum(len(entries) for table in tables for entries in table.panes.values())
