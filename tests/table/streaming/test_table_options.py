@@ -97,7 +97,8 @@ def test_other_values_are_refused(options: str, reason: str) -> None:
 def test_a_table_says_how_many_read_it() -> None:
     assert [step.parallelism for step in steps("'path' = 'p'")] == [None, None, None]
     read = steps("'path' = 'p', 'scan.parallelism' = '3', 'scan.watermark.idle-timeout' = '5 s'")
-    assert [(step.kind, step.parallelism) for step in read[:2]] == [("Source", 3), ("Watermark Assigner", None)]
+    # The assigner sees rows in the order in which they are read.
+    assert [(step.kind, step.parallelism) for step in read[:2]] == [("Source", 3), ("Watermark Assigner", 3)]
 
 
 def test_parallelism_that_cannot_be_is_refused() -> None:

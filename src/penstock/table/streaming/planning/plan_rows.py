@@ -40,7 +40,8 @@ class CalcRule(Rule[CalcNode]):
         if calc.condition is None and (calc.expressions is None or is_identity(calc.expressions, calc.input.schema)):
             return Stream(inner.upstreams, node.schema, inner.changes, inner.has_before)
         operator = partial(CalcOperator, calc.condition, calc.expressions, names_of(node.schema), planning.session)
-        return Stream(planning.step("Calc", operator, inner.upstreams), node.schema, inner.changes, inner.has_before)
+        upstreams = planning.step("Calc", operator, inner.upstreams, inner.changes != INSERTS)
+        return Stream(upstreams, node.schema, inner.changes, inner.has_before)
 
 
 class WatermarkRule(Rule[WatermarkAssigner]):
@@ -56,7 +57,7 @@ class WatermarkRule(Rule[WatermarkAssigner]):
         """See `Rule`."""
         inner = planning.stream(node.input, wants_before)
         operator = watermarks(node, planning)
-        upstreams = planning.step("Watermark Assigner", operator, inner.upstreams)
+        upstreams = planning.step("Watermark Assigner", operator, inner.upstreams, inner.changes != INSERTS)
         return Stream(upstreams, node.schema, inner.changes, inner.has_before)
 
 
@@ -77,7 +78,7 @@ class CorrelateRule(Rule[Correlate]):
         """See `Rule`."""
         inner = planning.stream(node.input, self.asks_before(node, planning, wants_before))
         operator = partial(CorrelateOperator, node, names_of(node.schema), planning.session)
-        upstreams = planning.step("Correlate", operator, inner.upstreams)
+        upstreams = planning.step("Correlate", operator, inner.upstreams, inner.changes != INSERTS)
         return Stream(upstreams, node.schema, inner.changes, inner.has_before)
 
 

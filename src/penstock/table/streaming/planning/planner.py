@@ -40,7 +40,7 @@ from penstock.table.streaming.planning.plan_sources import ArrowRowsRule, ScanRu
 from penstock.table.streaming.planning.plan_temporal import TemporalJoinRule
 from penstock.table.streaming.planning.plan_windows import WindowTableRule
 from penstock.table.streaming.planning.rule import Factory, Rule
-from penstock.table.streaming.planning.streams import Stream
+from penstock.table.streaming.planning.streams import Stream, parallelism_in_order
 from penstock.table.streaming.planning.table_options import of_connector, parallelism_of
 from penstock.table.streaming.planning.upsert_keys import UpsertKeys
 from penstock.table.streaming.records.record_target import RecordTarget
@@ -229,6 +229,7 @@ class StreamPlanner:
                 "Sink",
                 operator,
                 upstreams,
+                self.changes(write.input) != INSERTS,
                 name=f"Sink {title}",
                 parallelism=parallelism,
                 is_stateful=True,
@@ -240,7 +241,8 @@ class StreamPlanner:
         return self._as_rows(node, False, self._for_sink(node, accepts, wants_before, title, None))
 
     def _as_rows(self, node: logical.Node, as_text: bool, upstreams: tuple[Upstream, ...]) -> tuple[Upstream, ...]:
-        return self.step("Rows", partial(ToRowsOperator, node.schema.types, as_text), upstreams)
+        operator = partial(ToRowsOperator, node.schema.types, as_text)
+        return self.step("Rows", operator, upstreams, self.changes(node) != INSERTS)
 
     def records(self, target: RecordTarget) -> tuple[Upstream, ...]:
         """The rows of a table as records of a stream."""
@@ -248,7 +250,8 @@ class StreamPlanner:
         upstreams = self._for_sink(
             target.plan, target.accepts, target.wants_before, target.title, (target.schema, False)
         )
-        return self.step("To Records", target.operator(self.session), upstreams)
+        operator = target.operator(self.session)
+        return self.step("To Records", operator, upstreams, self.changes(target.plan) != INSERTS)
 
     def _for_sink(
         self,
@@ -267,7 +270,8 @@ class StreamPlanner:
             checked = [place for place, (one, other) in pairs if one.type.is_nullable and not other.type.is_nullable]
             if checked:
                 names = [schema[place].name for place in checked]
-                upstreams = self.step("Not Null", partial(NotNullOperator, checked, names, drops_null), upstreams)
+                operator = partial(NotNullOperator, checked, names, drops_null)
+                upstreams = self.step("Not Null", operator, upstreams, changes != INSERTS)
         return upstreams
 
     def accept(self, consumer: str, node: logical.Node, accepts: Changes) -> None:
@@ -286,9 +290,12 @@ class StreamPlanner:
         kind: str,
         operator: Factory,
         inputs: Sequence[Upstream],
+        are_changes: bool = False,
         **more: Any,
     ) -> tuple[Upstream, ...]:
-        """Add a step of the job. `more`: see `Transformation`."""
+        """See `Planning`."""
+        if more.get("parallelism") is None:
+            more["parallelism"] = parallelism_in_order(inputs, are_changes)
         transformation = Transformation(kind, operator, tuple(inputs), uid_hash=self._id(kind), **more)
         self.add(transformation)
         return (Upstream(transformation),)
