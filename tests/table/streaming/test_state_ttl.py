@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from tests.state.rocks import CanonicalRocks
 from tests.table.streaming.ranked import NAMES, NUMBERED, TS, TYPES, K, Under, V
 
 from penstock.core.operators.base import StreamOperator
@@ -26,6 +27,7 @@ from penstock.table.streaming.rows.state_times import EXPIRIES, WRITTEN, lasting
 from penstock.table.streaming.sinks.last_upsert_operator import ROWS as UPSERTED
 from penstock.table.streaming.sinks.last_upsert_operator import LastUpsertOperator
 from penstock.table.typed.nodes import Field
+from penstock.testing import operator_harness
 
 TTL_MS = 80
 #: when state that nobody looks at has gone for sure
@@ -217,3 +219,12 @@ def test_rows_that_wait_in_an_over_window_are_not_forgotten() -> None:
     found.rows(("a", 1, 9))
     found.watermark(9)
     assert found.take() == [("+I", "a", 1, 9, 1)]
+
+
+def test_rows_of_a_normaliser_live_in_rocksdb(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operator_harness, "HeapKeyedStateBackend", CanonicalRocks)
+    found = under(NORMALIZE)
+    found.rows(("a", 1), ("b", 1))
+    found.recover()
+    found.rows(("a", 2), ("-D", "b", None))
+    assert found.take() == [("+I", "a", 1), ("+I", "b", 1), ("-U", "a", 1), ("+U", "a", 2), ("-D", "b", 1)]

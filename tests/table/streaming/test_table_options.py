@@ -95,9 +95,10 @@ def test_other_values_are_refused(options: str, reason: str) -> None:
 
 
 def test_a_table_says_how_many_read_it() -> None:
-    assert [step.parallelism for step in steps("'path' = 'p'")] == [None, None, None]
+    assert [step.parallelism for step in steps("'path' = 'p'")] == [None, 1, 1]
     read = steps("'path' = 'p', 'scan.parallelism' = '3', 'scan.watermark.idle-timeout' = '5 s'")
-    assert [(step.kind, step.parallelism) for step in read[:2]] == [("Source", 3), ("Watermark Assigner", None)]
+    # Steps without a key see rows in the order in which they are read.
+    assert [(step.kind, step.parallelism) for step in read[:2]] == [("Source", 3), ("Watermark Assigner", 3)]
 
 
 def test_parallelism_that_cannot_be_is_refused() -> None:
@@ -122,7 +123,7 @@ def written(options: str, query: str) -> list[int | None]:
 
 
 def test_a_table_says_how_many_write_it() -> None:
-    assert written("3", "SELECT id FROM t") == [None, 3]
+    assert written("3", "SELECT id FROM t") == [1, 3]
     with pytest.raises(UnsupportedError, match=r"'sink.parallelism'.*updated or deleted"):
         written("3", "SELECT COUNT(*) FROM t")
 

@@ -9,6 +9,7 @@ from typing import Any
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
+from tests.state.rocks import CanonicalRocks
 from tests.table.streaming.joined import CALLS, Change, Driven
 
 from penstock.core.operators.base import UserCodeError
@@ -16,6 +17,7 @@ from penstock.table.data.logical_types import IntType, TimestampType, VarCharTyp
 from penstock.table.streaming.joins.temporal_join_operator import ROWS, TemporalJoinOperator, TemporalSpec
 from penstock.table.streaming.rows.sessions import StreamSession
 from penstock.table.typed.nodes import Field, Typed
+from penstock.testing import operator_harness
 
 ROW = [IntType(), TimestampType(3), VarCharType()]
 DIFFERS = CALLS.call("<>", [Field(VarCharType(), 2), Field(VarCharType(), 5)])
@@ -224,3 +226,14 @@ def test_rows_that_are_not_late_have_the_version_of_their_time(
         elif keeps_left:
             expected[*one, *NOTHING] += 1
     assert Counter(sent) == expected
+
+
+def test_rows_that_came_out_stay_out_of_rocksdb(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Between two keys the backend may put entries out of memory, as they were if nobody has marked them.
+    monkeypatch.setattr(operator_harness, "HeapKeyedStateBackend", CanonicalRocks)
+    driven = join()
+    driven.send(1, *[row(key, 10, "x") for key in range(20)])
+    driven.send(0, *[row(key, 12 + key) for key in range(20)])
+    driven = driven.restored()
+    assert len(after(driven, 100)) == 20
+    assert after(driven.restored(2), 200) == []

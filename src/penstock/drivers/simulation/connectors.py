@@ -84,6 +84,14 @@ class SimulatedSource(Source[Any, Split]):
         """Bounded, when all is there."""
         return Boundedness.BOUNDED if self.there is None else Boundedness.CONTINUOUS_UNBOUNDED
 
+    def readable(self, split: Split, now_ms: int) -> int:
+        """Up to where, without it, a split may be read at a time (ms); its `stop` when all of it may be."""
+        return split.stop
+
+    def batch(self, split: Split, stop: int) -> Batch:
+        """The records of a split from its position up to and without `stop`."""
+        return _batch(split, stop, self.keys)
+
     def create_enumerator(self, context: SplitEnumeratorContext[Split], restored: Any | None) -> SplitEnumerator[Split]:
         return _Enumerator(self, context, self.splits if restored is None else restored)
 
@@ -173,10 +181,12 @@ class _Reader(SourceReader[Any, Split]):
             return InputStatus.NOTHING_AVAILABLE
         while self._splits:
             split = self._splits[0]
-            stop = min(split.stop, split.position + max_records)
+            stop = min(self._source.readable(split, self._context.now_ms()), split.position + max_records)
             if split.position < stop:
                 self._splits[0] = replace(split, position=stop)
-                return _batch(split, stop, self._source.keys)
+                return self._source.batch(split, stop)
+            if split.position < split.stop:
+                return InputStatus.NOTHING_AVAILABLE
             self._splits.popleft()
         if self._no_more:
             self.has_ended = True

@@ -24,7 +24,7 @@ from penstock.drivers.simulation.answers import SHOWN_MAX, check_exact, check_no
 from penstock.drivers.simulation.changes import records_in_flight
 from penstock.drivers.simulation.file_sinks import hidden, is_committed, written
 from penstock.drivers.simulation.person import Request
-from penstock.drivers.simulation.reference import outputs_of_jobs
+from penstock.drivers.simulation.reference import Consumed, outputs_of_jobs
 from penstock.drivers.simulation.refusals import judge
 from penstock.drivers.simulation.savepoint_checks import consumed, is_partly_finished, prepared
 from penstock.drivers.simulation.watched import Watched
@@ -289,16 +289,19 @@ class Invariants:
         if simulation.master.status is not JobStatus.FINISHED:
             reason = simulation.master.failure
             if simulation.outsiders.lack is not None:
-                self._check_output(may_lack=True)
+                self.check_output(may_lack=True)
                 return self._found
             self._found.append(f"failed: the job ended {simulation.master.status.name}: {reason}")
             return self._found
-        self._check_output()
+        self.check_output()
         self._check_hidden_files()
         return self._found
 
-    def _check_output(self, may_lack: bool = False) -> None:
-        """`may_lack`: the job has failed, and what it had not made visible may be lacking."""
+    def check_output(self, may_lack: bool = False) -> None:
+        """What sinks have is what they should have.
+
+        `may_lack`: the job has failed, and what it had not made visible may be lacking.
+        """
         simulation = self._simulation
         totals = simulation.process.totals
         # A savepoint of a job that goes on may hold records that come again, as any such checkpoint may.
@@ -308,10 +311,7 @@ class Invariants:
             or simulation.events["cancelled"] > 0
             or any(job.has_moved or job.was_rescaled for job in simulation.jobs.all)
         )
-        last = simulation.master.checkpoints.last
-        read = simulation.jobs.now.read_to
-        if read is None:
-            read = {} if last is None else consumed(simulation.jobs.disk, last)
+        read = self.read()
         stages = {stage.uid: stage for stage in simulation.scenario.topology.stages}
         has_order = not any(job.is_unordered for job in simulation.jobs.all)
         has_rules = any(stage.kind == "rules" for stage in stages.values())
@@ -330,6 +330,14 @@ class Invariants:
                 if simulation.scenario.mode != "at-least-once" and has_order and has_all:
                     found.append(check_order(sink, stages[sink], records))
             self._found += [line for line in found if line is not None]
+
+    def read(self) -> Consumed:
+        """How many records were read from each split that was not read to its end."""
+        simulation = self._simulation
+        last, read = simulation.master.checkpoints.last, simulation.jobs.now.read_to
+        if read is None:
+            read = {} if last is None else consumed(simulation.jobs.disk, last)
+        return read
 
     def _check_hidden_files(self) -> None:
         """File sinks leave nothing hidden but what savepoints or other jobs may name, or a power cut brought back.

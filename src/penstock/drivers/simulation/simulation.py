@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from typing import ClassVar
 
 from penstock.core.job.job_master import JobMaster
 from penstock.core.protocol import ToMaster, ToWorker, TriggerCheckpoint
@@ -74,7 +75,9 @@ class DriverGone(Killed):
 
 
 class Simulation:
-    """Runs one history."""
+    """Runs one history. A subclass may watch for more."""
+
+    invariants_type: ClassVar[type[Invariants]] = Invariants
 
     def __init__(
         self,
@@ -103,7 +106,7 @@ class Simulation:
         self.outside = around.outside
         self.power = around.power
         self.power.die, self.power.is_anybody_there = self._die, lambda: self.faults.in_master or self.faults.in_worker
-        self.invariants = Invariants(self)
+        self.invariants = self.invariants_type(self)
         self.deposed: list[Deposed] = []
         self.slots = Slots(self, self.scenario.elasticity)
         self.still_workers = StillWorkers(self, self.scenario.stillness)

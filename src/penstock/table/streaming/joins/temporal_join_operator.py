@@ -145,7 +145,6 @@ class TemporalJoinOperator(EvaluatingOperator):
     def process_watermark(self, timestamp: int) -> None:
         """Answer the rows whose time has come, and forget versions that no row in time can ask for."""
         kinds, left, right = bytearray(), [], []
-        changed = set()
         for _, key in self._timers.due(timestamp):
             entry = self._entries.get(key)
             if entry is None:
@@ -156,8 +155,8 @@ class TemporalJoinOperator(EvaluatingOperator):
                 left.append(row)
                 right.append(None if refuses else version)
             self._clean(entry, key, timestamp)
-            changed.add(key)
-        self._mark(None, changed)
+            # At once: between two timers an entry that is not marked may leave memory as it was.
+            self._mark(None, (key,))
         if left:
             self._send(kinds, left, right)
         self.output.emit_watermark(timestamp)

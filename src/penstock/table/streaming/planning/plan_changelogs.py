@@ -35,7 +35,7 @@ class ToChangelogRule(Rule[ToChangelog]):
         codes = {NAMES.index(change): code for change, code in node.codes}
         operator = partial(ToChangelogOperator, columns, len(node.partition), codes, names_of(node.schema))
         inputs = by_columns(inner, node.partition) if node.partition else inner.upstreams
-        return Stream(planning.step("To Changelog", operator, inputs), node.schema, INSERTS, False)
+        return Stream(planning.step("To Changelog", operator, inputs, True), node.schema, INSERTS, False)
 
 
 class FromChangelogRule(Rule[FromChangelog]):
@@ -59,7 +59,9 @@ class FromChangelogRule(Rule[FromChangelog]):
         codes = {code: NAMES.index(change) for code, change in node.codes}
         operator = partial(FromChangelogOperator, node.operation, codes, node.columns, names_of(node.schema))
         inputs = by_columns(inner, node.partition) if node.partition else inner.upstreams
-        found = Stream(planning.step("From Changelog", operator, inputs), node.schema, changes, not node.is_upsert)
+        found = Stream(
+            planning.step("From Changelog", operator, inputs, True), node.schema, changes, not node.is_upsert
+        )
         if found.has_before or not wants_before:
             return found
         key = range(len(node.partition))

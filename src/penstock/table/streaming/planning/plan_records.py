@@ -6,7 +6,7 @@ from functools import partial
 
 from penstock.table.data.errors import ValidationError
 from penstock.table.plan import logical
-from penstock.table.plan.changes import Changes
+from penstock.table.plan.changes import INSERTS, Changes
 from penstock.table.plan.text import node_text
 from penstock.table.streaming.planning.rule import Factory, Planning, Rule
 from penstock.table.streaming.planning.streams import Stream, names_of
@@ -32,7 +32,7 @@ class StreamRowsRule(Rule[logical.StreamRows]):
         required = [(place, column.name) for place, column in enumerate(node.schema) if not column.type.is_nullable]
         key = node.key if node.is_upsert else ()
         operator = partial(FromRecordsOperator, stream.layout, stream.kinds, names, required, key, planning.session)
-        upstreams = planning.step("From Records", operator, stream.upstreams)
+        upstreams = planning.step("From Records", operator, stream.upstreams, node.changes != INSERTS)
         return Stream(upstreams, node.schema, node.changes, node.has_before)
 
 

@@ -57,7 +57,8 @@ class CalcRule(Rule[CalcNode]):
         if condition is None and (calc.expressions is None or is_identity(calc.expressions, rows.schema)):
             return Stream(inner.upstreams, node.schema, inner.changes, inner.has_before)
         operator = partial(CalcOperator, condition, calc.expressions, names_of(node.schema), planning.session)
-        return Stream(planning.step("Calc", operator, inner.upstreams), node.schema, inner.changes, inner.has_before)
+        upstreams = planning.step("Calc", operator, inner.upstreams, inner.changes != INSERTS)
+        return Stream(upstreams, node.schema, inner.changes, inner.has_before)
 
 
 class WatermarkRule(Rule[WatermarkAssigner]):
@@ -73,7 +74,7 @@ class WatermarkRule(Rule[WatermarkAssigner]):
         """See `Rule`."""
         inner = planning.stream(node.input, wants_before)
         operator = watermarks(node, planning)
-        upstreams = planning.step("Watermark Assigner", operator, inner.upstreams)
+        upstreams = planning.step("Watermark Assigner", operator, inner.upstreams, inner.changes != INSERTS)
         return Stream(upstreams, node.schema, inner.changes, inner.has_before)
 
 
@@ -94,7 +95,7 @@ class CorrelateRule(Rule[Correlate]):
         """See `Rule`."""
         inner = planning.stream(node.input, self.asks_before(node, planning, wants_before))
         operator = partial(CorrelateOperator, node, names_of(node.schema), planning.session)
-        upstreams = planning.step("Correlate", operator, inner.upstreams)
+        upstreams = planning.step("Correlate", operator, inner.upstreams, inner.changes != INSERTS)
         return Stream(upstreams, node.schema, inner.changes, inner.has_before)
 
 
@@ -131,7 +132,7 @@ class ExpandRule(Rule[Expand]):
         """See `Rule`."""
         inner = planning.stream(node.input, wants_before)
         operator = partial(ExpandOperator, node.projections, names_of(node.schema), planning.session)
-        upstreams = planning.step("Expand", operator, inner.upstreams)
+        upstreams = planning.step("Expand", operator, inner.upstreams, inner.changes != INSERTS)
         return Stream(upstreams, node.schema, inner.changes, inner.has_before)
 
 
@@ -151,5 +152,6 @@ class ReplicateRule(Rule[Replicate]):
     def stream(self, node: Replicate, planning: Planning, wants_before: bool) -> Stream:
         """See `Rule`."""
         inner = planning.stream(node.input, self.asks_before(node, planning, wants_before))
-        upstreams = planning.step("Replicate", partial(ReplicateOperator, names_of(node.schema)), inner.upstreams)
+        operator = partial(ReplicateOperator, names_of(node.schema))
+        upstreams = planning.step("Replicate", operator, inner.upstreams, inner.changes != INSERTS)
         return Stream(upstreams, node.schema, inner.changes, inner.has_before)

@@ -52,7 +52,7 @@ def checked(stream: Stream, schema: RowSchema, planning: Planning) -> Stream:
     if not checks:
         return stream
     operator = partial(ConstraintOperator, checks, options.drops_null, options.length)
-    upstreams = planning.step("Constraint Enforcer", operator, stream.upstreams)
+    upstreams = planning.step("Constraint Enforcer", operator, stream.upstreams, stream.changes != INSERTS)
     return Stream(upstreams, stream.schema, stream.changes, stream.has_before)
 
 

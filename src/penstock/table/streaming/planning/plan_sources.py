@@ -84,5 +84,5 @@ class ScanRule(Rule[Scan]):
         found = planning.source(title, table.source, node.schema, table.changes, table.has_before, parallelism)
         if wants_before or not found.has_before or Changes.UPDATE not in found.changes:
             return found
-        upstreams = planning.step("Drop Update Before", DropUpdateBeforeOperator, found.upstreams)
+        upstreams = planning.step("Drop Update Before", DropUpdateBeforeOperator, found.upstreams, True)
         return Stream(upstreams, node.schema, found.changes, False)

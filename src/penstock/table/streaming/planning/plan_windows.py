@@ -81,7 +81,7 @@ def table_stream(node: WindowTable, planning: Planning) -> Stream:
         operator = partial(
             WindowTableOperator, node.kind, time_of(node), node.sizes, node.offset, names, planning.session
         )
-        upstreams = planning.step(title, operator, inner.upstreams)
+        upstreams = planning.step(title, operator, inner.upstreams, inner.changes != INSERTS)
     return Stream(upstreams, node.schema, inner.changes, inner.has_before)
 
 

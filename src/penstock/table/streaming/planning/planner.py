@@ -52,7 +52,7 @@ from penstock.table.streaming.planning.plan_temporal import TemporalJoinRule
 from penstock.table.streaming.planning.plan_windows import WindowTableRule
 from penstock.table.streaming.planning.relational import with_relations
 from penstock.table.streaming.planning.rule import Factory, Rule
-from penstock.table.streaming.planning.streams import Stream
+from penstock.table.streaming.planning.streams import Stream, parallelism_in_order
 from penstock.table.streaming.planning.table_options import of_connector, parallelism_of
 from penstock.table.streaming.planning.upsert_keys import UpsertKeys
 from penstock.table.streaming.records.record_target import RecordTarget
@@ -243,6 +243,7 @@ class StreamPlanner:
                 SINK,
                 partial(SinkOperator, sink),
                 upstreams,
+                self.changes(write.input) != INSERTS,
                 name=f"Sink {title}",
                 parallelism=parallelism,
                 is_stateful=True,
@@ -264,14 +265,16 @@ class StreamPlanner:
         return self._as_rows(node, False, self._for_client(node, accepts, wants_before, title).upstreams)
 
     def _as_rows(self, node: logical.Node, as_text: bool, upstreams: tuple[Upstream, ...]) -> tuple[Upstream, ...]:
-        return self.step("Rows", partial(ToRowsOperator, node.schema.types, as_text), upstreams)
+        operator = partial(ToRowsOperator, node.schema.types, as_text)
+        return self.step("Rows", operator, upstreams, self.changes(node) != INSERTS)
 
     def records(self, target: RecordTarget) -> tuple[Upstream, ...]:
         """The rows of a table as records of a stream."""
         target.check_key(self.changes(target.plan), lambda: self.upsert_keys.of(self.rewritten(target.plan)))
         stream = self._for_client(target.plan, target.accepts, target.wants_before, target.title)
         checked = plan_sinks.checked(stream, target.schema, self)
-        return self.step("To Records", target.operator(self.session), checked.upstreams)
+        operator = target.operator(self.session)
+        return self.step("To Records", operator, checked.upstreams, self.changes(target.plan) != INSERTS)
 
     def _for_client(self, node: logical.Node, accepts: Changes, wants_before: bool, title: str) -> Stream:
         changes = self.changes(node)
@@ -294,9 +297,12 @@ class StreamPlanner:
         kind: str,
         operator: Factory,
         inputs: Sequence[Upstream],
+        are_changes: bool = False,
         **more: Any,
     ) -> tuple[Upstream, ...]:
-        """Add a step of the job. `more`: see `Transformation`."""
+        """See `Planning`."""
+        if more.get("parallelism") is None:
+            more["parallelism"] = parallelism_in_order(inputs, are_changes)
         transformation = Transformation(kind, operator, tuple(inputs), uid_hash=self._id(kind), **more)
         self.add(transformation)
         return (Upstream(transformation),)

@@ -55,8 +55,14 @@ class Planning(Protocol):
     def stream(self, node: Node, wants_before: bool) -> Stream:
         """The stream of a node. `wants_before`: whether updates have to come with the row as it was before."""
 
-    def step(self, kind: str, operator: Factory, inputs: Sequence[Upstream], **more: Any) -> tuple[Upstream, ...]:
-        """Add a step of the job. `more`: see `Transformation`."""
+    def step(
+        self, kind: str, operator: Factory, inputs: Sequence[Upstream], are_changes: bool = False, **more: Any
+    ) -> tuple[Upstream, ...]:
+        """Add a step of the job.
+
+        `are_changes`: whether rows of its inputs may be updated or deleted, see `parallelism_in_order`; `more`: see
+        `Transformation`.
+        """
 
     def source(
         self,

@@ -34,3 +34,19 @@ def by_columns(stream: Stream, columns: Sequence[int]) -> list[Upstream]:
         names = names_of(stream.schema)
         partitioner = HashPartitioner(ColumnKey(tuple(names[column] for column in columns)))
     return [Upstream(one.transformation, partitioner, one.side_tag) for one in stream.upstreams]
+
+
+def parallelism_in_order(inputs: Sequence[Upstream], are_changes: bool) -> int | None:
+    """The parallelism of a step that passes rows on as they come: that of its inputs, so that they stay in order.
+
+    Else the rows of an input that has a parallelism of its own would be dealt out to the subtasks in turn: what takes a
+    row back could come ahead of the row, and a row behind the watermark of later ones. None for that of the job.
+    `are_changes`: whether rows may be updated or deleted; a step that unites such inputs is one subtask if they differ.
+    """
+    if any(one.partitioner is not None for one in inputs):
+        return None
+    reads = [one.transformation for one in inputs]
+    own = {one.parallelism or (1 if one.parallelism_limit == 1 else None) for one in reads}
+    if len(own) == 1:
+        return own.pop()
+    return 1 if own and are_changes else None

@@ -127,6 +127,10 @@ def _joined(node: logical.Join, left: Keys, right: Keys, calls: Calls) -> Keys:
         return mine
     moved = frozenset(frozenset(column + width for column in key) for key in others)
     found = {one | other for one in mine for other in moved}
+    if node.join_type.keeps_left and node.join_type.keeps_right:
+        # Rows of either side that have no match are alike where all columns of both keys are NULL.
+        columns_of_both = [*node.left.schema, *node.right.schema]
+        found = {key for key in found if not all(columns_of_both[column].type.is_nullable for column in key)}
     if any(key <= columns[1] for key in right) and not node.join_type.keeps_right:
         found |= mine
     if any(key <= columns[0] for key in left) and not node.join_type.keeps_left:

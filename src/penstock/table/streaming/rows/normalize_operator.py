@@ -92,7 +92,7 @@ class ChangelogNormalizeOperator(ExpiringOperator, EvaluatingOperator):
             found_kinds.append(INSERT if before is None else UPDATE_AFTER)
             kept[key] = values
         self._mark(None, distinct)
-        self._written(distinct & kept.keys())
+        self._written([key for key in distinct if key in kept])
         if found:
             self.output.collect(batch_of(found, self._types, self._names, kinds=found_kinds))
 

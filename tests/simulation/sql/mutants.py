@@ -1,0 +1,167 @@
+"""Planted bugs in the operators of tables: each a patch at one place, applied for the length of a `with`."""
+
+from __future__ import annotations
+
+from typing import Any
+from unittest import mock
+
+from tests.simulation.mutants_of_jobs import leave_key_groups_with_the_old_subtask
+from tests.simulation.planting import Mutant, around
+
+from penstock.state.key_columns import ColumnStates
+from penstock.table.plan.changes import DELETE, INSERT, UPDATE_BEFORE
+from penstock.table.streaming.aggregates import base as aggregates_module
+from penstock.table.streaming.aggregates.group_lives import Lives
+from penstock.table.streaming.joins.joining_operator import Sent as JoinSent
+from penstock.table.streaming.joins.semi_join_operator import SemiJoinOperator
+from penstock.table.streaming.joins.temporal_join_operator import TemporalJoinOperator
+from penstock.table.streaming.over.over_in_order import OverInOrderOperator
+from penstock.table.streaming.planning import planner as planner_module
+from penstock.table.streaming.planning import upsert_keys as upsert_keys_module
+from penstock.table.streaming.ranking.deduplicate_operator import FirstRowOperator, LastRowOperator
+from penstock.table.streaming.ranking.top_n import RetractableTopN
+from penstock.table.streaming.ranking.top_n import Sent as RankSent
+from penstock.table.streaming.rows.bundles import BundlingOperator
+from penstock.table.streaming.rows.normalize_operator import ChangelogNormalizeOperator
+from penstock.table.streaming.rows.state_times import StateTimes
+from penstock.table.streaming.rows.watermark_operator import WatermarkAssignerOperator
+
+
+def lose_updates_before_of_groups() -> Any:
+    def few_changes(original: Any, lives: Any, before: Any, after: Any, sends_before: bool, same: bool = False) -> Any:
+        return original(lives, before, after, False, same)
+
+    return around(Lives, "few_changes", few_changes)
+
+
+def _never_send(kind_of_null_row: int) -> Any:
+    def add(original: Any, sent: Any, mine: Any, other: Any, kind: int, times: int = 1) -> None:
+        if mine is not None or kind != kind_of_null_row:
+            original(sent, mine, other, kind, times)
+
+    return around(JoinSent, "add", add)
+
+
+def keep_the_null_row_when_a_match_comes() -> Any:
+    return _never_send(DELETE)
+
+
+def bring_no_null_row_back_when_the_last_match_goes() -> Any:
+    return _never_send(INSERT)
+
+
+def let_a_half_join_forget_that_it_had_matches() -> Any:
+    def take_in(original: Any, operator: Any, *args: Any) -> int:
+        original(operator, *args)
+        return 0
+
+    return around(SemiJoinOperator, "take_in", take_in)
+
+
+def take_the_key_of_one_side_for_that_of_a_join() -> Any:
+    return mock.patch.object(upsert_keys_module, "_joined", lambda node, left, right, calls: left)
+
+
+def promote_no_row_when_one_goes() -> Any:
+    def remove(original: Any, top: Any, held: Any, key: Any, row: Any, sent: Any, owes: bool = True) -> None:
+        found = RankSent()
+        original(top, held, key, row, found, owes)
+        for change in zip(found.kinds, found.rows, found.numbers, strict=True):
+            if change[0] in (DELETE, UPDATE_BEFORE):
+                sent.add(*change)
+
+    return around(RetractableTopN, "remove", remove)
+
+
+def normalize_without_updates_before() -> Any:
+    def process_batch(original: Any, operator: Any, *args: Any) -> None:
+        operator._sends_before = False
+        original(operator, *args)
+
+    return around(ChangelogNormalizeOperator, "process_batch", process_batch)
+
+
+def count_distinct_values_once() -> Any:
+    def changed_count(counts: Any, key: Any, by: int) -> int:
+        if by > 0:
+            fresh = key not in counts
+            counts[key] = 1
+            return 1 if fresh else 2
+        return -1 if counts.pop(key, None) is None else 0
+
+    return mock.patch.object(aggregates_module, "changed_count", changed_count)
+
+
+def leave_what_has_gone_in_running_sums() -> Any:
+    return mock.patch.object(OverInOrderOperator, "_go_on", return_value=None)
+
+
+def wait_for_no_first_row_after_a_restore() -> Any:
+    def opened(original: Any, operator: Any) -> None:
+        original(operator)
+        operator._due.clear()
+
+    return around(FirstRowOperator, "open", opened)
+
+
+def forget_the_last_rows_at_a_restore() -> Any:
+    def opened(original: Any, operator: Any) -> None:
+        original(operator)
+        for key in list(operator._entries):
+            del operator._entries[key]
+
+    return around(LastRowOperator, "open", opened)
+
+
+def restore_no_windows() -> Any:
+    return mock.patch.object(ColumnStates, "restore", return_value=None)
+
+
+def let_restored_state_begin_its_life_anew() -> Any:
+    def begin(original: Any, times: Any, keys: Any, now_ms: int) -> None:
+        times.write(list(keys), now_ms)
+
+    return around(StateTimes, "begin", begin)
+
+
+def leave_bundles_out_of_snapshots() -> Any:
+    return mock.patch.object(BundlingOperator, "prepare_snapshot", return_value=None)
+
+
+def let_watermarks_run_ahead() -> Any:
+    return around(WatermarkAssignerOperator, "_advance", lambda original, self, mark: original(self, mark + 15))
+
+
+def answer_with_the_newest_version() -> Any:
+    def process_watermark(original: Any, operator: Any, timestamp: int) -> None:
+        original(operator, timestamp + 10_000)
+
+    return around(TemporalJoinOperator, "process_watermark", process_watermark)
+
+
+def deal_changes_out_in_turn() -> Any:
+    return mock.patch.object(planner_module, "parallelism_in_order", return_value=None)
+
+
+#: Each mutant, words in the names of queries that may show it, and a seed from which on one does soon. All are found by
+#: the rows of the query, or by a row that is taken back before it came.
+MUTANTS: dict[Mutant, tuple[str, int]] = {
+    lose_updates_before_of_groups: ("nested", 6),
+    keep_the_null_row_when_a_match_comes: ("join", 27),
+    bring_no_null_row_back_when_the_last_match_goes: ("join", 216),
+    let_a_half_join_forget_that_it_had_matches: ("exists", 150),
+    take_the_key_of_one_side_for_that_of_a_join: ("join by", 22),
+    promote_no_row_when_one_goes: ("first rows", 5),
+    normalize_without_updates_before: ("groups", 34),
+    count_distinct_values_once: ("groups", 7),
+    leave_what_has_gone_in_running_sums: ("running", 55),
+    wait_for_no_first_row_after_a_restore: ("first row", 552),
+    forget_the_last_rows_at_a_restore: ("last row", 965),
+    restore_no_windows: ("aggregate", 51),
+    leave_key_groups_with_the_old_subtask: ("", 56),
+    let_restored_state_begin_its_life_anew: ("expired", 102),
+    leave_bundles_out_of_snapshots: ("groups", 233),
+    let_watermarks_run_ahead: ("aggregate", 88),
+    answer_with_the_newest_version: ("temporal", 85),
+    deal_changes_out_in_turn: ("projected", 90),
+}
