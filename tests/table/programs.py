@@ -74,6 +74,10 @@ class Run:
     rows: dict[str, list[str]] = field(default_factory=dict)
 
 
+#: what a changelog mode calls the kinds of rows
+_MODES = {"+I": "I", "-U": "UB", "+U": "UA", "-D": "D"}
+
+
 class Program:
     """One program of the file."""
 
@@ -293,6 +297,9 @@ class Program:
         batch = _columns(data, scan)
         kinds = bytes(KINDS[row[0]] for row in data)
         mode = set((source["mode"] or "I").split(","))
+        if mode == {"I"}:
+            # Some tables of the file say that rows only come, and have others all the same.
+            mode |= {_MODES[row[0]] for row in data}
         changes = INSERTS
         changes |= Changes.UPDATE if "UA" in mode else INSERTS
         changes |= Changes.DELETE if "D" in mode else INSERTS

@@ -139,8 +139,9 @@ def test_a_program_of_streams_shares_its_options() -> None:
     ("sql", "message"),
     [
         (
-            "SELECT * FROM orders MATCH_RECOGNIZE (ORDER BY id MEASURES A.id AS n PATTERN (A) DEFINE A AS A.id > 0)",
-            "MatchRecognize is not supported",
+            "SELECT * FROM orders MATCH_RECOGNIZE (ORDER BY id MEASURES A.id AS n ALL ROWS PER MATCH PATTERN (A) "
+            "DEFINE A AS A.id > 0)",
+            "All rows per match mode is not supported",
         ),
     ],
 )

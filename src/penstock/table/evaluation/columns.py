@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 
 class Columns:
@@ -20,7 +21,7 @@ class Columns:
         self.chosen = chosen
         #: the columns of all rows of the batch
         self.origin = self if origin is None else origin
-        self._cut: dict[int, pa.Array] = {}
+        self._cut: dict[int | tuple[int, ...], pa.Array] = {}
         self.rows = rows
 
     @classmethod
@@ -34,6 +35,16 @@ class Columns:
         found = self._cut.get(index)
         if found is None:
             found = self._cut[index] = self._arrays[index].take(self.chosen)
+        return found
+
+    def field(self, path: tuple[int, ...]) -> pa.Array:
+        """A field of a column of rows: the column's number, then which field of each row. The others are not cut."""
+        found = self._cut.get(path)
+        if found is None:
+            found = pc.struct_field(self._arrays[path[0]], list(path[1:]))
+            if self.chosen is not None:
+                found = found.take(self.chosen)
+            self._cut[path] = found
         return found
 
     def arrays(self) -> list[pa.Array]:

@@ -78,6 +78,9 @@ def part_of(expression: Typed, session: Session, repeated: _Repeated | None = No
         return Part(lambda columns: scalar, False)
     if not isinstance(expression, FunctionCall):
         raise UnsupportedError(f"{type(expression).__name__} is no expression of single values")
+    path = _path(expression)
+    if path is not None:
+        return Part(lambda columns: columns.field(path), False)
     parts = [part_of(one, session, repeated) for one in expression.operands if not isinstance(one, Lambda)]
     fails = any(part.can_fail for part in parts)
     if expression.function in LAZY:
@@ -90,6 +93,19 @@ def part_of(expression: Typed, session: Session, repeated: _Repeated | None = No
     function = SCALAR_FUNCTIONS[expression.function]
     kernel = function.bind(Call(operands_of(expression.operands, expression.options, session), expression.type))
     return Part(_calling(kernel, parts, function.takes_rows), fails or function.can_fail)
+
+
+def _path(expression: Typed) -> tuple[int, ...] | None:
+    """The number of a column and which field of its rows is read; None for other expressions."""
+    if isinstance(expression, Field):
+        return (expression.index,)
+    if not isinstance(expression, FunctionCall) or expression.function != "FIELD":
+        return None
+    row, place = expression.operands
+    path = _path(row)
+    if path is None or not isinstance(place, Constant) or not isinstance(place.value, int):
+        return None
+    return (*path, place.value)
 
 
 def _user_part(call: UserCall, session: Session, repeated: _Repeated) -> Part:

@@ -16,6 +16,7 @@ from penstock.state.backend import KeyedStateBackend
 from penstock.table.data.logical_types import ArrayType, DataType, DoubleType, FloatType, MapType, MultisetType, RowType
 from penstock.table.functions.comparison import hashable
 from penstock.table.plan.logical import AggregateCall
+from penstock.table.streaming.aggregates.bundled import Bundled
 
 #: Stands for a value that is no number, which differs even from itself.
 NAN: Final = "NaN"
@@ -51,6 +52,8 @@ class Accumulator:
     takes_one = False
     #: whether rows whose operand is NULL change nothing
     skips_null = False
+    #: whether it is a number that goes up by 1 with each value, whatever that is
+    counts_alike = False
 
     def __init__(self, call: AggregateCall) -> None:
         self.call = call
@@ -94,6 +97,14 @@ class Accumulator:
             if row in ends and self.is_spent(one):
                 held[group] = self.create()
         return found
+
+    def gather(self, bundle: Bundled, held: list[Any]) -> bool:
+        """Take a bundle in at once, of which nobody asks what the function gives in between; rows only come.
+
+        `held`: what is held for each group, which is brought up to date. Returns whether that is done: some functions
+        need one row after the other.
+        """
+        return False
 
 
 class SingleOperand(Accumulator):
@@ -183,6 +194,23 @@ class Distinct(SingleOperand):
         if count == 0:
             held[0] = self._retract(held[0], value)
         return held
+
+    def gather(self, bundle: Bundled, held: list[Any]) -> bool:
+        """See `Accumulator`. Only counts need not know which values are new."""
+        if self._key is not None or bundle.operand is None or not self._inner.counts_alike:
+            return False
+        new = [0] * len(held)
+        for group, value, times in zip(*bundle.pairs(), strict=True):
+            counts = held[group][1]
+            before = counts.get(value)
+            if before is None:
+                counts[value] = times
+                new[group] += 1
+            else:
+                counts[value] = before + times
+        for one, count in zip(held, new, strict=True):
+            one[0] += count
+        return True
 
     def value(self, held: Any) -> Any:
         """See `Accumulator`."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from operator import add
 from typing import Any
 
 from penstock.table.data.errors import TableRuntimeError
 from penstock.table.streaming.aggregates.base import Accumulator, Rows, SingleOperand
+from penstock.table.streaming.aggregates.bundled import Bundled
 
 
 class CountRows(Accumulator):
@@ -33,9 +35,18 @@ class CountRows(Accumulator):
             found.append(count)
         return found
 
+    def gather(self, bundle: Bundled, held: list[Any]) -> bool:
+        """See `Accumulator`."""
+        held[:] = map(add, held, bundle.counts())
+        return True
+
 
 class CountOf(CountRows):
     """COUNT of several operands: rows in which none is NULL."""
+
+    def gather(self, bundle: Bundled, held: list[Any]) -> bool:
+        """See `Accumulator`."""
+        return False
 
     def add(self, held: Any, values: tuple[Any, ...]) -> Any:
         """See `Accumulator`."""
@@ -52,6 +63,8 @@ class CountOf(CountRows):
 
 class CountValues(SingleOperand):
     """COUNT of one operand: its values that are not NULL."""
+
+    counts_alike = True
 
     def create(self) -> Any:
         """See `Accumulator`."""
@@ -76,6 +89,13 @@ class CountValues(SingleOperand):
                 held[group] = count = count + 1
             found.append(count)
         return found
+
+    def gather(self, bundle: Bundled, held: list[Any]) -> bool:
+        """See `Accumulator`."""
+        if bundle.operand is None:
+            return False
+        held[:] = map(add, held, bundle.counts())
+        return True
 
 
 class SingleValue(SingleOperand):

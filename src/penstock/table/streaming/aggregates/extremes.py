@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, insort
-from typing import Any
+from typing import Any, Final
 
 from penstock.table.data.errors import TableRuntimeError
-from penstock.table.data.logical_types import ArrayType
+from penstock.table.data.logical_types import (
+    ArrayType,
+    CharType,
+    DateType,
+    IntegralType,
+    LocalZonedTimestampType,
+    TimestampType,
+    VarCharType,
+)
 from penstock.table.plan.logical import AggregateCall
 from penstock.table.streaming.aggregates.base import NAN, Accumulator, Rows, SingleOperand, changed_count, key_of
+from penstock.table.streaming.aggregates.bundled import Bundled
 from penstock.table.typed.nodes import Constant
+
+#: types whose values have the order here that Arrow gives them
+_IN_ORDER: Final = (IntegralType, CharType, VarCharType, DateType, TimestampType, LocalZonedTimestampType)
 
 
 class Extreme(SingleOperand):
@@ -38,6 +50,17 @@ class Extreme(SingleOperand):
                 held[group] = best = operand
             found.append(best)
         return found
+
+    def gather(self, bundle: Bundled, held: list[Any]) -> bool:
+        """See `Accumulator`. NaN has a place of its own in the order of Flink's numbers, so these come one by one."""
+        if bundle.operand is None or not isinstance(self.call.operands[0].type, _IN_ORDER):
+            return False
+        is_least = self._is_least
+        for group, value in zip(*bundle.extremes("min" if is_least else "max"), strict=True):
+            best = held[group]
+            if best is None or (value < best if is_least else value > best):
+                held[group] = value
+        return True
 
 
 class RetractableExtreme(SingleOperand):

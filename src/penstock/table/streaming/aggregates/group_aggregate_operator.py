@@ -27,6 +27,7 @@ from penstock.table.plan.changes import DELETE, UPDATE_BEFORE
 from penstock.table.plan.logical import AggregateCall
 from penstock.table.streaming.aggregates.accumulators import Accumulator, accumulator_of
 from penstock.table.streaming.aggregates.base import Rows
+from penstock.table.streaming.aggregates.bundled import Bundled, BundledColumn
 from penstock.table.streaming.aggregates.group_lives import Lives, Sent, differing
 from penstock.table.streaming.rows.bundles import BundlingOperator, MiniBatch
 from penstock.table.streaming.rows.evaluating import EvaluatingOperator
@@ -106,11 +107,13 @@ class GroupAggregateOperator(EvaluatingOperator, BundlingOperator):
         states = [entries.get(key) or self._new(key) for key in keys]
         before = [state[LAST] for state in states]
         lives = self._count(groups, states, taken.kinds)
+        at_once = self.mini_batch is not None and not self._retracts and len(taken) >= FEW_ROWS
         try:
-            values = self._running(taken, lives, keys, states)
+            values = (self._gathered if at_once else self._running)(taken, lives, keys, states)
         except TableRuntimeError as error:
             raise UserCodeError(self.context.operator_name, f"a batch of {len(taken)} rows") from error
-        self._settle(keys, states, lives, values)
+        rows = list(range(len(keys))) if at_once else lives.last_rows(len(keys))
+        self._settle(keys, states, lives, rows, values)
         self._mark(None, keys)
         self._written(keys)
         if self.mini_batch is None:
@@ -174,6 +177,61 @@ class GroupAggregateOperator(EvaluatingOperator, BundlingOperator):
                 state[HELD][place] = one
         return found
 
+    def _gathered(self, taken: ColumnBatch, lives: Lives, keys: list[Any], states: list[list[Any]]) -> list[list[Any]]:
+        """What each call gives after all rows, none of which goes, for each group."""
+        operands: dict[int, BundledColumn] = {}
+        masks: dict[int, Any] = {}
+        found = []
+        for place, (call, accumulator) in enumerate(zip(self._calls, self._accumulators, strict=True)):
+            held = [state[HELD][place] for state in states]
+            bundle = self._bundled(call, taken, lives.groups, len(states), operands, masks)
+            if bundle is not None and accumulator.gather(bundle, held):
+                found.append([accumulator.value(one) for one in held])
+            else:
+                found.append(self._last_of(call, accumulator, taken, lives, keys, held))
+            for state, one in zip(states, held, strict=True):
+                state[HELD][place] = one
+        return found
+
+    def _bundled(
+        self,
+        call: AggregateCall,
+        taken: ColumnBatch,
+        groups: Any,
+        size: int,
+        operands: dict[int, BundledColumn],
+        masks: dict[int, Any],
+    ) -> Bundled | None:
+        """The rows as a call of at most one column sees them. `operands` and `masks`: what calls share."""
+        keeps = None
+        if isinstance(call.condition, Field):
+            index = call.condition.index
+            if index not in masks:
+                masks[index] = pc.fill_null(taken.columns.column(index), False).to_numpy(zero_copy_only=False)
+            keeps = masks[index]
+        if not call.operands:
+            return Bundled(groups, size, None, keeps)
+        operand = call.operands[0]
+        if len(call.operands) > 1 or not isinstance(operand, Field):
+            return None
+        if operand.index not in operands:
+            column = taken.columns.column(operand.index)
+            operands[operand.index] = BundledColumn(groups, column, self._types[operand.index])
+        return Bundled(groups, size, operands[operand.index], keeps)
+
+    def _last_of(
+        self,
+        call: AggregateCall,
+        accumulator: Accumulator,
+        taken: ColumnBatch,
+        lives: Lives,
+        keys: list[Any],
+        held: list[Any],
+    ) -> list[Any]:
+        operands, keeps = self._operands(call, accumulator, taken, {})
+        given = accumulator.running(Rows(lives.groups.tolist(), operands, keeps, lives.goes, lives.ends, keys), held)
+        return [given[row] for row in lives.last_rows(len(held))]
+
     def _operands(
         self, call: AggregateCall, accumulator: Accumulator, taken: ColumnBatch, decoded: dict[int, list[Any]]
     ) -> tuple[Sequence[Any], list[bool] | None]:
@@ -198,9 +256,10 @@ class GroupAggregateOperator(EvaluatingOperator, BundlingOperator):
             return [one if keep else None for one, keep in zip(columns[0], keeps, strict=True)], None
         return columns[0], keeps
 
-    def _settle(self, keys: list[Any], states: list[list[Any]], lives: Lives, values: list[list[Any]]) -> None:
-        """Note what each group gives now; forget those without rows."""
-        rows = lives.last_rows(len(keys))
+    def _settle(
+        self, keys: list[Any], states: list[list[Any]], lives: Lives, rows: list[int], values: list[list[Any]]
+    ) -> None:
+        """Note what each group gives now, which is in these rows of the values; forget those without rows."""
         alive = [True] * len(keys) if lives.alive is None else lives.alive[rows].tolist()
         lasts = zip(*[[one[row] for row in rows] for one in values], strict=True) if values else [()] * len(keys)
         for key, state, is_alive, last in zip(keys, states, alive, lasts, strict=True):

@@ -42,10 +42,9 @@ class Lives:
 
     def last_rows(self, groups: int) -> list[int]:
         """The last row of each group."""
-        found = [0] * groups
-        for row, group in enumerate(self.groups.tolist()):
-            found[group] = row
-        return found
+        found = np.zeros(groups, np.int64)
+        found[self.groups] = np.arange(len(self.groups))
+        return found.tolist()
 
     def _rows_before(self) -> Any:
         """The row of the same group before each one; -1 where there is none."""

@@ -10,6 +10,7 @@ from typing import Any
 from penstock.table.data.logical_types import DataType, DecimalType, DoubleType, FloatType, IntegralType
 from penstock.table.plan.logical import AggregateCall
 from penstock.table.streaming.aggregates.base import Rows, SingleOperand
+from penstock.table.streaming.aggregates.bundled import Bundled
 from penstock.table.streaming.aggregates.numbers import (
     EXACT,
     SUM_OF_WHOLE,
@@ -49,6 +50,7 @@ class Sum(SingleOperand):
         self._is_sum = call.function == "SUM"
         self._added = _added(call.type)
         self._bounds = bounds(call.type)
+        self._is_whole = isinstance(call.type, IntegralType) and isinstance(call.operands[0].type, IntegralType)
         self._is_plain = self._bounds is not None or not isinstance(call.type, DecimalType | FloatType)
 
     def create(self) -> Any:
@@ -78,6 +80,17 @@ class Sum(SingleOperand):
                 held[group] = total
             found.append(total)
         return found
+
+    def gather(self, bundle: Bundled, held: list[Any]) -> bool:
+        """See `Accumulator`. Whole numbers wrap, so it is all the same in which order they are added."""
+        if bundle.operand is None or not self._is_whole:
+            return False
+        added = self._added
+        for group, (total, count) in enumerate(zip(bundle.sums(), bundle.counts(), strict=True)):
+            if count:
+                one = held[group]
+                held[group] = added(0 if one is None else one, total)
+        return True
 
 
 class RetractableSum(SingleOperand):
@@ -121,6 +134,7 @@ class Average(SingleOperand):
         super().__init__(call)
         kind = call.type
         self._zero = _zero(kind)
+        self._is_whole = isinstance(kind, IntegralType) and isinstance(call.operands[0].type, IntegralType)
         self._added: Callable[[Any, Any], Any] = operator.add
         self._value: Callable[[Any, int], Any] = operator.truediv
         if isinstance(kind, DecimalType):
@@ -167,6 +181,17 @@ class Average(SingleOperand):
                 total, count = held[group] = total + operand, count + 1
             found.append(total / count if count else None)
         return found
+
+    def gather(self, bundle: Bundled, held: list[Any]) -> bool:
+        """See `Accumulator`."""
+        if bundle.operand is None or not self._is_whole:
+            return False
+        added = self._added
+        for group, (total, count) in enumerate(zip(bundle.sums(), bundle.counts(), strict=True)):
+            if count:
+                before, times = held[group]
+                held[group] = added(before, total), times + count
+        return True
 
 
 class Variance(SingleOperand):

@@ -8,6 +8,7 @@ from typing import Final
 
 from penstock.base.config_options import ConfigOption
 from penstock.base.configuration import Configuration
+from penstock.base.options import STATE_BACKEND
 from penstock.base.value_types import BOOLEAN, DURATION_MS, INTEGER
 from penstock.table.data.errors import ValidationError
 from penstock.table.streaming.rows.bundles import MiniBatch
@@ -33,6 +34,7 @@ class PlanOptions:
         parallelism: of all steps; None for that of the job.
         has_duplicates: whether changes of tables may come again.
         sinks: how tables are written.
+        is_in_memory: whether state is kept in memory, and not in RocksDB.
     """
 
     state_ttl_ms: int = 0
@@ -41,6 +43,7 @@ class PlanOptions:
     parallelism: int | None = None
     has_duplicates: bool = False
     sinks: SinkOptions = BY_DEFAULT
+    is_in_memory: bool = True
 
     def lives(self, hinted_ms: int | None) -> int:
         """How long (ms) state lives, given what a hint says."""
@@ -68,4 +71,5 @@ def plan_options(options: Mapping[str, str]) -> PlanOptions:
         parallelism if parallelism > 0 else None,
         read(DUPLICATES),
         sink_options(options),
+        read(STATE_BACKEND) != "rocksdb",
     )

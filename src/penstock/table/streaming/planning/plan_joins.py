@@ -12,6 +12,7 @@ from penstock.table.data.errors import ValidationError
 from penstock.table.plan.changes import ALL, INSERTS, Changes
 from penstock.table.plan.logical import Join, JoinType, Node
 from penstock.table.plan.text import node_text
+from penstock.table.streaming.joins.column_join_operator import ColumnJoinOperator
 from penstock.table.streaming.joins.interval_join_operator import SqlIntervalJoinOperator
 from penstock.table.streaming.joins.intervals import interval_of
 from penstock.table.streaming.joins.join_conditions import keys_of, settled
@@ -50,6 +51,7 @@ def planned(
     calls: Calls,
     of: Callable[[Node], Changes],
     ids: Callable[[Node, Sequence[int]], Sequence[int] | None] | None = None,
+    keeps_columns: bool = False,
 ) -> PlannedJoin:
     """How a join runs.
 
@@ -61,6 +63,7 @@ def planned(
         of: which changes the rows of a node are.
         ids: the columns by which rows of a node are replaced, given those by which they are joined; None for a join
             whose updates have to come with the rows as they were.
+        keeps_columns: whether the rows of an inner join that only come may be held as columns, which never expire.
     """
     join, _ = settled(node, TRUE, calls)
     between = interval_of(join)
@@ -90,6 +93,8 @@ def planned(
     if ids is not None and keys.rest == TRUE:
         replaced = [ids(one, on) if has else None for one, on, has in zip(inputs, places, updates, strict=True)]
         has_before = any(has and own is None for own, has in zip(replaced, updates, strict=True))
+    if join.join_type is JoinType.INNER and places[0] and keeps_columns and all(of(one) == INSERTS for one in inputs):
+        return PlannedJoin("Join INNER", inputs, places, partial(ColumnJoinOperator, *common), False)
     kind = SemiJoinOperator if join.join_type in _HALF else JoinOperator
     operator = partial(kind, join.join_type, *common, (None, None) if has_before else (replaced[0], replaced[1]))
     return PlannedJoin(f"Join {name}", inputs, places, operator, has_before)
@@ -116,7 +121,10 @@ class JoinRule(Rule[Join]):
     def stream(self, node: Join, planning: Planning, wants_before: bool) -> Stream:
         """See `Rule`."""
         ids = None if wants_before else planning.upsert_keys.least
-        plan = planned(node, names_of(node.schema), planning.session, planning.calls, planning.changes, ids)
+        left_ms, right_ms = map(planning.options.lives, node.state_ttl_ms)
+        keeps_columns = planning.options.is_in_memory and not left_ms and not right_ms
+        names, session = names_of(node.schema), planning.session
+        plan = planned(node, names, session, planning.calls, planning.changes, ids, keeps_columns)
         sides = [planning.stream(one, plan.has_before and planning.updates(one)) for one in plan.inputs]
         inputs = [
             replace(upstream, input_index=index)
@@ -124,7 +132,6 @@ class JoinRule(Rule[Join]):
             for upstream in by_columns(side, plan.keys[index])
         ]
         limit = None if plan.keys[0] else 1
-        left_ms, right_ms = map(planning.options.lives, node.state_ttl_ms)
         operator = lasting(plan.operator, (left_ms, right_ms))
         upstreams = planning.step(plan.title, operator, inputs, is_stateful=True, parallelism_limit=limit)
         return Stream(upstreams, node.schema, planning.changes(node), plan.has_before)

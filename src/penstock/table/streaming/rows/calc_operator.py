@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -47,9 +48,9 @@ class CalcOperator(EvaluatingOperator):
         """Compute a batch."""
         taken = as_columns(batch, self.context.operator_name)
         try:
-            kept = self._kept(taken)
-            if len(kept):
-                self.output.collect(self._computed(kept))
+            chosen = self._chosen(taken)
+            if chosen is None or len(chosen):
+                self.output.collect(self._computed(taken, chosen))
         except TableRuntimeError as error:
             raise UserCodeError(self.context.operator_name, f"a batch of {len(taken)} rows") from error
 
@@ -58,21 +59,25 @@ class CalcOperator(EvaluatingOperator):
         self._watermark = timestamp
         super().process_watermark(timestamp)
 
-    def _kept(self, taken: ColumnBatch) -> ColumnBatch:
+    def _chosen(self, taken: ColumnBatch) -> Any:
+        """The numbers of the rows that are kept; None for all."""
         if self._where is None:
-            return taken
+            return None
         (answers,) = self._where(Columns.of(taken.columns))
         mask = pc.fill_null(answers, False)
-        if mask.true_count == len(mask):
-            return taken
-        return taken.take(np.flatnonzero(mask.to_numpy(zero_copy_only=False)))
+        return None if mask.true_count == len(mask) else np.flatnonzero(mask.to_numpy(zero_copy_only=False))
 
-    def _computed(self, kept: ColumnBatch) -> ColumnBatch:
+    def _computed(self, taken: ColumnBatch, chosen: Any) -> ColumnBatch:
         if self._select is None:
-            return kept
-        columns = Columns.of(kept.columns)
+            return taken if chosen is None else taken.take(chosen)
+        columns, rowtimes, kinds = Columns.of(taken.columns), taken.rowtimes, taken.kinds
+        if chosen is not None:
+            # What no expression reads is not cut.
+            columns = columns.take(pa.array(chosen))
+            rowtimes = None if rowtimes is None else rowtimes[chosen]
+            kinds = None if kinds is None else np.frombuffer(kinds, np.uint8)[chosen].tobytes()
         arrays = self._select(columns)
         if not arrays:
             # Rows without columns are there all the same, for those who count them.
-            return ColumnBatch(pa.RecordBatch.from_arrays([pa.nulls(len(kept))], ["c0"]), kept.rowtimes, kept.kinds)
-        return ColumnBatch(pa.RecordBatch.from_arrays(arrays, self._names), kept.rowtimes, kept.kinds)
+            return ColumnBatch(pa.RecordBatch.from_arrays([pa.nulls(columns.rows)], ["c0"]), rowtimes, kinds)
+        return ColumnBatch(pa.RecordBatch.from_arrays(arrays, self._names), rowtimes, kinds)

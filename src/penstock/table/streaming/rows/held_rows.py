@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
@@ -23,8 +24,7 @@ def rows_of(columns: Sequence[pa.Array], types: Sequence[DataType], rows: int) -
 
 def columns_of(rows: Sequence[tuple[Any, ...]], types: Sequence[DataType]) -> list[pa.Array]:
     """The columns of these rows."""
-    lists = zip(*rows, strict=True) if rows else ((),) * len(types)
-    return [column_of(values, kind) for values, kind in zip(lists, types, strict=True)]
+    return [column_of(list(map(itemgetter(place), rows)), kind) for place, kind in enumerate(types)]
 
 
 def _values(column: pa.Array, kind: DataType) -> list[Any]:

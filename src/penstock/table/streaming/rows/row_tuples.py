@@ -6,6 +6,7 @@ A batch of rows without columns has one that nobody asks for.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
@@ -29,8 +30,8 @@ def batch_of(
     kinds: Sequence[int] = (),
 ) -> ColumnBatch:
     """A batch of at least one row."""
-    lists = zip(*rows, strict=True)
-    arrays = [column_of(values, kind) for values, kind in zip(lists, types, strict=True)]
+    # zip(*rows) would make an iterator for each row, and Python look for cycles among them.
+    arrays = [column_of(list(map(itemgetter(place), rows)), kind) for place, kind in enumerate(types)]
     columns = pa.RecordBatch.from_arrays(arrays or [pa.nulls(len(rows))], names or ["c0"])
     return ColumnBatch(columns, rowtimes, kinds_of(kinds))
 

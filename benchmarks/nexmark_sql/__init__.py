@@ -1,0 +1,1 @@
+"""Nexmark's queries in SQL: right, and how fast."""

@@ -1,0 +1,107 @@
+"""The rows of a bundle as a call sees them that says what it gives after all of them, and not after each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.table.data.logical_types import DataType
+from penstock.table.data.values import values_of
+
+
+class BundledColumn:
+    """A column of a bundle; what calls find out of it is found out once.
+
+    Args:
+        groups: the number of each row's group, as a numpy array.
+        column: the values.
+        data_type: theirs.
+    """
+
+    def __init__(self, groups: Any, column: pa.Array, data_type: DataType) -> None:
+        self.groups = groups
+        self.column = column
+        self.data_type = data_type
+        self.is_there = None if not column.null_count else pc.is_valid(column).to_numpy(zero_copy_only=False)
+        self._pairs: tuple[Any, list[int], list[Any]] | None = None
+
+    def pairs(self) -> tuple[Any, list[int], list[Any]]:
+        """Groups and values: of each row its pair's number; and of each pair the group and the value."""
+        if self._pairs is None:
+            encoded = self.column.dictionary_encode("encode")
+            values = values_of(encoded.dictionary, self.data_type)
+            size = max(len(values), 1)
+            both = self.groups.astype(np.int64) * size + encoded.indices.to_numpy(zero_copy_only=False)
+            found = pa.array(both).dictionary_encode()
+            pairs = found.dictionary.to_numpy()
+            of_pairs = [values[value] for value in (pairs % size).tolist()]
+            numbers = found.indices.to_numpy(zero_copy_only=False)
+            self._pairs = numbers, (pairs // size).tolist(), of_pairs
+        return self._pairs
+
+
+class Bundled:
+    """The rows of a bundle, of which none goes, as one call sees them.
+
+    Args:
+        groups: the number of each row's group, as a numpy array.
+        size: how many groups there are.
+        operand: the operand; None for a call without one.
+        keeps: which rows FILTER keeps, as a numpy array; None for all.
+    """
+
+    def __init__(self, groups: Any, size: int, operand: BundledColumn | None, keeps: Any) -> None:
+        self.size = size
+        self.operand = operand
+        self._groups = groups
+        counted = keeps
+        if operand is not None and operand.is_there is not None:
+            counted = operand.is_there if keeps is None else keeps & operand.is_there
+        #: which rows count: those that are kept, and whose operand is not NULL
+        self._counted = counted
+
+    def groups(self) -> Any:
+        """The groups of the rows that count."""
+        return self._groups if self._counted is None else self._groups[self._counted]
+
+    def counts(self) -> list[int]:
+        """How many rows of each group count."""
+        found: list[int] = np.bincount(self.groups(), minlength=self.size).tolist()
+        return found
+
+    def values(self) -> pa.Array:
+        """The operands of the rows that count."""
+        assert self.operand is not None
+        column = self.operand.column
+        return column if self._counted is None else column.filter(pa.array(self._counted))
+
+    def sums(self) -> list[int]:
+        """The sum of each group's operands, which are whole numbers; beyond 64 bits it wraps."""
+        found = np.zeros(self.size, np.int64)
+        values = self.values().cast(pa.int64()).to_numpy(zero_copy_only=False)
+        np.add.at(found, self.groups(), values)
+        return found.tolist()
+
+    def extremes(self, function: str) -> tuple[list[int], list[Any]]:
+        """The `min` or `max` of the operands of groups that have some: the groups, and the values."""
+        assert self.operand is not None
+        table = pa.table([pa.array(self.groups()), self.values()], ["group", "value"])
+        found = table.group_by("group", use_threads=False).aggregate([("value", function)])
+        column = found.column(f"value_{function}").combine_chunks()
+        return found.column("group").to_pylist(), values_of(column, self.operand.data_type)
+
+    def pairs(self) -> tuple[list[int], list[Any], list[int]]:
+        """The distinct values of each group: groups, values, and how often each is there."""
+        assert self.operand is not None
+        numbers, groups, values = self.operand.pairs()
+        if self._counted is not None:
+            numbers = numbers[self._counted]
+        counts = np.bincount(numbers, minlength=len(groups))
+        there = np.flatnonzero(counts)
+        if len(there) == len(groups):
+            return groups, values, counts.tolist()
+        places = there.tolist()
+        return [groups[place] for place in places], [values[place] for place in places], counts[there].tolist()

@@ -1,0 +1,171 @@
+"""Inner joins of rows that only come: both sides are held as columns, and no row becomes a Python object.
+
+A row is sent with each match that has come before it. Nothing is forgotten, as in any regular join without a lifetime.
+The columns are in memory, and each checkpoint has all of them; with RocksDB a `JoinOperator` holds the rows instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.core.columns.batch import ColumnBatch, as_columns
+from penstock.core.columns.keys import ColumnKey
+from penstock.core.operators.base import UserCodeError
+from penstock.core.records import Batch
+from penstock.state.captures import StateCapture
+from penstock.state.errors import StateError
+from penstock.state.key_columns import ColumnsCapture
+from penstock.table.data.errors import TableRuntimeError
+from penstock.table.data.logical_types import DataType
+from penstock.table.evaluation.columns import Columns
+from penstock.table.evaluation.evaluator import Evaluator
+from penstock.table.streaming.joins.held_columns import HeldColumns
+from penstock.table.streaming.joins.join_sides import SideKeys
+from penstock.table.streaming.joins.joining_operator import SIDES
+from penstock.table.streaming.rows.evaluating import EvaluatingOperator
+from penstock.table.streaming.rows.sessions import StreamSession
+from penstock.table.typed.nodes import Field, Typed
+
+#: The states: the columns of the key, then those of the rows.
+STATES: Final = ("left_columns", "right_columns")
+#: At most about this many pairs are looked at in one go.
+_PAIRS_MAX: Final = 1 << 18
+
+
+class ColumnJoinOperator(EvaluatingOperator):
+    """See the module's text, and `JoiningOperator` for the arguments. There is at least one column of the key."""
+
+    is_keyed = True
+
+    def __init__(
+        self,
+        keys: tuple[Sequence[int], Sequence[int]],
+        nulls_match: Sequence[bool],
+        condition: Typed | None,
+        types: tuple[Sequence[DataType], Sequence[DataType]],
+        names: Sequence[str],
+        session: StreamSession,
+    ) -> None:
+        self._keys = keys
+        self._nulls_match = tuple(nulls_match)
+        self._condition = condition
+        self._types = types
+        self._names = list(names)
+        self._session = session
+
+    def initialize_state(self) -> None:
+        """Take the restored rows."""
+        super().initialize_state()
+        self._sides = (HeldColumns(), HeldColumns())
+        self._finders = [SideKeys(places, self._nulls_match) for places in self._keys]
+        self._key_names = tuple(f"key.{place}" for place in range(len(self._nulls_match)))
+        for name in SIDES:
+            if self.context.keyed.has_restored(name) and self.context.keyed.table(name).entries(None):
+                raise StateError(
+                    f"{self.context.operator_name}: the snapshot holds the rows of a join by key (state {name!r}), "
+                    "and this one holds them as columns. Restore the query as it was, or give it a new name to start "
+                    "without rows"
+                )
+        of_key = SideKeys(range(len(self._key_names)), self._nulls_match)
+        for state, side in zip(STATES, self._sides, strict=True):
+            restored = self.context.columns.take(state, self._about())
+            for rows in () if restored is None else restored.to_batches():
+                codes, keys = of_key.numbered(rows)
+                side.add(codes, keys, rows)
+
+    def open(self) -> None:
+        """Make what runs the condition."""
+        self._evaluator: Evaluator | None = None
+        if self._condition is not None:
+            self._evaluator = Evaluator([self._condition], self.running(self._session))
+            used = {one.index for one in self._condition.walk() if isinstance(one, Field)}
+            self._used = sorted(used)
+
+    def _about(self) -> str:
+        return f"the rows of a join by {len(self._nulls_match)} columns"
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        """Send the rows with their matches, then take them in."""
+        taken = as_columns(batch, self.context.operator_name)
+        rows, codes, keys = self._with_keys(taken, input_index)
+        if not rows.num_rows:
+            return
+        mine, other = self._sides[input_index], self._sides[1 - input_index]
+        try:
+            for start, stop in _runs(other.count_matches(codes, keys)):
+                places, numbers = other.matches(codes[start:stop], keys)
+                if len(places):
+                    self._send(rows, places + start, other, numbers, input_index == 0)
+        except TableRuntimeError as error:
+            raise UserCodeError(self.context.operator_name, f"a batch of {len(taken)} rows") from error
+        mine.add(codes, keys, rows)
+
+    def _with_keys(self, taken: ColumnBatch, side: int) -> tuple[pa.RecordBatch, Any, list[Any]]:
+        """The rows that can have matches, with the columns of their keys ahead; of each its key's place in the keys."""
+        columns, finder = taken.columns, self._finders[side]
+        codes, keys = finder.numbered(columns)
+        key = ColumnKey(tuple(columns.schema.names[place] for place in finder.places)).columns_in(columns)
+        width = len(self._types[side])
+        names = [*self._key_names, *(f"c{place}" for place in range(width))]
+        rows = pa.RecordBatch.from_arrays([*key, *columns.columns[:width]], names)
+        refused = np.fromiter(map(finder.matches_nothing, keys), np.bool_, len(keys))
+        if refused.any():
+            kept = ~refused[codes]
+            rows, codes = rows.filter(pa.array(kept)), codes[kept]
+        return rows, codes, keys
+
+    def _send(self, rows: pa.RecordBatch, places: Any, other: HeldColumns, numbers: Any, is_left: bool) -> None:
+        if self._evaluator is not None:
+            holds = self._holds(rows, places, other, numbers, is_left)
+            places, numbers = places[holds], numbers[holds]
+            if not len(places):
+                return
+        keys = len(self._key_names)
+        chosen = pa.array(places)
+        mine = [column.take(chosen) for column in rows.columns[keys:]]
+        width = len(self._types[1 if is_left else 0])
+        theirs = other.taken(range(keys, keys + width), numbers)
+        arrays = [*mine, *theirs] if is_left else [*theirs, *mine]
+        self.output.collect(ColumnBatch(pa.RecordBatch.from_arrays(arrays, self._names)))
+
+    def _holds(self, rows: pa.RecordBatch, places: Any, other: HeldColumns, numbers: Any, is_left: bool) -> Any:
+        """For which pairs the condition is true."""
+        assert self._evaluator is not None
+        keys, width = len(self._key_names), len(self._types[0])
+        lefts = [index for index in self._used if index < width]
+        rights = [index for index in self._used if index >= width]
+        mine, theirs = (lefts, rights) if is_left else (rights, lefts)
+        begin = (0, width) if is_left else (width, 0)
+        chosen = pa.array(places)
+        arrays = [pa.nulls(0)] * (max(self._used, default=-1) + 1)
+        for index in mine:
+            arrays[index] = rows.column(keys + index - begin[0]).take(chosen)
+        found = other.taken([keys + index - begin[1] for index in theirs], numbers)
+        for index, column in zip(theirs, found, strict=True):
+            arrays[index] = column
+        (answers,) = self._evaluator(Columns(arrays, len(places)))
+        return pc.fill_null(answers, False).to_numpy(zero_copy_only=False)
+
+    def snapshot_state(self, checkpoint_id: int) -> list[StateCapture]:
+        """The rows as they are."""
+        captures = super().snapshot_state(checkpoint_id)
+        for state, side in zip(STATES, self._sides, strict=True):
+            table = side.table()
+            if table is not None:
+                captures.append(ColumnsCapture(state, table, self._key_names, self._about()))
+        return captures
+
+
+def _runs(counts: Any) -> Iterator[tuple[int, int]]:
+    """Parts of a batch, as (start, stop), with so many pairs that they fit into memory. `counts`: of each row."""
+    ends = np.cumsum(counts)
+    start = before = 0
+    while start < len(ends):
+        stop = max(int(np.searchsorted(ends, before + _PAIRS_MAX, side="right")), start + 1)
+        yield start, stop
+        start, before = stop, int(ends[stop - 1])
