@@ -3,6 +3,7 @@
 from penstock.base.types import Row, RowKind
 from penstock.table.catalog.schema import Schema
 from penstock.table.changelog_mode import ChangelogMode
+from penstock.table.data_view import DataView, ListView, MapView
 from penstock.table.environment_settings import EnvironmentSettings
 from penstock.table.explain_detail import ExplainDetail
 from penstock.table.expression import Expression
@@ -15,12 +16,21 @@ from penstock.table.table_descriptor import FormatDescriptor, TableDescriptor
 from penstock.table.table_environment import StreamTableEnvironment, TableEnvironment
 from penstock.table.table_pipeline import TablePipeline
 from penstock.table.types import DataTypes
-from penstock.table.udf import AsyncScalarFunction, FunctionContext, ScalarFunction, TableFunction
+from penstock.table.udf import (
+    AggregateFunction,
+    AsyncScalarFunction,
+    FunctionContext,
+    ScalarFunction,
+    TableAggregateFunction,
+    TableFunction,
+)
 
 __all__ = [
+    "AggregateFunction",
     "AsyncScalarFunction",
     "ChangelogMode",
     "DataTypes",
+    "DataView",
     "EnvironmentSettings",
     "ExplainDetail",
     "Expression",
@@ -28,6 +38,8 @@ __all__ = [
     "FunctionContext",
     "GroupWindowedTable",
     "GroupedTable",
+    "ListView",
+    "MapView",
     "OverWindowedTable",
     "ResultKind",
     "Row",
@@ -37,6 +49,7 @@ __all__ = [
     "StatementSet",
     "StreamTableEnvironment",
     "Table",
+    "TableAggregateFunction",
     "TableConfig",
     "TableDescriptor",
     "TableEnvironment",
