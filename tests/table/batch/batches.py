@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -45,14 +46,18 @@ def spark_of_tests() -> SparkHandle:
     return handle
 
 
+def _reader(tables: Mapping[str, Rows], node: Scan) -> TableReader:
+    return tables[node.path[-1]].reader()
+
+
+#: tables by their names, or what reads them
+Tables = Mapping[str, Rows] | Callable[[Scan], TableReader] | None
+
+
 @contextmanager
-def planning(tables: Mapping[str, Rows] | None = None) -> Iterator[BatchPlanner]:
+def planning(tables: Tables = None) -> Iterator[BatchPlanner]:
     """A planner that knows tables."""
-    found = tables or {}
-
-    def reader(node: Scan) -> TableReader:
-        return found[node.path[-1]].reader()
-
+    reader = tables if callable(tables) else partial(_reader, tables or {})
     session = BatchSession(now_ns=NOW_NS)
     planner = BatchPlanner(QUERIES, spark_of_tests().session, reader, session, 2)
     try:
@@ -68,7 +73,7 @@ def run_batch(sql: str, **tables: Rows) -> list[tuple[Any, ...]]:
     return rows_of(plan_of(sql, manager), tables)
 
 
-def rows_of(plan: Node, tables: Mapping[str, Rows] | None = None) -> list[tuple[Any, ...]]:
+def rows_of(plan: Node, tables: Tables = None) -> list[tuple[Any, ...]]:
     """The rows of a plan, as `penstock.table.data.values` holds them."""
     with planning(tables) as planner:
         found = planner.frame(plan).toArrow()
