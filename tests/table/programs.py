@@ -13,7 +13,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -66,13 +66,6 @@ class Insert:
     write: logical.Write
     sink: dict[str, Any]
     types: list[DataType]
-
-
-@dataclass
-class Run:
-    """One job: what has arrived at its sinks, as text."""
-
-    rows: dict[str, list[str]] = field(default_factory=dict)
 
 
 #: what a changelog mode calls the kinds of rows

@@ -17,7 +17,6 @@ from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.core.operators.sink.sink import SinkOperator
 from penstock.core.operators.source.source import SourceOperator
 from penstock.datastream.data_stream import StreamExecutionEnvironment
-from penstock.drivers.running_job import RunningJob
 from penstock.drivers.spark.frame_source import DataFrameSource
 from penstock.drivers.spark.handle import SparkHandle
 from penstock.drivers.spark.session import hand_back, obtain_spark
@@ -36,6 +35,7 @@ from penstock.table.streaming.rows.rows_operator import ToRowsOperator
 from penstock.table.streaming.sinks.constraint_operator import ConstraintOperator
 from penstock.table.streaming.sinks.constraints import constraints_of
 from penstock.table.streaming.sinks.sink_options import SinkOptions, sink_options
+from penstock.table.streaming.writing_job import WritingJob
 from penstock.table.user_functions.options import async_settings
 
 #: options that say how queries are planned and shown, and nothing to the runtime
@@ -55,14 +55,14 @@ class BatchExecutor:
 
     def write(
         self, plans: Sequence[Write], options: Mapping[str, str], session: Session, name: str | None = None
-    ) -> BatchJob:
+    ) -> WritingJob:
         """Start one job that writes into all these tables."""
         environment = StreamExecutionEnvironment.get_execution_environment(_configuration(options))
         of_sinks = sink_options(options)
         with self._planning(options, session) as (_, planner):
             for frame, plan in zip(planner.frames([plan.input for plan in plans]), plans, strict=True):
                 self._sink(environment, frame, plan, of_sinks)
-        return BatchJob(environment.execute_async(name))
+        return WritingJob(environment.execute_async(name))
 
     def frame(self, plan: Node, options: Mapping[str, str], session: Session) -> Any:
         """The rows of a plan as a Spark data frame, under the names of its columns. Nothing runs yet."""
@@ -137,18 +137,3 @@ def _configuration(options: Mapping[str, str]) -> Configuration:
             configuration.set_string(key, value)
     configuration.write(RUNTIME_MODE, "BATCH")
     return configuration
-
-
-class BatchJob:
-    """A job that writes into tables."""
-
-    def __init__(self, job: RunningJob) -> None:
-        self._job = job
-
-    def wait(self, timeout_ms: int | None = None) -> None:
-        """Wait for its end. Raises what made it fail."""
-        self._job.get_job_execution_result().result(None if timeout_ms is None else timeout_ms / 1000)
-
-    def client(self) -> Any:
-        """The job's client."""
-        return self._job

@@ -15,6 +15,9 @@ from penstock.table.plan.row_schema import PlanColumn
 from penstock.table.typed.nodes import Field, Typed
 from penstock.table.user_functions.definition import UserFunction
 
+#: what stands for a value in a text; None for what it consists of
+_Special = Callable[[Any], str | None]
+_LIFETIME: Final = "state_ttl_ms"
 #: the role of a step that reads a table
 SOURCE: Final = "Source"
 #: the role of a step that writes a table
@@ -23,7 +26,7 @@ SINK: Final = "Sink"
 
 def rows_text(node: Node) -> str:
     """A text that is the same for plans that give the same rows, if they only call deterministic functions."""
-    return _text(node, _ROWS)
+    return _text(node, _of_rows)
 
 
 def state_id(node: Node, role: str) -> str:
@@ -37,9 +40,9 @@ def state_id(node: Node, role: str) -> str:
     if isinstance(node, Scan) and role.startswith(SOURCE):
         text = f"{node.path}"
     elif isinstance(node, Write) and role.rpartition(" ")[0] != SINK:
-        text = f"Write({node.path},{node.key},{node.conflict},{_text(node.input, _STATE)})"
+        text = f"Write({node.path},{node.key},{node.conflict},{_text(node.input, _of_state)})"
     else:
-        text = _text(node, _STATE)
+        text = _text(node, _of_state)
     return xxhash.xxh3_128_hexdigest(f"{role}:{text}".encode())
 
 
@@ -78,14 +81,11 @@ def _text(value: Any, special: _Special) -> str:
             return f"[{','.join(_text(one, special) for one in value)}]"
         case _ if is_dataclass(value):
             shown = [one.name for one in fields(value) if one.compare]
-            names = [name for name in shown if special is not _STATE or name != _LIFETIME]
+            names = [name for name in shown if special is not _of_state or name != _LIFETIME]
             inner = (f"{name}={_text(getattr(value, name), special)}" for name in names)
             return f"{type(value).__name__}({','.join(inner)})"
         case _:
             return f"{type(value).__name__}:{value!r}"
-
-
-_Special = Callable[[Any], str | None]
 
 
 def _of_rows(value: Any) -> str | None:
@@ -102,9 +102,9 @@ def _of_rows(value: Any) -> str | None:
 def _of_state(value: Any) -> str | None:
     match value:
         case ArrowRows():
-            return f"ArrowRows({_text(value.schema, _STATE)})"
+            return f"ArrowRows({_text(value.schema, _of_state)})"
         case StreamRows():
-            return f"StreamRows({value.title},{_text(value.schema, _STATE)},{value.key})"
+            return f"StreamRows({value.title},{_text(value.schema, _of_state)},{value.key})"
         case Scan():
             columns = [f"{column.name}:{column.type}" for column in value.schema]
             return f"Scan({value.path},{columns},{value.key})"
@@ -113,8 +113,3 @@ def _of_state(value: Any) -> str | None:
         case UserFunction():
             return f"UserFunction({value.name},{value.result_type})"
     return None
-
-
-_LIFETIME: Final = "state_ttl_ms"
-_ROWS: Final[_Special] = _of_rows
-_STATE: Final[_Special] = _of_state

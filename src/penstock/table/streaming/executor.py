@@ -10,7 +10,6 @@ from penstock.base.configuration import Configuration
 from penstock.base.errors import ConfigurationError, UnsupportedError
 from penstock.datastream.closeable_iterator import CloseableIterator
 from penstock.datastream.data_stream import DataStream, StreamExecutionEnvironment
-from penstock.drivers.running_job import RunningJob
 from penstock.table.analyser.calls import Calls
 from penstock.table.connectors.connector import Connectors
 from penstock.table.data.conversion import seen_of
@@ -25,6 +24,7 @@ from penstock.table.streaming.planning.table_options import of_connector
 from penstock.table.streaming.records.record_target import RecordTarget
 from penstock.table.streaming.rows.sessions import StreamSession
 from penstock.table.streaming.windows.emit_options import check_emit
+from penstock.table.streaming.writing_job import WritingJob
 from penstock.table.user_functions.options import async_settings
 
 #: options that say how queries are planned and shown, and nothing to the runtime
@@ -40,11 +40,11 @@ class StreamExecutor:
 
     def write(
         self, plans: Sequence[Write], options: Mapping[str, str], session: Session, name: str | None = None
-    ) -> StreamJob:
+    ) -> WritingJob:
         """Start one job that writes into all these tables."""
         environment, planner = self._begin(options, session)
         self._add_sinks(planner, plans)
-        return StreamJob(environment.execute_async(name))
+        return WritingJob(environment.execute_async(name))
 
     def attach(
         self,
@@ -120,21 +120,6 @@ class StreamExecutor:
 def _check(plan: Write) -> None:
     if plan.overwrites:
         raise UnsupportedError(f"INSERT OVERWRITE is not supported in streams: table {'.'.join(plan.path)}")
-
-
-class StreamJob:
-    """A job that writes into tables."""
-
-    def __init__(self, job: RunningJob) -> None:
-        self._job = job
-
-    def wait(self, timeout_ms: int | None = None) -> None:
-        """Wait for its end. Raises what made it fail."""
-        self._job.get_job_execution_result().result(None if timeout_ms is None else timeout_ms / 1000)
-
-    def client(self) -> Any:
-        """The job's client."""
-        return self._job
 
 
 class CollectingStreamJob:

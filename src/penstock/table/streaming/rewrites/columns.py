@@ -82,7 +82,6 @@ class _Pruner:
     """Leaves out columns. `scan` says what of a table is read."""
 
     def __init__(self, scan: Callable[[Scan, Used], tuple[Node, Places]]) -> None:
-        self._scan = scan
         self._rules: Mapping[type[Node], Callable[[Any, Used], tuple[Node, Places]]] = {
             Scan: scan,
             logical.Project: self._project,
