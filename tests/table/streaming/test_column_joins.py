@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import hypothesis.strategies as st
+import numpy as np
 import pytest
 from hypothesis import given
 from tests.table.running import Rows, run
@@ -16,7 +17,7 @@ from penstock.core.operators.base import UserCodeError
 from penstock.state.errors import StateError
 from penstock.table.data.logical_types import DoubleType, IntType, VarCharType
 from penstock.table.plan.logical import JoinType
-from penstock.table.streaming.joins import column_join_operator
+from penstock.table.streaming.joins import column_join_operator, held_columns
 from penstock.table.streaming.joins.column_join_operator import ColumnJoinOperator
 from penstock.table.streaming.joins.join_operator import JoinOperator
 from penstock.table.streaming.rows.sessions import StreamSession
@@ -90,6 +91,17 @@ def test_what_is_sent_is_what_a_join_of_changelogs_sends(
             checkpoint += 1
             found = found.restored(checkpoint)
     assert folded(sent) == folded(wanted)
+
+
+@pytest.mark.parametrize("side", [[TEXT, TEXT], [IntType(), TEXT]])
+def test_keys_with_the_same_hash_are_told_apart(side: Sequence[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(column_join_operator, "key_hashes", lambda columns: np.zeros(len(columns[0]), np.int64))
+    monkeypatch.setattr(held_columns, "is_own_number", lambda types: False)
+    one, two = ("1", "2") if side[0] is TEXT else (1, 2)
+    driven = join(side=side)
+    driven.send(0, ("+I", one, "a"), ("+I", two, "b"))
+    sent = driven.send(1, ("+I", two, "x"), ("+I", one, "y"))
+    assert [(row[2], row[4]) for row in sent] == [("b", "x"), ("a", "y")]
 
 
 def test_many_pairs_are_sent_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,10 +24,10 @@ from penstock.table.data.errors import TableRuntimeError
 from penstock.table.data.logical_types import DataType
 from penstock.table.evaluation.columns import Columns
 from penstock.table.evaluation.evaluator import Evaluator
-from penstock.table.streaming.joins.held_columns import HeldColumns
-from penstock.table.streaming.joins.join_sides import SideKeys
+from penstock.table.streaming.joins.held_columns import HeldColumns, Matches
 from penstock.table.streaming.joins.joining_operator import SIDES
 from penstock.table.streaming.rows.evaluating import EvaluatingOperator
+from penstock.table.streaming.rows.key_hashes import key_hashes
 from penstock.table.streaming.rows.sessions import StreamSession
 from penstock.table.typed.nodes import Field, Typed
 
@@ -61,8 +61,7 @@ class ColumnJoinOperator(EvaluatingOperator):
     def initialize_state(self) -> None:
         """Take the restored rows."""
         super().initialize_state()
-        self._sides = (HeldColumns(), HeldColumns())
-        self._finders = [SideKeys(places, self._nulls_match) for places in self._keys]
+        self._sides = (HeldColumns(len(self._nulls_match)), HeldColumns(len(self._nulls_match)))
         self._key_names = tuple(f"key.{place}" for place in range(len(self._nulls_match)))
         for name in SIDES:
             if self.context.keyed.has_restored(name) and self.context.keyed.table(name).entries(None):
@@ -71,12 +70,10 @@ class ColumnJoinOperator(EvaluatingOperator):
                     "and this one holds them as columns. Restore the query as it was, or give it a new name to start "
                     "without rows"
                 )
-        of_key = SideKeys(range(len(self._key_names)), self._nulls_match)
         for state, side in zip(STATES, self._sides, strict=True):
             restored = self.context.columns.take(state, self._about())
             for rows in () if restored is None else restored.to_batches():
-                codes, keys = of_key.numbered(rows)
-                side.add(codes, keys, rows)
+                side.add(key_hashes(rows.columns[: len(self._key_names)]), rows)
 
     def open(self) -> None:
         """Make what runs the condition."""
@@ -92,32 +89,38 @@ class ColumnJoinOperator(EvaluatingOperator):
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Send the rows with their matches, then take them in."""
         taken = as_columns(batch, self.context.operator_name)
-        rows, codes, keys = self._with_keys(taken, input_index)
+        rows = self._with_keys(taken, input_index)
         if not rows.num_rows:
             return
         mine, other = self._sides[input_index], self._sides[1 - input_index]
-        try:
-            for start, stop in _runs(other.count_matches(codes, keys)):
-                places, numbers = other.matches(codes[start:stop], keys)
-                if len(places):
-                    self._send(rows, places + start, other, numbers, input_index == 0)
-        except TableRuntimeError as error:
-            raise UserCodeError(self.context.operator_name, f"a batch of {len(taken)} rows") from error
-        mine.add(codes, keys, rows)
+        keys = rows.columns[: len(self._key_names)]
+        hashes = key_hashes(keys)
+        matches = other.matches(hashes, keys)
+        if matches is not None:
+            try:
+                self._send_all(rows, matches, other, input_index == 0)
+            except TableRuntimeError as error:
+                raise UserCodeError(self.context.operator_name, f"a batch of {len(taken)} rows") from error
+        mine.add(hashes, rows)
 
-    def _with_keys(self, taken: ColumnBatch, side: int) -> tuple[pa.RecordBatch, Any, list[Any]]:
-        """The rows that can have matches, with the columns of their keys ahead; of each its key's place in the keys."""
-        columns, finder = taken.columns, self._finders[side]
-        codes, keys = finder.numbered(columns)
-        key = ColumnKey(tuple(columns.schema.names[place] for place in finder.places)).columns_in(columns)
+    def _send_all(self, rows: pa.RecordBatch, matches: Matches, other: HeldColumns, is_left: bool) -> None:
+        for start, stop in _runs(matches.counts()):
+            places, numbers = matches.pairs(start, stop)
+            if len(places):
+                self._send(rows, places, other, numbers, is_left)
+
+    def _with_keys(self, taken: ColumnBatch, side: int) -> pa.RecordBatch:
+        """The rows that can have matches, with the columns of their keys ahead."""
+        columns = taken.columns
+        keys = ColumnKey(tuple(columns.schema.names[place] for place in self._keys[side])).columns_in(columns)
         width = len(self._types[side])
         names = [*self._key_names, *(f"c{place}" for place in range(width))]
-        rows = pa.RecordBatch.from_arrays([*key, *columns.columns[:width]], names)
-        refused = np.fromiter(map(finder.matches_nothing, keys), np.bool_, len(keys))
-        if refused.any():
-            kept = ~refused[codes]
-            rows, codes = rows.filter(pa.array(kept)), codes[kept]
-        return rows, codes, keys
+        rows = pa.RecordBatch.from_arrays([*keys, *columns.columns[:width]], names)
+        for place, matches in enumerate(self._nulls_match):
+            key = rows.column(place)
+            if key.null_count and not matches:
+                rows = rows.filter(key.is_valid())
+        return rows
 
     def _send(self, rows: pa.RecordBatch, places: Any, other: HeldColumns, numbers: Any, is_left: bool) -> None:
         if self._evaluator is not None:

@@ -1,99 +1,137 @@
-"""The rows of one side of a join as columns, by their keys. Rows only come, so each has a number for good."""
+"""The rows of one side of a join as columns, found by their keys. Rows only come, so each has a number for good.
+
+Rows are found by the hashes of their keys, which each part has in order as soon as somebody asks for its rows. So no
+key becomes a Python object, a row that nobody asks for costs nothing but its hash, and a question takes two binary
+searches in each part.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
-#: Fewer rows than this are put together with the next ones before a third part comes.
-_FEW: Final = 1 << 12
+from penstock.table.streaming.rows.column_parts import ColumnParts
+from penstock.table.streaming.rows.key_hashes import is_own_number, same_keys
+
+#: Up to so many rows of one key stay in the order in which they came; NumPy sorts faster when they need not.
+_STABLE_MAX: Final = 1 << 12
+_NONE: Final = np.zeros(0, np.int64)
+
+
+class Matches:
+    """The rows that are held of asked rows' keys.
+
+    Args:
+        groups: the number of each asked row's hash.
+        counts: how many rows are held with each of these.
+        numbers: of the rows that are held, by hash.
+        same: of pairs, as places of asked rows and numbers, which have the same key; None where all have.
+    """
+
+    def __init__(self, groups: Any, counts: Any, numbers: Any, same: Callable[[Any, Any], Any] | None) -> None:
+        self._groups = groups
+        self._counts = counts
+        self._begins = np.cumsum(counts) - counts
+        self._numbers = numbers
+        self._same = same
+
+    def counts(self) -> Any:
+        """How many pairs there may be of each asked row."""
+        return self._counts[self._groups]
+
+    def pairs(self, start: int, stop: int) -> tuple[Any, Any]:
+        """The pairs of asked rows, from `start` up to `stop`, with held ones: places and numbers."""
+        groups = self._groups[start:stop]
+        of_row = self._counts[groups]
+        places = np.repeat(np.arange(start, stop), of_row)
+        within = np.arange(len(places)) - np.repeat(np.cumsum(of_row) - of_row, of_row)
+        numbers = self._numbers[np.repeat(self._begins[groups], of_row) + within]
+        if self._same is None or not len(places):
+            return places, numbers
+        same = self._same(places, numbers)
+        return places[same], numbers[same]
 
 
 class HeldColumns:
-    """Parts of columns, each one's rows numbered after those of the part before, and the numbers of each key's rows."""
+    """See the module's text. `width`: how many columns the key has; they come first."""
 
-    def __init__(self) -> None:
-        self._parts: list[pa.RecordBatch] = []
-        #: the number of the first row of each part, and at the end how many rows there are
-        self._starts = [0]
-        self._numbers: dict[Any, list[int]] = {}
+    def __init__(self, width: int) -> None:
+        self._width = width
+        #: the hash, then the columns
+        self._rows = ColumnParts()
+        self._has_null = False
+        #: by the number of a part's first row: how many rows it has, their hashes in order, and of which rows they are
+        self._sorted: dict[int, tuple[int, Any, Any]] = {}
 
     def __len__(self) -> int:
-        return self._starts[-1]
+        return len(self._rows)
 
     def table(self) -> pa.Table | None:
         """All rows; None as long as there was none."""
-        return pa.Table.from_batches(self._parts) if self._parts else None
+        if not len(self._rows):
+            return None
+        parts = self._rows.parts
+        return pa.Table.from_batches([part.select(range(1, part.num_columns)) for part in parts])
 
-    def add(self, codes: Any, keys: Sequence[Any], rows: pa.RecordBatch) -> None:
-        """Take rows in. `codes`: of each row the place of its key in `keys`; none is left out."""
-        if not rows.num_rows:
-            return
-        first = self._starts[-1]
-        self._append(rows)
-        order = np.argsort(codes, kind="stable")
-        counts = np.bincount(codes, minlength=len(keys)).tolist()
-        numbers = (order + first).tolist()
-        held, begin = self._numbers, 0
-        for key, count in zip(keys, counts, strict=True):
-            end = begin + count
-            if count:
-                found = held.get(key)
-                if found is None:
-                    held[key] = numbers[begin:end]
-                else:
-                    found.extend(numbers[begin:end])
-            begin = end
+    def add(self, hashes: Any, rows: pa.RecordBatch) -> None:
+        """Take rows in. `hashes`: of their keys."""
+        self._has_null |= any(column.null_count for column in rows.columns[: self._width])
+        names = ["hash", *rows.schema.names]
+        self._rows.append(pa.RecordBatch.from_arrays([pa.array(hashes), *rows.columns], names))
 
-    def _append(self, rows: pa.RecordBatch) -> None:
-        """Parts are put together when the last is as large as the one before: each row moves a few times at most."""
-        parts, starts = self._parts, self._starts
-        parts.append(rows)
-        starts.append(starts[-1] + rows.num_rows)
-        while len(parts) > 1 and (parts[-2].num_rows <= 2 * parts[-1].num_rows or parts[-2].num_rows < _FEW):
-            last = parts.pop()
-            del starts[-2]
-            parts[-1] = pa.concat_batches([parts[-1], last])
+    def matches(self, hashes: Any, keys: Sequence[pa.Array]) -> Matches | None:
+        """The rows that are held of these keys, given as hashes and as columns; None when there are none."""
+        if not len(self._rows) or not len(hashes):
+            return None
+        asked, groups = np.unique(hashes, return_inverse=True)
+        of_key, numbers = self._found(asked)
+        if not len(numbers):
+            return None
+        is_exact = is_own_number([key.type for key in keys]) and not self._has_null and not keys[0].null_count
+        return Matches(
+            groups, np.bincount(of_key, minlength=len(asked)), numbers, None if is_exact else partial(self._same, keys)
+        )
 
-    def matches(self, codes: Any, keys: Sequence[Any]) -> tuple[Any, Any]:
-        """The pairs of rows with those that are held: places in `codes`, in order, and numbers."""
-        held = self._numbers
-        found = [held.get(key, ()) for key in keys]
-        counts = np.fromiter(map(len, found), np.int64, len(found))
-        of_row = counts[codes]
-        total = int(of_row.sum())
-        if not total:
-            return np.zeros(0, np.int64), np.zeros(0, np.int64)
-        numbers = np.fromiter((number for one in found for number in one), np.int64, int(counts.sum()))
-        places = np.repeat(np.arange(len(codes)), of_row)
-        # Where each row's matches begin among all numbers, and how far into them each pair is.
-        begins = (np.cumsum(counts) - counts)[codes]
-        within = np.arange(total) - np.repeat(np.cumsum(of_row) - of_row, of_row)
-        return places, numbers[np.repeat(begins, of_row) + within]
-
-    def count_matches(self, codes: Any, keys: Sequence[Any]) -> Any:
-        """How many rows are held of each row's key."""
-        held = self._numbers
-        return np.fromiter((len(held.get(key, ())) for key in keys), np.int64, len(keys))[codes]
-
-    def taken(self, columns: Sequence[int], numbers: Any) -> list[Any]:
+    def taken(self, columns: Sequence[int], numbers: Any) -> list[pa.Array]:
         """These columns of the rows with these numbers, of which there must be some."""
-        parts = np.searchsorted(self._starts, numbers, side="right") - 1
-        used = np.unique(parts)
-        if len(used) == 1:
-            part = self._parts[used[0]]
-            places = pa.array(numbers - self._starts[used[0]])
-            return [part.column(column).take(places) for column in columns]
-        order = np.argsort(parts, kind="stable")
-        back = np.empty(len(order), np.int64)
-        back[order] = np.arange(len(order))
-        chunks: list[list[Any]] = [[] for _ in columns]
-        for index in used.tolist():
-            places = pa.array(numbers[parts == index] - self._starts[index])
-            for chunk, column in zip(chunks, columns, strict=True):
-                chunk.append(self._parts[index].column(column).take(places))
-        in_order = pa.array(back)
-        return [pa.concat_arrays(chunk).take(in_order) for chunk in chunks]
+        return self._rows.taken([column + 1 for column in columns], numbers)
+
+    def _same(self, keys: Sequence[pa.Array], places: Any, numbers: Any) -> Any:
+        chosen = pa.array(places)
+        return same_keys([key.take(chosen) for key in keys], self.taken(range(self._width), numbers))
+
+    def _found(self, asked: Any) -> tuple[Any, Any]:
+        """The rows with these hashes, which are in order: of which one each row is, and its number, by hash."""
+        of_key, numbers = [], []
+        for start, hashes, order in self._in_order():
+            begins = np.searchsorted(hashes, asked)
+            hits = np.flatnonzero(hashes[np.minimum(begins, len(hashes) - 1)] == asked)
+            if not len(hits):
+                continue
+            begins = begins[hits]
+            counts = np.searchsorted(hashes, asked[hits], side="right") - begins
+            within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+            numbers.append(order[np.repeat(begins, counts) + within] + start)
+            of_key.append(np.repeat(hits, counts))
+        if len(of_key) < 2:
+            return (of_key[0], numbers[0]) if of_key else (_NONE, _NONE)
+        of_all, all_numbers = np.concatenate(of_key), np.concatenate(numbers)
+        by_key = np.argsort(of_all, kind="stable")
+        return of_all[by_key], all_numbers[by_key]
+
+    def _in_order(self) -> list[tuple[int, Any, Any]]:
+        """Of each part the number of its first row, its hashes in order, and of which rows they are."""
+        known, found = self._sorted, {}
+        for start, part in zip(self._rows.starts, self._rows.parts, strict=False):
+            one = known.get(start)
+            if one is None or one[0] != part.num_rows:
+                hashes = part.column(0).to_numpy()
+                order = np.argsort(hashes, kind="stable" if len(hashes) <= _STABLE_MAX else "quicksort")
+                one = (part.num_rows, hashes[order], order)
+            found[start] = one
+        self._sorted = found
+        return [(start, hashes, order) for start, (_, hashes, order) in found.items()]

@@ -1,0 +1,86 @@
+"""Rows as columns, in parts. Each row has a number for good: rows are numbered as they come.
+
+Parts of one size are put together when there are several of them, so a row moves a few times at most, and there are few
+parts, whatever the number of rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+#: So many parts of a size become one.
+_FACTOR: Final = 8
+#: The next rows are put to a last part with fewer than this, so that single rows do not make parts.
+_FEW: Final = 1 << 10
+#: Parts of so many rows stay as they are: the offsets of their texts have 32 bits.
+_ROWS_MAX: Final = 1 << 20
+
+
+class ColumnParts:
+    """See the module's text. `first`: the number of the first row."""
+
+    def __init__(self, first: int = 0) -> None:
+        self.parts: list[pa.RecordBatch] = []
+        #: the number of the first row of each part, and at the end that of the next row to come
+        self.starts = [first]
+
+    def __len__(self) -> int:
+        return self.starts[-1] - self.starts[0]
+
+    @property
+    def end(self) -> int:
+        """The number of the next row to come."""
+        return self.starts[-1]
+
+    def append(self, rows: pa.RecordBatch) -> int:
+        """Take rows in; returns the number of the first one."""
+        first = self.starts[-1]
+        if rows.num_rows:
+            self.parts.append(rows)
+            self.starts.append(first + rows.num_rows)
+            if len(self.parts) > 1 and self.parts[-2].num_rows < _FEW:
+                self._join(len(self.parts) - 2)
+            self._merge()
+        return first
+
+    def _merge(self) -> None:
+        """Put parts together while the last ones are enough of about one size."""
+        parts, starts = self.parts, self.starts
+        while True:
+            size = parts[-1].num_rows * 2
+            begin = len(parts)
+            while begin and parts[begin - 1].num_rows <= size and starts[-1] - starts[begin - 1] <= _ROWS_MAX:
+                begin -= 1
+            if len(parts) - begin < _FACTOR:
+                return
+            self._join(begin)
+
+    def _join(self, begin: int) -> None:
+        self.parts[begin:] = [pa.concat_batches(self.parts[begin:])]
+        del self.starts[begin + 1 : -1]
+
+    def taken(self, columns: Sequence[int], numbers: Any) -> list[pa.Array]:
+        """These columns of the rows with these numbers, a numpy array, of which there must be some."""
+        parts = np.searchsorted(self.starts, numbers, side="right") - 1
+        used = np.flatnonzero(np.bincount(parts, minlength=len(self.parts)))
+        if len(used) == 1:
+            part = self.parts[used[0]]
+            places = pa.array(numbers - self.starts[used[0]])
+            return [part.column(column).take(places) for column in columns]
+        order = np.argsort(parts, kind="stable")
+        ends = np.searchsorted(parts[order], used, side="right").tolist()
+        chunks: list[list[pa.Array]] = [[] for _ in columns]
+        begin = 0
+        for index, end in zip(used.tolist(), ends, strict=True):
+            places = pa.array(numbers[order[begin:end]] - self.starts[index])
+            for chunk, column in zip(chunks, columns, strict=True):
+                chunk.append(self.parts[index].column(column).take(places))
+            begin = end
+        back = np.empty(len(order), np.int64)
+        back[order] = np.arange(len(order))
+        in_order = pa.array(back)
+        return [pa.concat_arrays(chunk).take(in_order) for chunk in chunks]

@@ -1,0 +1,107 @@
+"""Keys of rows as whole numbers of 64 bits, by kernels: rows with the same key have the same number.
+
+A key of one column of whole numbers or points in time is its own number. Others are hashed, each distinct value once,
+so two keys may share a number, and whoever finds rows by it compares the columns, too (`same_keys`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import xxhash
+
+from penstock.state.key_bytes import key_bytes
+
+#: what mixes the columns of a key
+_FACTOR: Final = np.uint64(0x9E3779B97F4A7C15)
+_SHIFT: Final = np.uint64(29)
+_NULL: Final = 0x5851F42D4C957F2D
+
+
+def is_own_number(types: Sequence[pa.DataType]) -> bool:
+    """Whether keys of these columns are their own numbers: nothing need be compared where there is no NULL."""
+    return len(types) == 1 and _is_whole(types[0])
+
+
+def key_hashes(columns: Sequence[pa.Array]) -> Any:
+    """The number of each row's key, as a numpy array of int64. Of floats NaN and zero have one form each."""
+    hashes = [_hashes(column) for column in columns]
+    if len(hashes) == 1:
+        return hashes[0]
+    mixed = hashes[0].view(np.uint64)
+    for one in hashes[1:]:
+        mixed = (mixed ^ (mixed >> _SHIFT)) * _FACTOR + one.view(np.uint64)
+    return mixed.view(np.int64)
+
+
+def same_keys(one: Sequence[pa.Array], other: Sequence[pa.Array]) -> Any:
+    """Whether the rows of columns of keys have the same one, by places: a numpy array. NULL is like NULL."""
+    same = np.ones(len(one[0]), np.bool_)
+    for left, right in zip(one, other, strict=True):
+        if pa.types.is_floating(left.type):
+            # By their bits, so that NaN is like NaN.
+            equal = pa.array(_bits(left) == _bits(right), mask=_nothing(left) | _nothing(right))
+        elif pa.types.is_nested(left.type):
+            pairs = zip(left.to_pylist(), right.to_pylist(), strict=True)
+            equal = pa.array([_frozen(one) == _frozen(other) for one, other in pairs])
+        else:
+            equal = pc.equal(left, right)
+        equal = pc.fill_null(equal, False).to_numpy(zero_copy_only=False)
+        same &= equal | (_nothing(left) & _nothing(right))
+    return same
+
+
+def _nothing(column: pa.Array) -> Any:
+    return column.is_null().to_numpy(zero_copy_only=False)
+
+
+def _bits(column: pa.Array) -> Any:
+    return column.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False).view(np.int64)
+
+
+def _is_whole(kind: pa.DataType) -> bool:
+    types = pa.types
+    return bool(
+        types.is_signed_integer(kind)
+        or types.is_timestamp(kind)
+        or types.is_date(kind)
+        or types.is_time(kind)
+        or types.is_duration(kind)
+    )
+
+
+def _hashes(column: pa.Array) -> Any:
+    kind = column.type
+    if _is_whole(kind):
+        if not pa.types.is_integer(kind):
+            column = column.view(pa.int64() if kind.bit_width == 64 else pa.int32())
+        found = (column.fill_null(0) if column.null_count else column).to_numpy(zero_copy_only=False)
+        found = found.astype(np.int64, copy=False)
+    elif pa.types.is_floating(kind):
+        found = _bits(column)
+    elif pa.types.is_nested(kind):
+        return np.fromiter((_hash(_frozen(value)) for value in column.to_pylist()), np.int64, len(column))
+    else:
+        encoded = pc.dictionary_encode(column)
+        values = np.fromiter(map(_hash, encoded.dictionary.to_pylist()), np.int64, len(encoded.dictionary))
+        if not len(values):
+            return np.full(len(column), _NULL, np.int64)
+        found = values[encoded.indices.fill_null(0).to_numpy(zero_copy_only=False)]
+    if column.null_count:
+        found = np.where(_nothing(column), _NULL, found)
+    return found
+
+
+def _frozen(value: Any) -> Any:
+    """A nested value as tuples."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value
+
+
+def _hash(value: Any) -> int:
+    return xxhash.xxh3_64_intdigest(key_bytes(value)) - (1 << 63)
