@@ -36,6 +36,7 @@ from penstock.state.descriptors import (
     StateDescriptor,
 )
 from penstock.state.errors import StateError, StateMigrationError
+from penstock.state.frozen import Pack
 from penstock.state.loading import StateLoader
 from penstock.state.schema.declared import StateSchema, schema_from_json, schema_of
 from penstock.state.schema.evolution import Converter, Incompatible, Moved
@@ -85,6 +86,13 @@ class KeyedTable(Protocol):
 
     def mark_all(self) -> None:
         """Let the next snapshot write everything."""
+
+    def keep_packed(self, pack: Pack) -> None:
+        """Values are in another form than in snapshots from now on; `pack` takes them for a snapshot.
+
+        Raises:
+            StateError: where entries may leave memory.
+        """
 
 
 @dataclass(frozen=True)

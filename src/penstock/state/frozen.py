@@ -2,12 +2,17 @@
 
 User code goes on meanwhile and may change these very objects, so they are pickled at once, in a single call. Numbers,
 text, bytes and tuples of these cannot change: they are kept as they are, and pickled in the background.
+
+An operator may hold values in another form than snapshots have, such as the numbers of rows that it keeps in columns.
+Its table then has a `Pack`, which takes what those values are made of now, and makes the values in the background.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from penstock.codecs.pickling import dumps
 from penstock.state.shapes import Shapes, loads_with_shapes
@@ -16,7 +21,39 @@ from penstock.state.shapes import Shapes, loads_with_shapes
 Contents: TypeAlias = tuple[Any, list[Any], list[Any], list[Any]]
 #: Dropped namespaces, and what was put and removed.
 Changes: TypeAlias = tuple[list[Any], list[Contents]]
-Frozen: TypeAlias = bytes | Changes
+
+
+class Packed(Protocol):
+    """Values as of a snapshot, in a form that nothing changes any more."""
+
+    def unpack(self) -> list[Any]:
+        """The values as snapshots have them, which nobody else has; called once, in the background."""
+
+
+#: Takes values as an operator holds them.
+Pack: TypeAlias = Callable[[list[Any]], Packed]
+
+
+@dataclass
+class PackedChanges:
+    """Changes whose values are packed."""
+
+    dropped: list[Any]
+    written: list[tuple[Any, list[Any], Packed, list[Any]]]
+
+    @classmethod
+    def of(cls, changes: Changes, pack: Pack) -> PackedChanges:
+        """The changes, of which this owns the lists."""
+        dropped, written = changes
+        return cls(dropped, [(namespace, keys, pack(values), removed) for namespace, keys, values, removed in written])
+
+    def unpack(self) -> Changes:
+        """The changes as snapshots have them."""
+        written = [(namespace, keys, values.unpack(), removed) for namespace, keys, values, removed in self.written]
+        return self.dropped, written
+
+
+Frozen: TypeAlias = bytes | Changes | PackedChanges
 
 _PLAIN: Final = frozenset({int, float, str, bytes, bool, type(None)})
 _PLAIN_OR_TUPLE: Final = _PLAIN | {tuple}
@@ -32,6 +69,8 @@ def freeze(changes: Changes) -> Frozen:
 
 def thaw(frozen: Frozen) -> tuple[Changes, Shapes]:
     """The changes, and the shapes of the classes in them."""
+    if isinstance(frozen, PackedChanges):
+        return frozen.unpack(), {}
     if isinstance(frozen, tuple):
         return frozen, {}
     return loads_with_shapes(frozen)

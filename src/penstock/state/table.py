@@ -19,7 +19,7 @@ from itertools import compress, repeat
 from typing import Any
 
 from penstock.state.errors import StateError
-from penstock.state.frozen import Changes, Contents, Frozen, freeze
+from penstock.state.frozen import Changes, Contents, Frozen, Pack, PackedChanges, freeze
 from penstock.state.key_checks import check_key_groups, ends_of
 from penstock.state.snapshot import KeyedCapture
 
@@ -43,6 +43,7 @@ class StateTable:
         "_has_base",
         "_lone",
         "_marked",
+        "_pack",
         "_unconfirmed",
         "is_next_whole",
         "lone",
@@ -58,6 +59,7 @@ class StateTable:
         self._lone: dict[Any, Any] = self.lone
         #: Nothing is ever put out of memory, so there is nothing to settle.
         self.settle: Callable[[], None] | None = None
+        self._pack: Pack | None = None
         self._changed: dict[Any, set[Any]] = {}
         self._dropped: dict[Any, None] = {}
         #: whether there may be a snapshot to build on; without one nothing need be written of a table without entries
@@ -138,6 +140,10 @@ class StateTable:
     def build_on_snapshot(self) -> None:
         """What was restored is in a snapshot that the next one adds to."""
         self._has_base, self.is_next_whole = True, False
+
+    def keep_packed(self, pack: Pack) -> None:
+        """Values are in another form than in snapshots from now on; `pack` takes them for a snapshot."""
+        self._pack = pack
 
     def mark_all(self) -> None:
         """Let the next snapshot write everything."""
@@ -252,6 +258,8 @@ class StateTable:
         return written
 
     def _frozen(self, changes: Changes, owner: str) -> Frozen:
+        if self._pack is not None:
+            return PackedChanges.of(changes, self._pack)
         try:
             return freeze(changes)
         except Exception as error:

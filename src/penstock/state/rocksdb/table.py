@@ -6,6 +6,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import chain
 from typing import Any
 
+from penstock.state.errors import StateError
+from penstock.state.frozen import Pack
 from penstock.state.rocksdb.cache import WriteCache
 from penstock.state.rocksdb.namespace_pane import NamespacePane
 from penstock.state.rocksdb.panes import Panes
@@ -76,6 +78,10 @@ class RocksTable:
 
     def mark_all(self) -> None:
         """Nothing is to be done: a snapshot covers the store as a whole."""
+
+    def keep_packed(self, pack: Pack) -> None:
+        """Values leave memory, so they are those that snapshots have."""
+        raise StateError(f"state {self.name!r} is kept in RocksDB, which takes values in the form of snapshots alone")
 
     def validate(self, key_groups: tuple[int, int]) -> None:
         """As `KeyedStateBackend.validate`; nothing is read from the store."""

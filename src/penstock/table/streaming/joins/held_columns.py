@@ -125,6 +125,7 @@ class HeldColumns:
 
     def _in_order(self) -> list[tuple[int, Any, Any]]:
         """Of each part the number of its first row, its hashes in order, and of which rows they are."""
+        self._rows.merge()
         known, found = self._sorted, {}
         for start, part in zip(self._rows.starts, self._rows.parts, strict=False):
             one = known.get(start)

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from penstock.base.errors import UnsupportedError
 from penstock.table.data.errors import ValidationError
-from penstock.table.data.logical_types import DataType
+from penstock.table.data.logical_types import DataType, RawType, VariantType
 from penstock.table.plan import logical
 from penstock.table.plan.changes import ALL, INSERTS, Changes
 from penstock.table.plan.logical import Rank, Sort, SortKey, Values
@@ -18,6 +18,8 @@ from penstock.table.streaming.planning.rule import Factory, Planning, Rule
 from penstock.table.streaming.planning.streams import Stream, by_columns, names_of
 from penstock.table.streaming.planning.unique_keys import Course, courses, unique_key
 from penstock.table.streaming.planning.window_properties import time_of, window_of
+from penstock.table.streaming.ranking.column_last_row_operator import ColumnLastRowOperator
+from penstock.table.streaming.ranking.column_rank_operator import ColumnRankOperator
 from penstock.table.streaming.ranking.deduplicate_operator import FirstRowOperator, LastRowOperator
 from penstock.table.streaming.ranking.first_rows_operator import FirstRowsOperator
 from penstock.table.streaming.ranking.rank_operator import RankOperator
@@ -49,9 +51,24 @@ def rank_asks_before(node: Rank | Sort, changes: ChangesOf) -> bool:
 
 
 def rank_operator(
-    node: Rank, names: Sequence[str], changes: ChangesOf, sends_before: bool, session: StreamSession
+    node: Rank,
+    names: Sequence[str],
+    changes: ChangesOf,
+    sends_before: bool,
+    session: StreamSession,
+    keeps_columns: bool = False,
 ) -> Factory:
-    """The operator of a top-N. `names`: of the columns that it gives."""
+    """The operator of a top-N.
+
+    Args:
+        node: the top-N.
+        names: of the columns that it gives.
+        changes: which changes the rows of a node are.
+        sends_before: whether an update sends the row as it was, too.
+        session: of its operator.
+        keeps_columns: whether rows may be kept as columns, in memory.
+    """
+    keeps_columns = keeps_columns and not any(_holds_objects(one) for one in node.input.schema.types)
     types = node.input.schema.types
     edges = _window_edges(node, changes)
     if edges is not None:
@@ -62,11 +79,17 @@ def rank_operator(
         place = node.order[0].index
         if node.order[0].is_descending:
             at = place if is_event_time else None
-            return partial(LastRowOperator, node.partition, at, types, names, sends_before)
+            operator = ColumnLastRowOperator if keeps_columns else LastRowOperator
+            return partial(operator, node.partition, at, types, names, sends_before)
         if is_event_time:
             return partial(FirstRowOperator, node.partition, place, types, names)
         return partial(FirstRowsOperator, node.partition, 1, 1, names)
-    return _top_n(node, names, types, changes, sends_before)
+    return _top_n(node, names, types, changes, sends_before, keeps_columns)
+
+
+def _holds_objects(kind: DataType) -> bool:
+    """Whether values of a type may be of classes of the program, which snapshots have to know of."""
+    return isinstance(kind, RawType | VariantType) or any(map(_holds_objects, kind.children()))
 
 
 def rank_groups(node: Rank, changes: ChangesOf) -> tuple[int, ...]:
@@ -133,7 +156,12 @@ def _update_key(node: Rank, changes: ChangesOf) -> tuple[int, ...] | None:
 
 
 def _top_n(
-    node: Rank, names: Sequence[str], types: Sequence[DataType], changes: ChangesOf, sends_before: bool
+    node: Rank,
+    names: Sequence[str],
+    types: Sequence[DataType],
+    changes: ChangesOf,
+    sends_before: bool,
+    keeps_columns: bool,
 ) -> Factory:
     end = node.end if node.end is not None else node.end_column
     assert end is not None
@@ -144,6 +172,8 @@ def _top_n(
             return partial(FirstRowsOperator, node.partition, node.start, node.end, names, node.shows_number)
         simple = TopN(node.start, node.shows_number, sends_before)
         top = Top1(node.shows_number, sends_before) if is_first else simple
+        if keeps_columns and node.end is not None:
+            return partial(ColumnRankOperator, node.partition, node.order, node.end, top, types, names)
     elif (key := _update_key(node, changes)) is not None:
         updatable = UpdatableTopN(node.start, node.shows_number, sends_before, key)
         top = Top1(node.shows_number, sends_before, key) if is_first else updatable
@@ -231,7 +261,9 @@ class RankRule(Rule[Rank]):
 
     def stream(self, node: Rank, planning: Planning, wants_before: bool) -> Stream:
         """See `Rule`."""
-        operator = rank_operator(node, names_of(node.schema), planning.changes, wants_before, planning.session)
+        keeps_columns = planning.options.is_in_memory
+        names, session = names_of(node.schema), planning.session
+        operator = rank_operator(node, names, planning.changes, wants_before, session, keeps_columns)
         if _window_edges(node, planning.changes) is None:
             operator = lasting(operator, planning.options.state_ttl_ms)
         inner = planning.stream(node.input, rank_asks_before(node, planning.changes))

@@ -22,10 +22,10 @@ class Sent:
 
     def __init__(self) -> None:
         self.kinds: list[int] = []
-        self.rows: list[tuple[Any, ...]] = []
+        self.rows: list[Any] = []
         self.numbers: list[int] = []
 
-    def add(self, kind: int, row: tuple[Any, ...], number: int) -> None:
+    def add(self, kind: int, row: Any, number: int) -> None:
         """Another change."""
         self.kinds.append(kind)
         self.rows.append(row)
@@ -54,7 +54,7 @@ class TopN:
         """Whether a group need not be held any more; one with rows that only come always has some."""
         return False
 
-    def add(self, held: list[Any], key: Any, row: tuple[Any, ...], sent: Sent) -> None:
+    def add(self, held: list[Any], key: Any, row: Any, sent: Sent) -> None:
         """A row comes, which is sorted by `key`: behind those with the same one."""
         keys, rows, end = held[:3]
         place = bisect_right(keys, key)
@@ -64,7 +64,7 @@ class TopN:
             self._has_come(rows, place, end, sent)
             del keys[end:], rows[end:]
 
-    def remove(self, held: list[Any], key: Any, row: tuple[Any, ...], sent: Sent, owes: bool = True) -> None:
+    def remove(self, held: list[Any], key: Any, row: Any, sent: Sent, owes: bool = True) -> None:
         """A row goes, which none does here."""
 
     def _has_come(self, rows: list[Any], place: int, end: int, sent: Sent) -> None:
@@ -80,7 +80,7 @@ class TopN:
             else:
                 self._replace(rows[number], rows[number - 1], number, sent)
 
-    def _replace(self, before: tuple[Any, ...], after: tuple[Any, ...], number: int, sent: Sent) -> None:
+    def _replace(self, before: Any, after: Any, number: int, sent: Sent) -> None:
         if self._sends_before:
             sent.add(UPDATE_BEFORE, before, number)
         sent.add(UPDATE_AFTER, after, number)
@@ -89,7 +89,7 @@ class TopN:
 class LatestTopN(TopN):
     """Of rows with the same sort key the one that comes last is the first. Nobody asks for changes."""
 
-    def add(self, held: list[Any], key: Any, row: tuple[Any, ...], sent: Sent) -> None:
+    def add(self, held: list[Any], key: Any, row: Any, sent: Sent) -> None:
         """See `TopN`."""
         keys, rows, end = held
         place = bisect_left(keys, key)
@@ -109,7 +109,7 @@ class RetractableTopN(TopN):
         """See `TopN`."""
         return not held[1] and not held[3]
 
-    def add(self, held: list[Any], key: Any, row: tuple[Any, ...], sent: Sent) -> None:
+    def add(self, held: list[Any], key: Any, row: Any, sent: Sent) -> None:
         """See `TopN`."""
         keys, rows, end, missing = held
         if missing and self._count(missing, row, -1):
@@ -178,7 +178,7 @@ class UpdatableTopN(TopN):
     def _name(self, row: tuple[Any, ...]) -> Any:
         return known(tuple([row[index] for index in self._unique]))
 
-    def add(self, held: list[Any], key: Any, row: tuple[Any, ...], sent: Sent) -> None:
+    def add(self, held: list[Any], key: Any, row: Any, sent: Sent) -> None:
         """See `TopN`."""
         keys, rows, end, places = held
         name = self._name(row)
@@ -232,7 +232,7 @@ class Top1(TopN):
         super().__init__(1, shows_number, sends_before)
         self._unique = tuple(unique)
 
-    def add(self, held: list[Any], key: Any, row: tuple[Any, ...], sent: Sent) -> None:
+    def add(self, held: list[Any], key: Any, row: Any, sent: Sent) -> None:
         """See `TopN`."""
         keys, rows = held[:2]
         if not rows:

@@ -1,7 +1,8 @@
 """Rows as columns, in parts. Each row has a number for good: rows are numbered as they come.
 
-Parts of one size are put together when there are several of them, so a row moves a few times at most, and there are few
-parts, whatever the number of rows.
+Who goes through all parts merges them first: then parts of one size are put together when there are several of them, so
+a row moves a few times at most, and there are few parts, whatever the number of rows. Rows that nobody asks for stay
+where they are.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import pyarrow as pa
 
 #: So many parts of a size become one.
 _FACTOR: Final = 8
+#: Whoever asks for rows of more parts than this at once merges them.
+_USED_MAX: Final = 16
 #: The next rows are put to a last part with fewer than this, so that single rows do not make parts.
 _FEW: Final = 1 << 10
 #: Parts of so many rows stay as they are: the offsets of their texts have 32 bits.
@@ -27,6 +30,8 @@ class ColumnParts:
         self.parts: list[pa.RecordBatch] = []
         #: the number of the first row of each part, and at the end that of the next row to come
         self.starts = [first]
+        #: how many parts, from the first one on, are as merged as they will be
+        self._merged = 0
 
     def __len__(self) -> int:
         return self.starts[-1] - self.starts[0]
@@ -44,29 +49,44 @@ class ColumnParts:
             self.starts.append(first + rows.num_rows)
             if len(self.parts) > 1 and self.parts[-2].num_rows < _FEW:
                 self._join(len(self.parts) - 2)
-            self._merge()
+                self._merged = min(self._merged, len(self.parts) - 1)
         return first
 
-    def _merge(self) -> None:
-        """Put parts together while the last ones are enough of about one size."""
+    def merge(self) -> None:
+        """Make the parts few."""
+        parts, starts = self.parts, self.starts
+        while len(parts) > self._merged:
+            first = self._merged
+            stop = int(np.searchsorted(starts, starts[first] + _ROWS_MAX, side="right")) - 1
+            self._join(first, max(stop, first + 1))
+            self._merged += 1
+            self._merge_last(self._merged)
+
+    def _merge_last(self, stop: int) -> None:
+        """Put the last parts before a place together while they are enough of about one size."""
         parts, starts = self.parts, self.starts
         while True:
-            size = parts[-1].num_rows * 2
-            begin = len(parts)
-            while begin and parts[begin - 1].num_rows <= size and starts[-1] - starts[begin - 1] <= _ROWS_MAX:
+            size, begin = parts[stop - 1].num_rows * 2, stop
+            while begin and parts[begin - 1].num_rows <= size and starts[stop] - starts[begin - 1] <= _ROWS_MAX:
                 begin -= 1
-            if len(parts) - begin < _FACTOR:
+            if stop - begin < _FACTOR:
                 return
-            self._join(begin)
+            self._join(begin, stop)
+            self._merged = stop = begin + 1
 
-    def _join(self, begin: int) -> None:
-        self.parts[begin:] = [pa.concat_batches(self.parts[begin:])]
-        del self.starts[begin + 1 : -1]
+    def _join(self, begin: int, stop: int | None = None) -> None:
+        stop = len(self.parts) if stop is None else stop
+        if stop - begin > 1:
+            self.parts[begin:stop] = [pa.concat_batches(self.parts[begin:stop])]
+            del self.starts[begin + 1 : stop]
 
     def taken(self, columns: Sequence[int], numbers: Any) -> list[pa.Array]:
         """These columns of the rows with these numbers, a numpy array, of which there must be some."""
         parts = np.searchsorted(self.starts, numbers, side="right") - 1
         used = np.flatnonzero(np.bincount(parts, minlength=len(self.parts)))
+        if len(used) > _USED_MAX and len(self.parts) > self._merged:
+            self.merge()
+            return self.taken(columns, numbers)
         if len(used) == 1:
             part = self.parts[used[0]]
             places = pa.array(numbers - self.starts[used[0]])

@@ -9,7 +9,11 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+import numpy as np
+import pyarrow as pa
+
 from penstock.base.errors import UnsupportedError
+from penstock.table.data.arrow_types import NANOSECONDS
 from penstock.table.data.logical_types import (
     ArrayType,
     BinaryType,
@@ -31,6 +35,7 @@ from penstock.table.data.logical_types import (
     VarCharType,
     YearMonthIntervalType,
 )
+from penstock.table.data.values import values_of
 from penstock.table.plan.logical import SortKey
 
 _WHOLE: Final = (
@@ -70,7 +75,36 @@ def sort_keys(order: Sequence[SortKey], types: Sequence[DataType], rows: Sequenc
     """For each row what it is sorted by. The rows have values as `values_of` gives them."""
     if not order:
         return [()] * len(rows)
-    parts = [_comparable([row[key.index] for row in rows], types[key.index], key) for key in order]
+    return _put_together([_comparable([row[key.index] for row in rows], types[key.index], key) for key in order])
+
+
+def sort_keys_of_columns(order: Sequence[SortKey], types: Sequence[DataType], columns: pa.RecordBatch) -> list[Any]:
+    """For each row what it is sorted by; only the columns of the order are looked at."""
+    if not order:
+        return [()] * columns.num_rows
+    values = {key.index: values_of(columns.column(key.index), types[key.index]) for key in order}
+    return _put_together([_comparable(values[key.index], types[key.index], key) for key in order])
+
+
+def first_sort_values(order: Sequence[SortKey], types: Sequence[DataType], columns: pa.RecordBatch) -> Any:
+    """The first of what each row is sorted by, as a numpy array of floats, whose order is that of the sort keys.
+
+    Values that are not the same may be so as floats. None where these are no numbers.
+    """
+    if not order or not isinstance(types[order[0].index], _WHOLE) or isinstance(types[order[0].index], BooleanType):
+        return None
+    column, key = columns.column(order[0].index), order[0]
+    factor = NANOSECONDS[column.type.unit] if pa.types.is_timestamp(column.type) else 1
+    if not pa.types.is_integer(column.type):
+        column = column.view(pa.int64() if column.type.bit_width == 64 else pa.int32())
+    whole = column.fill_null(0) if column.null_count else column
+    numbers = whole.to_numpy(zero_copy_only=False).astype(np.float64) * (-factor if key.is_descending else factor)
+    if column.null_count:
+        numbers[column.is_null().to_numpy(zero_copy_only=False)] = -math.inf if key.nulls_first else math.inf
+    return numbers
+
+
+def _put_together(parts: list[list[Any]]) -> list[Any]:
     return parts[0] if len(parts) == 1 else list(zip(*parts, strict=True))
 
 

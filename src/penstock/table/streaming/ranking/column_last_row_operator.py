@@ -1,0 +1,148 @@
+"""The last row of each partition, kept as columns: which rows are later than others is found for a batch at once.
+
+The state is that of `LastRowOperator`, which stands in where state leaves memory: either goes on from what the other
+has left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.core.columns.batch import ColumnBatch, as_columns
+from penstock.core.records import Batch
+from penstock.table.data.logical_types import DataType
+from penstock.table.plan.changes import INSERT, UPDATE_AFTER, UPDATE_BEFORE
+from penstock.table.streaming.ranking.deduplicate_operator import ROWS
+from penstock.table.streaming.rows.key_hashes import same_keys
+from penstock.table.streaming.rows.numbered_rows import NumberedRows, rows_packed
+from penstock.table.streaming.rows.row_keys import RowKeys
+from penstock.table.streaming.rows.state_times import ExpiringOperator
+
+_NO_ROW: Final = -1
+
+
+class ColumnLastRowOperator(ExpiringOperator):
+    """See the module's text, and `LastRowOperator` for the arguments."""
+
+    def __init__(
+        self,
+        partition: Sequence[int],
+        time: int | None,
+        types: Sequence[DataType],
+        names: Sequence[str],
+        sends_before: bool,
+    ) -> None:
+        self._partition = RowKeys(partition)
+        self._time = time
+        self._types = tuple(types)
+        self._names = list(names)
+        self._sends_before = sends_before
+
+    def open(self) -> None:
+        """Look up the state."""
+        table = self.context.keyed.table(ROWS)
+        self._entries, self._mark = table.entries(None), table.mark
+        self._rows = NumberedRows(self._types, self._names)
+        if self._entries:
+            first = self._rows.restore(list(self._entries.values()))
+            self._number_from(first)
+        table.keep_packed(rows_packed(self._rows))
+        self._expire(self._entries, table.mark)
+
+    def _number_from(self, first: int) -> None:
+        entries = self._entries
+        entries.update(zip(list(entries), range(first, first + len(entries)), strict=True))
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        """Send rows that are later than the last ones so far."""
+        taken = as_columns(batch, self.context.operator_name)
+        codes, keys = self._partition.numbered(taken.columns)
+        self._look(keys)
+        entries = self._entries
+        held = np.fromiter((entries.get(key, _NO_ROW) for key in keys), np.int64, len(keys))
+        first = self._rows.add(taken.columns)
+        by_key = np.argsort(codes, kind="stable")
+        of_key = codes[by_key]
+        if self._time is not None:
+            later = self._later(taken.columns.column(self._time), held, by_key, of_key)
+            by_key, of_key = by_key[later], of_key[later]
+        numbers, before = _with_former(by_key + first, of_key, held)
+        if self._time is None and not self.ttl_ms:
+            # Where state expires the same row is sent again, so that it lives on in the steps behind.
+            new = self._differ(numbers, before)
+            if not new.all():
+                numbers, before = _with_former(numbers[new], of_key[new], held)
+                of_key = of_key[new]
+        if len(numbers):
+            self._keep(keys, of_key, numbers)
+            self._send(taken, numbers, before)
+        if self._rows.is_wasteful(len(entries)):
+            self._number_from(self._rows.keep(np.fromiter(entries.values(), np.int64, len(entries))))
+
+    def _later(self, times: pa.Array, held: Any, by_key: Any, of_key: Any) -> Any:
+        """Which rows, in the order of their keys, are as late as all before them of their key."""
+        moments = times.view(pa.int64()).to_numpy(zero_copy_only=False)
+        known = np.flatnonzero(held != _NO_ROW)
+        former = np.zeros(0, np.int64)
+        if len(known):
+            (column,) = self._rows.columns(held[known], (self._time or 0,))
+            former = column.view(pa.int64()).to_numpy(zero_copy_only=False)
+        # Times as small numbers, so that those of a later key are above all of an earlier one.
+        ranks = np.unique(np.concatenate([former, moments]), return_inverse=True)[1].reshape(-1)
+        highest = np.full(len(held), _NO_ROW, np.int64)
+        highest[known] = ranks[: len(known)]
+        mine = ranks[len(known) :][by_key]
+        base = of_key.astype(np.int64) * (len(ranks) + 1)
+        so_far = np.maximum.accumulate(np.maximum(mine, highest[of_key]) + base) - base
+        return mine == so_far
+
+    def _differ(self, numbers: Any, before: Any) -> Any:
+        """Which rows are not the same as the ones that they would replace."""
+        new = np.ones(len(numbers), np.bool_)
+        replaces = np.flatnonzero(before != _NO_ROW)
+        if len(replaces):
+            rows = self._rows
+            new[replaces] = ~same_keys(rows.columns(numbers[replaces]), rows.columns(before[replaces]))
+        return new
+
+    def _keep(self, keys: list[Any], of_key: Any, numbers: Any) -> None:
+        """The last row of each key is the one that is kept."""
+        is_last = np.append(of_key[1:] != of_key[:-1], True)
+        changed = [keys[place] for place in of_key[is_last].tolist()]
+        self._entries.update(zip(changed, numbers[is_last].tolist(), strict=True))
+        self._mark(None, changed)
+        self._written(changed)
+
+    def _send(self, taken: ColumnBatch, numbers: Any, before: Any) -> None:
+        """Send rows, and the ones that they replace if need be, in the order in which they came."""
+        order = np.argsort(numbers)
+        numbers, before = numbers[order], before[order]
+        replaces = before != _NO_ROW
+        kinds = np.where(replaces, UPDATE_AFTER, INSERT).astype(np.uint8)
+        if self._sends_before and replaces.any():
+            ends = np.cumsum(1 + replaces) - 1
+            sent, of_sent = np.empty(int(ends[-1]) + 1, np.int64), np.full(int(ends[-1]) + 1, UPDATE_BEFORE, np.uint8)
+            sent[ends], of_sent[ends] = numbers, kinds
+            sent[ends[replaces] - 1] = before[replaces]
+            numbers, kinds = sent, of_sent
+        sent_kinds = kinds.tobytes() if kinds.any() else None
+        if len(numbers) == len(taken) and not self._sends_before:
+            # All rows of the batch as they came.
+            columns = pa.RecordBatch.from_arrays(taken.columns.columns[: len(self._types)], self._names)
+            self.output.collect(ColumnBatch(columns, None, sent_kinds))
+        else:
+            self.output.collect(self._rows.batch(numbers, sent_kinds))
+
+
+def _with_former(numbers: Any, of_key: Any, held: Any) -> tuple[Any, Any]:
+    """Rows in the order of their keys, and of each the row of its key before it, which may be the one that is held."""
+    before = np.empty(len(numbers), np.int64)
+    if len(numbers):
+        before[1:] = numbers[:-1]
+        begins = np.append(True, of_key[1:] != of_key[:-1])
+        before[begins] = held[of_key[begins]]
+    return numbers, before

@@ -1,0 +1,128 @@
+"""The first rows of each partition, kept as columns, where rows only come: only what they are sorted by is looked at.
+
+Most rows are behind the last one of their partition, and those go by one comparison of columns. The state is that of
+`RankOperator`, which stands in where state leaves memory: either goes on from what the other has left.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.core.columns.batch import ColumnBatch, as_columns
+from penstock.core.records import Batch
+from penstock.table.data.logical_types import DataType
+from penstock.table.plan.logical import SortKey
+from penstock.table.streaming.ranking.rank_operator import PARTITIONS
+from penstock.table.streaming.ranking.top_n import Sent, TopN
+from penstock.table.streaming.rows.numbered_rows import NumberedRows, lists_packed
+from penstock.table.streaming.rows.ordering import first_sort_values, sort_keys_of_columns
+from penstock.table.streaming.rows.row_keys import RowKeys
+from penstock.table.streaming.rows.row_tuples import kinds_of
+from penstock.table.streaming.rows.state_times import ExpiringOperator
+
+
+class ColumnRankOperator(ExpiringOperator):
+    """See the module's text.
+
+    Args:
+        partition: the places of the columns by which rows are partitioned.
+        order: what rows are sorted by; rows that are the same in it stay in the order in which they come.
+        end: the last number of the range.
+        top: how rows of a partition are kept up; it is handed numbers for rows, and looks into none.
+        types: of the columns of the input.
+        names: of the columns of the output: those of the input, and the number if it is shown.
+    """
+
+    def __init__(
+        self,
+        partition: Sequence[int],
+        order: Sequence[SortKey],
+        end: int,
+        top: TopN,
+        types: Sequence[DataType],
+        names: Sequence[str],
+    ) -> None:
+        self._partition = RowKeys(partition)
+        self._order = tuple(order)
+        self._end = end
+        self._top = top
+        self._types = tuple(types)
+        self._names = list(names)
+        self._shows_number = len(self._names) > len(self._types)
+
+    def open(self) -> None:
+        """Look up the state."""
+        table = self.context.keyed.table(PARTITIONS)
+        self._entries, self._mark = table.entries(None), table.mark
+        self._rows = NumberedRows(self._types, self._names)
+        held = list(chain.from_iterable(one[1] for one in self._entries.values()))
+        if held:
+            self._number_from(self._rows.restore(held))
+        table.keep_packed(lists_packed(self._rows))
+        self._expire(self._entries, table.mark)
+
+    def _number_from(self, first: int) -> None:
+        """The rows of all partitions have numbers that follow each other."""
+        for held in self._entries.values():
+            end = first + len(held[1])
+            held[1][:] = range(first, end)
+            first = end
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        """Take rows in, and send what has changed."""
+        taken = as_columns(batch, self.context.operator_name)
+        codes, keys = self._partition.numbered(taken.columns)
+        self._look(keys)
+        if self.ttl_ms:
+            # A row lets its partition live on, whether it is among the first or not.
+            self._written(keys)
+        near = self._near(taken.columns, codes, keys)
+        if near is not None and not len(near):
+            return
+        rows = taken.columns if near is None else taken.columns.take(pa.array(near))
+        of_rows = (codes if near is None else codes[near]).tolist()
+        sent = Sent()
+        self._take_in(keys, of_rows, rows, sent)
+        self._mark(None, [keys[code] for code in set(of_rows)])
+        if sent.rows:
+            self.output.collect(self._changes(sent))
+        if self._rows.is_wasteful(len(self._entries)):
+            held = list(chain.from_iterable(one[1] for one in self._entries.values()))
+            if self._rows.is_wasteful(len(held)):
+                self._number_from(self._rows.keep(np.array(held, np.int64)))
+
+    def _near(self, columns: pa.RecordBatch, codes: Any, keys: list[Any]) -> Any:
+        """The rows, as a numpy array, that may be ahead of the last ones so far; None for all.
+
+        They are compared by the first of what they are sorted by, as floats, so some are looked at for nothing.
+        """
+        values = first_sort_values(self._order, self._types, columns)
+        if values is None:
+            return None
+        get, end, is_one = self._entries.get, self._end, len(self._order) == 1
+        full = [held[0][-1] if held is not None and len(held[0]) == end else None for held in map(get, keys)]
+        last = [math.inf if one is None else one if is_one else one[0] for one in full]
+        near = values <= np.array(last, np.float64)[codes]
+        return None if near.all() else np.flatnonzero(near)
+
+    def _take_in(self, keys: list[Any], of_rows: list[int], rows: pa.RecordBatch, sent: Sent) -> None:
+        entries, top, end = self._entries, self._top, self._end
+        places, first = sort_keys_of_columns(self._order, self._types, rows), self._rows.add(rows)
+        groups: list[Any] = list(map(entries.get, keys))
+        add = top.add
+        for number, (code, place) in enumerate(zip(of_rows, places, strict=True), first):
+            held = groups[code]
+            if held is None:
+                held = groups[code] = entries[keys[code]] = top.create(end)
+            add(held, place, number, sent)
+
+    def _changes(self, sent: Sent) -> ColumnBatch:
+        numbers = np.array(sent.rows, np.int64)
+        shown = (pa.array(sent.numbers, pa.int64()),) if self._shows_number else ()
+        return self._rows.batch(numbers, kinds_of(sent.kinds), *shown)
