@@ -10,8 +10,9 @@ from penstock.table.data.errors import TableRuntimeError, ValidationError
 from penstock.table.data.logical_types import DataType, NullType
 from penstock.table.data.values import values_of
 from penstock.table.evaluation.columns import Columns
-from penstock.table.evaluation.evaluator import CASTS, Evaluator, operands_of
+from penstock.table.evaluation.evaluator import Evaluator, operands_of
 from penstock.table.evaluation.lazy import LAZY
+from penstock.table.evaluation.stability import CASTS
 from penstock.table.functions.cast_rules import refusal
 from penstock.table.functions.casts import supports_cast
 from penstock.table.functions.definition import ScalarFunction, Session

@@ -17,6 +17,16 @@ from penstock.table.data.values import Datum, array_of, scalar_of
 from penstock.table.evaluation.columns import Columns
 from penstock.table.evaluation.lazy import LAZY, Part
 from penstock.table.evaluation.once import Once
+from penstock.table.evaluation.sharing import (
+    PartOf,
+    Shared,
+    Split,
+    part_kernel,
+    repeated,
+    split_kernel,
+    with_shared_splits,
+)
+from penstock.table.evaluation.stability import CASTS
 from penstock.table.functions.casts import cast_kernel
 from penstock.table.functions.definition import UNKNOWN, Call, Operands, Session
 from penstock.table.functions.registry import SCALAR_FUNCTIONS
@@ -26,15 +36,12 @@ from penstock.table.user_functions.definition import GENERAL
 from penstock.table.user_functions.rows import row_kernel
 from penstock.table.user_functions.vectors import vector_kernel
 
-CASTS = ("CAST", "TRY_CAST")
-
 
 class Evaluator:
     """Works out expressions for batches of rows. `session` gives the time zone and the clock."""
 
-    def __init__(self, expressions: Sequence[Typed], session: Session) -> None:
-        repeated = _Repeated(expressions)
-        self._parts = [part_of(expression, session, repeated) for expression in expressions]
+    def __init__(self, expressions: Sequence[Typed], session: Session, shared: Sequence[Part] | None = None) -> None:
+        self._parts = parts_of(expressions, session) if shared is None else list(shared)
 
     def __call__(self, columns: Columns) -> list[pa.Array]:
         """A column for each expression. Raises `TableRuntimeError` for values that a function cannot take."""
@@ -44,13 +51,32 @@ class Evaluator:
             raise TableRuntimeError(_clear(error)) from error
 
 
+def parts_of(expressions: Sequence[Typed], session: Session) -> list[Part]:
+    """Expressions as functions of columns, which work out once what stands in several places."""
+    expressions = with_shared_splits(expressions)
+    known = _Repeated(expressions)
+    return [part_of(expression, session, known) for expression in expressions]
+
+
 class _Repeated:
-    """The calls of functions of the program that stand more than once in expressions, and what they became."""
+    """What stands more than once in expressions, and what it became."""
 
     def __init__(self, expressions: Sequence[Typed]) -> None:
+        self._shared = repeated(expressions)
+        self._parts: dict[Typed, Part] = {}
         found = [call for expression in expressions for call in calls_in(expression)]
         self._calls = [one for one in found if sum(one.is_same(other) for other in found) > 1]
         self._made: list[tuple[UserCall, Part]] = []
+
+    def shared(self, expression: Typed, make: Callable[[], Part]) -> Part:
+        """The part of an expression, which is the same wherever it stands."""
+        if not self._shared or not isinstance(expression, FunctionCall | Split) or expression not in self._shared:
+            return make()
+        found = self._parts.get(expression)
+        if found is None:
+            made = make()
+            found = self._parts[expression] = Part(Shared(made.run), made.can_fail)
+        return found
 
     def part(self, call: UserCall, make: Callable[[], Part]) -> Part:
         """The part of a call, which is the same for all that are the same."""
@@ -64,11 +90,16 @@ class _Repeated:
         return made
 
 
-def part_of(expression: Typed, session: Session, repeated: _Repeated | None = None) -> Part:
+def part_of(expression: Typed, session: Session, known: _Repeated | None = None) -> Part:
     """An expression as a function of columns."""
+    found = known or _Repeated(())
     if isinstance(expression, UserCall):
-        call, known = expression, repeated or _Repeated(())
-        return known.part(call, lambda: _user_part(call, session, known))
+        call = expression
+        return found.part(call, lambda: _user_part(call, session, found))
+    return found.shared(expression, lambda: _part_of(expression, session, found))
+
+
+def _part_of(expression: Typed, session: Session, known: _Repeated) -> Part:
     if isinstance(expression, Field):
         index = expression.index
         return Part(lambda columns: columns[index], False)
@@ -76,23 +107,29 @@ def part_of(expression: Typed, session: Session, repeated: _Repeated | None = No
         is_word = isinstance(expression.type, NullType)  # such as a unit of time
         scalar = scalar_of(None if is_word else expression.value, expression.type)
         return Part(lambda columns: scalar, False)
+    if isinstance(expression, Split):
+        text = part_of(expression.text, session, known)
+        return Part(_calling(split_kernel(expression.separator), [text], False), text.can_fail)
+    if isinstance(expression, PartOf):
+        parts = part_of(expression.parts, session, known)
+        return Part(_calling(part_kernel(expression.index), [parts], False), parts.can_fail)
     if not isinstance(expression, FunctionCall):
         raise UnsupportedError(f"{type(expression).__name__} is no expression of single values")
     path = _path(expression)
     if path is not None:
         return Part(lambda columns: columns.field(path), False)
-    parts = [part_of(one, session, repeated) for one in expression.operands if not isinstance(one, Lambda)]
-    fails = any(part.can_fail for part in parts)
+    operands = [part_of(one, session, known) for one in expression.operands if not isinstance(one, Lambda)]
+    fails = any(part.can_fail for part in operands)
     if expression.function in LAZY:
-        return Part(LAZY[expression.function](parts), fails)
+        return Part(LAZY[expression.function](operands), fails)
     if expression.function in CASTS:
         (operand,) = expression.operands
         is_try = expression.function == "TRY_CAST"
         kernel = cast_kernel(operand.type, expression.type, session, is_try)
-        return Part(_calling(kernel, parts, False), fails or not is_try)
+        return Part(_calling(kernel, operands, False), fails or not is_try)
     function = SCALAR_FUNCTIONS[expression.function]
     kernel = function.bind(Call(operands_of(expression.operands, expression.options, session), expression.type))
-    return Part(_calling(kernel, parts, function.takes_rows), fails or function.can_fail)
+    return Part(_calling(kernel, operands, function.takes_rows), fails or function.can_fail)
 
 
 def _path(expression: Typed) -> tuple[int, ...] | None:
@@ -108,10 +145,10 @@ def _path(expression: Typed) -> tuple[int, ...] | None:
     return (*path, place.value)
 
 
-def _user_part(call: UserCall, session: Session, repeated: _Repeated) -> Part:
+def _user_part(call: UserCall, session: Session, known: _Repeated) -> Part:
     if session.functions is None:
         raise WrongTimeError(f"{call.user} runs in jobs alone, and not while a query is planned")
-    parts = [part_of(one, session, repeated) for one in call.operands]
+    parts = [part_of(one, session, known) for one in call.operands]
     make = row_kernel if call.user.func_type == GENERAL else vector_kernel
     kernel = make(call.user, [one.type for one in call.operands], session.functions)
     return Part(_calling(kernel, parts, True), True)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from penstock.table.evaluation.evaluator import CASTS
+from typing import Final
+
 from penstock.table.functions.registry import SCALAR_FUNCTIONS
 from penstock.table.typed.nodes import FunctionCall, Typed
 from penstock.table.typed.user_call import UserCall
+
+#: Conversions, which are no functions of the registry.
+CASTS: Final = ("CAST", "TRY_CAST")
 
 
 def is_stable(expression: Typed) -> bool:

@@ -5,11 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from penstock.table.data.logical_types import ArrayType
-from penstock.table.functions.definition import ResultRule, ScalarFunction, Signature, scalar
+from penstock.table.data.values import Datum, Kernel
+from penstock.table.functions.definition import Call, ResultRule, ScalarFunction, Signature, scalar
 from penstock.table.functions.java_patterns import InvalidPatternError, compiled, matches, replaced, split
 from penstock.table.functions.java_text import unit_length
-from penstock.table.functions.kernels import per_value
+from penstock.table.functions.kernels import per_value, value_kernel
+from penstock.table.functions.linear_patterns import GROUP, linear
 from penstock.table.functions.signatures import (
     BOOLEAN_TYPE,
     INT,
@@ -34,6 +39,32 @@ def contains_match(text: str, pattern: str) -> bool:
     """Whether some part of a text matches. Nothing matches an empty expression, or a text that is none."""
     found = _known(pattern) if pattern else None
     return found is not None and found.search(text) is not None
+
+
+def _contains(call: Call) -> Kernel:
+    general = value_kernel(contains_match, call.types, call.result)
+    pattern = call.value(1)
+    found = linear(pattern) if isinstance(pattern, str) and pattern and _known(pattern) is not None else None
+    if found is None:
+        return general
+    return lambda texts, *others: pc.match_substring_regex(texts, found)
+
+
+def _extract_group(call: Call) -> Kernel:
+    general = value_kernel(_extract, call.types, call.result)
+    pattern, group = call.value(1), call.value(2) if len(call.types) > 2 else 0
+    if not isinstance(pattern, str) or not isinstance(group, int) or _known(pattern) is None:
+        return general
+    found = linear(pattern, group)
+    if found is None:
+        return general
+
+    def kernel(texts: Datum, *others: Datum) -> Datum:
+        if isinstance(texts, pa.Scalar):
+            return general(texts, *others)
+        return pc.struct_field(pc.extract_regex(texts, found), GROUP)
+
+    return kernel
 
 
 def _count(text: str, pattern: str) -> int | None:
@@ -91,12 +122,13 @@ def _define(
     usage: str,
     summary: str,
     python_name: str = "",
+    bind: Callable[[Call], Kernel] | None = None,
 ) -> ScalarFunction:
     return scalar(
         name,
         signatures,
         result,
-        per_value(function),
+        bind or per_value(function),
         summary,
         usage=usage,
         python_name=python_name,
@@ -112,6 +144,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         contains_match,
         "REGEXP(string, regex)",
         "Whether some part of the text matches a regular expression; FALSE where that is empty or none.",
+        bind=_contains,
     ),
     _define(
         "REGEXP_COUNT",
@@ -129,6 +162,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         "REGEXP_EXTRACT(string, regex[, group])",
         "What a group of the first match of a regular expression holds; group 0 is all of the match.",
         "regexpExtract",
+        _extract_group,
     ),
     _define(
         "REGEXP_EXTRACT_ALL",

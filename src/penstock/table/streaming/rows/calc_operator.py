@@ -14,7 +14,7 @@ from penstock.core.operators.base import UserCodeError
 from penstock.core.records import Batch
 from penstock.table.data.errors import TableRuntimeError
 from penstock.table.evaluation.columns import Columns
-from penstock.table.evaluation.evaluator import Evaluator
+from penstock.table.evaluation.evaluator import Evaluator, parts_of
 from penstock.table.streaming.rows.evaluating import EvaluatingOperator
 from penstock.table.streaming.rows.sessions import StreamSession
 from penstock.table.typed.nodes import Typed
@@ -41,16 +41,16 @@ class CalcOperator(EvaluatingOperator):
         """Make what runs the expressions."""
         self._watermark: int | None = None
         session = self.running(self._session, lambda: self._watermark)
-        self._where = None if self._condition is None else Evaluator([self._condition], session)
-        self._select = None if self._expressions is None else Evaluator(self._expressions, session)
+        conditions = [] if self._condition is None else [self._condition]
+        parts = parts_of([*conditions, *(self._expressions or ())], session)
+        self._where = Evaluator((), session, parts[:1]) if conditions else None
+        self._select = None if self._expressions is None else Evaluator((), session, parts[len(conditions) :])
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Compute a batch."""
         taken = as_columns(batch, self.context.operator_name)
         try:
-            chosen = self._chosen(taken)
-            if chosen is None or len(chosen):
-                self.output.collect(self._computed(taken, chosen))
+            self._compute(taken)
         except TableRuntimeError as error:
             raise UserCodeError(self.context.operator_name, f"a batch of {len(taken)} rows") from error
 
@@ -59,21 +59,24 @@ class CalcOperator(EvaluatingOperator):
         self._watermark = timestamp
         super().process_watermark(timestamp)
 
-    def _chosen(self, taken: ColumnBatch) -> Any:
-        """The numbers of the rows that are kept; None for all."""
-        if self._where is None:
-            return None
-        (answers,) = self._where(Columns.of(taken.columns))
-        mask = pc.fill_null(answers, False)
-        return None if mask.true_count == len(mask) else np.flatnonzero(mask.to_numpy(zero_copy_only=False))
+    def _compute(self, taken: ColumnBatch) -> None:
+        columns, chosen = Columns.of(taken.columns), None
+        if self._where is not None:
+            (answers,) = self._where(columns)
+            mask = pc.fill_null(answers, False)
+            if mask.true_count < len(mask):
+                chosen = np.flatnonzero(mask.to_numpy(zero_copy_only=False))
+                if not len(chosen):
+                    return
+                columns = columns.where(mask, chosen)
+        self.output.collect(self._computed(taken, columns, chosen))
 
-    def _computed(self, taken: ColumnBatch, chosen: Any) -> ColumnBatch:
+    def _computed(self, taken: ColumnBatch, columns: Columns, chosen: Any) -> ColumnBatch:
+        """The batch of the chosen rows, None for all; what no expression reads is not cut."""
         if self._select is None:
             return taken if chosen is None else taken.take(chosen)
-        columns, rowtimes, kinds = Columns.of(taken.columns), taken.rowtimes, taken.kinds
+        rowtimes, kinds = taken.rowtimes, taken.kinds
         if chosen is not None:
-            # What no expression reads is not cut.
-            columns = columns.take(pa.array(chosen))
             rowtimes = None if rowtimes is None else rowtimes[chosen]
             kinds = None if kinds is None else np.frombuffer(kinds, np.uint8)[chosen].tobytes()
         arrays = self._select(columns)

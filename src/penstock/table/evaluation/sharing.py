@@ -1,0 +1,158 @@
+"""What stands more than once in the expressions of an operator is worked out once for a batch.
+
+Each part of a text that SPLIT_INDEX takes by the same separator is taken from one split.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.table.data.logical_types import ArrayType, VarCharType
+from penstock.table.data.values import Datum
+from penstock.table.evaluation.columns import Columns
+from penstock.table.evaluation.stability import is_stable
+from penstock.table.typed.nodes import Constant, Field, FunctionCall, Lambda, Typed, transformed
+from penstock.table.typed.user_call import UserCall
+
+#: What takes no longer than to look whether it is known.
+_CHEAP: Final = frozenset(
+    ["FIELD", "AND", "OR", "NOT", "=", "<>", "<", "<=", ">", ">=", "+", "-", "*", "IS NULL", "IS NOT NULL", "CAST"]
+)
+_PARTS: Final = ArrayType(VarCharType(2147483647))
+
+
+@dataclass(frozen=True, slots=True)
+class Split(Typed):
+    """All parts of a text between separators; an empty text has none."""
+
+    text: Typed
+    separator: str
+
+    def children(self) -> tuple[Typed, ...]:
+        """The text."""
+        return (self.text,)
+
+
+@dataclass(frozen=True, slots=True)
+class PartOf(Typed):
+    """One of the parts, from 0 on; NULL where there are fewer."""
+
+    parts: Split
+    index: int
+
+    def children(self) -> tuple[Typed, ...]:
+        """What it is a part of."""
+        return (self.parts,)
+
+
+class Shared:
+    """Works an expression out for a batch once. `run` does it for any rows."""
+
+    def __init__(self, run: Callable[[Columns], Datum]) -> None:
+        self._run = run
+        self._columns: Columns | None = None
+        self._value: Datum | None = None
+
+    def __call__(self, columns: Columns) -> Datum:
+        """The values for these rows."""
+        if columns is self._columns:
+            return self._value
+        if columns.chosen is not None and columns.origin is self._columns:
+            return columns.cut(self._value) if isinstance(self._value, pa.Array) else self._value
+        self._columns, self._value = columns, self._run(columns)
+        return self._value
+
+
+def with_shared_splits(expressions: Sequence[Typed]) -> list[Typed]:
+    """The expressions with one split for all parts of a text, where there are several."""
+    splits = Counter(found for one in _walked(expressions) if (found := _split_of(one)) is not None)
+
+    def changed(one: Typed) -> Typed:
+        split = _split_of(one)
+        if split is None or splits[split] < 2:
+            return one
+        assert isinstance(one, FunctionCall)
+        index = one.operands[2]
+        assert isinstance(index, Constant)
+        assert isinstance(index.value, int)
+        return PartOf(one.type, split, index.value)
+
+    if all(count < 2 for count in splits.values()):
+        return list(expressions)
+    return [transformed(one, changed) for one in expressions]
+
+
+def repeated(expressions: Sequence[Typed]) -> set[Typed]:
+    """The calls that stand more than once, and are worth being shared."""
+    calls = Counter(one for one in _walked(expressions) if _is_worth_it(one))
+    return {one for one, count in calls.items() if count > 1}
+
+
+def _walked(expressions: Iterable[Typed]) -> list[Typed]:
+    """All parts of expressions whose values depend on the row alone, and can be compared."""
+    found: list[Typed] = []
+    for expression in expressions:
+        if isinstance(expression, Lambda):
+            continue
+        if _is_known(expression):
+            found.append(expression)
+        found += _walked(expression.children())
+    return found
+
+
+def _is_known(expression: Typed) -> bool:
+    try:
+        hash(expression)
+    except TypeError:
+        return False
+    return True
+
+
+def _is_worth_it(one: Typed) -> bool:
+    if isinstance(one, Split):
+        return True
+    if not isinstance(one, FunctionCall) or isinstance(one, UserCall) or one.function in _CHEAP:
+        return False
+    parts = list(one.walk())
+    # Two zeros are equal, and give different quotients.
+    has_zero = any(isinstance(part, Constant) and isinstance(part.value, float) and not part.value for part in parts)
+    return is_stable(one) and not has_zero and any(isinstance(part, Field) for part in parts)
+
+
+def _split_of(one: Typed) -> Split | None:
+    """The split that a part is taken from, where separator and index are known."""
+    if not isinstance(one, FunctionCall) or one.function != "SPLIT_INDEX":
+        return None
+    text, separator, index = one.operands
+    if isinstance(text, Constant) or not isinstance(separator, Constant) or not isinstance(index, Constant):
+        return None
+    if not isinstance(separator.value, str) or not separator.value or not isinstance(index.value, int):
+        return None
+    return Split(_PARTS, text, separator.value) if index.value >= 0 else None
+
+
+def split_kernel(separator: str) -> Callable[[Datum], Datum]:
+    """Makes all parts of texts."""
+    return lambda texts: pc.split_pattern(texts, separator)
+
+
+def part_kernel(index: int) -> Callable[[Datum], Datum]:
+    """Takes one of the parts."""
+
+    def kernel(lists: Datum) -> Datum:
+        places = pc.add(lists.offsets[:-1], pa.scalar(index, pa.int32()))
+        is_there = pc.fill_null(pc.less(places, lists.offsets[1:]), False)
+        found = lists.values.take(pc.if_else(is_there, places, pa.scalar(None, pa.int32())))
+        if index:
+            return found
+        # A text whose only part is empty is empty, and has no parts.
+        is_empty = pc.and_(pc.equal(pc.list_value_length(lists), 1), pc.equal(found, ""))
+        return pc.if_else(pc.fill_null(is_empty, False), pa.scalar(None, found.type), found)
+
+    return kernel

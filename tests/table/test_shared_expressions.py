@@ -1,0 +1,91 @@
+"""What stands more than once in an operator's expressions is worked out once for each row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import hypothesis.strategies as st
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from tests.table.evaluated import column
+from tests.table.functions import Row, session_of, typed_sql
+
+from penstock.table.data.values import values_of
+from penstock.table.evaluation import evaluator
+from penstock.table.evaluation.columns import Columns
+from penstock.table.evaluation.evaluator import parts_of
+from penstock.table.functions.signatures import STRING
+from penstock.table.typed.nodes import Typed
+
+
+def typed(sql: str) -> Typed:
+    (found,) = typed_sql(sql, Row(["t"], [STRING], [None]), session_of())
+    return found
+
+
+def values(texts: Sequence[str | None], *expressions: str) -> list[list[object]]:
+    """The values of several expressions of one operator over t."""
+    found = [typed(one) for one in expressions]
+    columns = Columns([pa.array(texts, pa.string())], len(texts))
+    parts = parts_of(found, session_of())
+    return [values_of(part.run(columns), one.type) for part, one in zip(parts, found, strict=True)]
+
+
+TEXTS = st.lists(st.one_of(st.none(), st.text("/a", max_size=5)), min_size=1, max_size=9)
+
+
+@settings(deadline=None)
+@given(TEXTS)
+def test_parts_of_one_split_are_those_of_a_split_each(texts: list[str | None]) -> None:
+    calls = [f"SPLIT_INDEX(t, '/', {index})" for index in range(4)]
+    assert values(texts, *calls) == [column(call, t=texts) for call in calls]
+
+
+def calls_of(monkeypatch: pytest.MonkeyPatch, *expressions: str) -> int:
+    """How often the kernel of UPPER runs for a batch whose rows are then chosen from."""
+    count = 0
+    calling = evaluator._calling
+
+    def counted(kernel, parts, takes_rows):
+        run = calling(kernel, parts, takes_rows)
+
+        def wrapped(columns: Columns):
+            nonlocal count
+            count += 1
+            return run(columns)
+
+        return wrapped
+
+    monkeypatch.setattr(evaluator, "_calling", counted)
+    columns = Columns([pa.array(["a", None, "b"])], 3)
+    parts = parts_of([typed(one) for one in expressions], session_of())
+    parts[0].run(columns)
+    for part in parts[1:]:
+        part.run(columns.take(pa.array([2, 0])))
+    return count
+
+
+def test_a_condition_and_a_column_share_what_both_ask_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert calls_of(monkeypatch, "UPPER(t)", "UPPER(t)", "UPPER(t)") == 1
+
+
+def test_what_varies_is_not_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert calls_of(monkeypatch, "RAND()", "RAND()") == 2
+
+
+def test_chosen_rows_are_cut_from_what_is_known() -> None:
+    expressions = [typed("UPPER(t)"), typed("CONCAT(UPPER(t), 'x')")]
+    parts = parts_of(expressions, session_of())
+    columns = Columns([pa.array(["a", None, "b"])], 3)
+    parts[0].run(columns)
+    assert parts[1].run(columns.take(pa.array([2, 1]))).to_pylist() == ["Bx", None]
+    assert parts[1].run(Columns([pa.array(["z"])], 1)).to_pylist() == ["Zx"]
+
+
+def test_most_rows_are_chosen_by_a_mask() -> None:
+    texts = pa.array(list("abcdefghij"))
+    rows = [0, 1, 2, 4, 5, 6, 7, 8, 9]
+    chosen = Columns([texts], 10).where(pa.array([row != 3 for row in range(10)]), rows)
+    assert chosen[0].to_pylist() == [texts[row].as_py() for row in rows]
+    assert chosen.take(pa.array([0, 3]))[0].to_pylist() == ["a", "e"]
