@@ -34,7 +34,9 @@ def case(parts: Sequence[Part]) -> Callable[[Columns], Datum]:
     def run(columns: Columns) -> Datum:
         found = otherwise.run(columns)
         for condition, value in zip(reversed(conditions), reversed(values), strict=True):
-            holds = pc.fill_null(condition.run(columns), False)
+            holds = condition.run(columns)
+            if isinstance(holds, pa.Scalar) or holds.null_count:
+                holds = pc.fill_null(holds, False)
             found = pc.if_else(holds, value.run(columns), found)
         return found
 

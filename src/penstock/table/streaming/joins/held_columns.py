@@ -1,8 +1,8 @@
 """The rows of one side of a join as columns, found by their keys. Rows only come, so each has a number for good.
 
-Rows are found by the hashes of their keys, which each part has in order as soon as somebody asks for its rows. So no
-key becomes a Python object, a row that nobody asks for costs nothing but its hash, and a question takes two binary
-searches in each part.
+Rows are found by the hashes of their keys, which lie in order in a few runs. A run is made of the rows that have come
+when somebody asks, and runs of one size become one. So no key becomes a Python object, a row that nobody asks for costs
+nothing but its hash, and a question takes two binary searches in each run.
 """
 
 from __future__ import annotations
@@ -17,7 +17,11 @@ import pyarrow as pa
 from penstock.table.streaming.rows.column_parts import ColumnParts
 from penstock.table.streaming.rows.key_hashes import is_own_number, same_keys
 
-#: Up to so many rows of one key stay in the order in which they came; NumPy sorts faster when they need not.
+#: So many runs of a size become one.
+_FACTOR: Final = 8
+#: A run with so many rows stays as it is, or a question would wait too long for it.
+_ROWS_MAX: Final = 1 << 22
+#: Of up to so many new rows those with the same hash stay in the order in which they came; more are sorted faster.
 _STABLE_MAX: Final = 1 << 12
 _NONE: Final = np.zeros(0, np.int64)
 
@@ -61,27 +65,25 @@ class HeldColumns:
 
     def __init__(self, width: int) -> None:
         self._width = width
-        #: the hash, then the columns
         self._rows = ColumnParts()
         self._has_null = False
-        #: by the number of a part's first row: how many rows it has, their hashes in order, and of which rows they are
-        self._sorted: dict[int, tuple[int, Any, Any]] = {}
+        #: hashes in order, and the numbers of their rows
+        self._runs: list[tuple[Any, Any]] = []
+        #: the hashes of rows that have come since
+        self._new: list[Any] = []
 
     def __len__(self) -> int:
         return len(self._rows)
 
     def table(self) -> pa.Table | None:
         """All rows; None as long as there was none."""
-        if not len(self._rows):
-            return None
-        parts = self._rows.parts
-        return pa.Table.from_batches([part.select(range(1, part.num_columns)) for part in parts])
+        return pa.Table.from_batches(self._rows.parts) if len(self._rows) else None
 
     def add(self, hashes: Any, rows: pa.RecordBatch) -> None:
         """Take rows in. `hashes`: of their keys."""
         self._has_null |= any(column.null_count for column in rows.columns[: self._width])
-        names = ["hash", *rows.schema.names]
-        self._rows.append(pa.RecordBatch.from_arrays([pa.array(hashes), *rows.columns], names))
+        self._rows.append(rows)
+        self._new.append(hashes)
 
     def matches(self, hashes: Any, keys: Sequence[pa.Array]) -> Matches | None:
         """The rows that are held of these keys, given as hashes and as columns; None when there are none."""
@@ -98,7 +100,7 @@ class HeldColumns:
 
     def taken(self, columns: Sequence[int], numbers: Any) -> list[pa.Array]:
         """These columns of the rows with these numbers, of which there must be some."""
-        return self._rows.taken([column + 1 for column in columns], numbers)
+        return self._rows.taken(columns, numbers)
 
     def _same(self, keys: Sequence[pa.Array], places: Any, numbers: Any) -> Any:
         chosen = pa.array(places)
@@ -106,8 +108,9 @@ class HeldColumns:
 
     def _found(self, asked: Any) -> tuple[Any, Any]:
         """The rows with these hashes, which are in order: of which one each row is, and its number, by hash."""
+        self._put_in_order()
         of_key, numbers = [], []
-        for start, hashes, order in self._in_order():
+        for hashes, rows in self._runs:
             begins = np.searchsorted(hashes, asked)
             hits = np.flatnonzero(hashes[np.minimum(begins, len(hashes) - 1)] == asked)
             if not len(hits):
@@ -115,7 +118,7 @@ class HeldColumns:
             begins = begins[hits]
             counts = np.searchsorted(hashes, asked[hits], side="right") - begins
             within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
-            numbers.append(order[np.repeat(begins, counts) + within] + start)
+            numbers.append(rows[np.repeat(begins, counts) + within])
             of_key.append(np.repeat(hits, counts))
         if len(of_key) < 2:
             return (of_key[0], numbers[0]) if of_key else (_NONE, _NONE)
@@ -123,16 +126,24 @@ class HeldColumns:
         by_key = np.argsort(of_all, kind="stable")
         return of_all[by_key], all_numbers[by_key]
 
-    def _in_order(self) -> list[tuple[int, Any, Any]]:
-        """Of each part the number of its first row, its hashes in order, and of which rows they are."""
-        self._rows.merge()
-        known, found = self._sorted, {}
-        for start, part in zip(self._rows.starts, self._rows.parts, strict=False):
-            one = known.get(start)
-            if one is None or one[0] != part.num_rows:
-                hashes = part.column(0).to_numpy()
-                order = np.argsort(hashes, kind="stable" if len(hashes) <= _STABLE_MAX else "quicksort")
-                one = (part.num_rows, hashes[order], order)
-            found[start] = one
-        self._sorted = found
-        return [(start, hashes, order) for start, (_, hashes, order) in found.items()]
+    def _put_in_order(self) -> None:
+        """Make a run of the rows that have come, and one of several where they are of about one size."""
+        runs = self._runs
+        if self._new:
+            hashes = np.concatenate(self._new) if len(self._new) > 1 else self._new[0]
+            end = self._rows.end
+            self._new.clear()
+            is_small = len(hashes) <= _STABLE_MAX
+            order = np.argsort(hashes, kind="stable" if is_small else "quicksort")
+            runs.append((hashes[order], np.arange(end - len(hashes), end)[order]))
+        while True:
+            size, begin, rows = len(runs[-1][0]) * 2, len(runs), 0
+            while begin and len(runs[begin - 1][0]) <= size and rows + len(runs[begin - 1][0]) <= _ROWS_MAX:
+                begin -= 1
+                rows += len(runs[begin][0])
+            if len(runs) - begin < _FACTOR:
+                return
+            hashes, numbers = (np.concatenate(arrays) for arrays in zip(*runs[begin:], strict=True))
+            # Which merges, since each run is in order.
+            order = np.argsort(hashes, kind="stable")
+            runs[begin:] = [(hashes[order], numbers[order])]

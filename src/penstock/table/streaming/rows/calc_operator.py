@@ -63,7 +63,7 @@ class CalcOperator(EvaluatingOperator):
         columns, chosen = Columns.of(taken.columns), None
         if self._where is not None:
             (answers,) = self._where(columns)
-            mask = pc.fill_null(answers, False)
+            mask = pc.fill_null(answers, False) if answers.null_count else answers
             if mask.true_count < len(mask):
                 chosen = np.flatnonzero(mask.to_numpy(zero_copy_only=False))
                 if not len(chosen):

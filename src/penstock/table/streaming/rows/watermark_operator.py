@@ -16,7 +16,7 @@ from penstock.table.evaluation.columns import Columns
 from penstock.table.evaluation.evaluator import Evaluator
 from penstock.table.streaming.rows.evaluating import EvaluatingOperator
 from penstock.table.streaming.rows.sessions import StreamSession
-from penstock.table.typed.nodes import Typed
+from penstock.table.typed.nodes import Constant, Field, FunctionCall, Typed
 
 
 class WatermarkAssignerOperator(EvaluatingOperator):
@@ -47,6 +47,7 @@ class WatermarkAssignerOperator(EvaluatingOperator):
         """Make what runs the expression."""
         session = self.running(self._session)
         self._evaluate = Evaluator([self._expression], session)
+        self._follows_time = _follows(self._expression, self._column)
         self._last_row_ms = self.context.now_ms()
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
@@ -60,19 +61,32 @@ class WatermarkAssignerOperator(EvaluatingOperator):
                 "RowTime field should not be null, please convert it to a non-null long value."
             )
         try:
-            (marks,) = self._evaluate(Columns.of(taken.columns))
+            self._send(ColumnBatch(taken.data, milliseconds(times), taken.kinds), times)
         except TableRuntimeError as error:
             raise UserCodeError(self.context.operator_name, f"a batch of {len(taken)} rows") from error
-        timed = ColumnBatch(taken.data, milliseconds(times), taken.kinds)
+
+    def _send(self, timed: ColumnBatch, times: pa.Array) -> None:
+        marks = None
+        if not self._follows_time:
+            (marks,) = self._evaluate(Columns.of(timed.columns))
         start = 0
         for stop in self._cuts(len(timed)):
             self.output.collect(timed.slice(start, stop) if stop - start < len(timed) else timed)
-            highest = pc.max(marks.slice(start, stop - start))
+            if marks is None:
+                highest = self._of_latest(times.slice(start, stop - start))
+            else:
+                highest = pc.max(marks.slice(start, stop - start))
             if highest.is_valid:
                 self._pending = max(self._pending, int(milliseconds(pa.array([highest]))[0]))
             start = stop
             if not self._rows:
                 self._advance(self._pending)
+
+    def _of_latest(self, times: pa.Array) -> pa.Scalar:
+        """The watermark of the latest row."""
+        latest = pa.array([pc.max(times)], times.type)
+        (marks,) = self._evaluate(Columns([latest] * (self._column + 1), 1))
+        return marks[0]
 
     def _cuts(self, rows: int) -> Iterator[int]:
         """The ends of the parts of a batch; where no rows are counted then, there is a watermark."""
@@ -122,6 +136,15 @@ class WatermarkAssignerOperator(EvaluatingOperator):
         if due is not None and due <= now_ms:
             self._is_idle = True
             self.output.emit_status(True)
+
+
+def _follows(expression: Typed, column: int) -> bool:
+    """Whether an expression depends on a time alone, and is the later the later that is."""
+    if isinstance(expression, FunctionCall) and expression.function == "-":
+        expression, other = expression.operands
+        if not isinstance(other, Constant):
+            return False
+    return isinstance(expression, Field) and expression.index == column
 
 
 def milliseconds(times: pa.Array) -> Any:
