@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from penstock.state.key_columns import distinct_keys
+from penstock.state.key_columns import ColumnsCapture, ColumnStates, distinct_keys, merge_columns, read_columns
 
 COLUMNS: dict[str, list[list[Any]]] = {
     "one": [["b", "a", None, "b"]],
@@ -26,3 +26,35 @@ def test_each_row_has_the_number_of_its_key(kind: str) -> None:
     rows = columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
     assert [keys[code] for code in codes.tolist()] == rows
     assert len(keys) == len(set(rows))
+
+
+def part(first: int, *keys: int) -> bytes:
+    table = pa.table({"key.0": pa.array(keys, pa.int64())})
+    return ColumnsCapture("rows", table, ("key.0",), "rows", first).to_bytes(128)
+
+
+def test_rows_that_two_files_have_count_once() -> None:
+    """G7: a checkpoint may have begun before the one that it builds on was complete."""
+    history = [part(0, 1, 2, 3), part(2, 3, 4), part(4, 5)]
+    assert read_columns(history).column("key.0").to_pylist() == [1, 2, 3, 4, 5]
+    assert read_columns([merge_columns(history), part(5, 6)]).column("key.0").to_pylist() == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_checkpoint_builds_on_complete_ones_only() -> None:
+    """G7: and no checkpoint on a savepoint."""
+    states = ColumnStates()
+    assert states.capture_from("rows", 3, 1) == 0
+    assert states.capture_from("rows", 5, 2) == 0
+    states.confirm(1)
+    assert states.capture_from("rows", 8, 3) == 3
+    states.take_back(3)
+    states.confirm(3)
+    assert states.capture_from("rows", 9, 4) == 5
+
+
+def test_a_restored_table_goes_on_where_its_key_groups_are_the_same() -> None:
+    """G7, D4."""
+    for goes_on, expected in ((True, 2), (False, 0)):
+        states = ColumnStates()
+        states.restore("rows", [part(0, 1, 2)], (0, 127), goes_on)
+        assert states.capture_from("rows", 2, 1) == expected

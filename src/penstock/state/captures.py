@@ -54,8 +54,8 @@ class CaptureWriter(Protocol):
     def write_changes(self, name: str, schema: str, is_whole: bool, data: bytes) -> None:
         """What has changed of a keyed state; all of it if `is_whole`, or if the schema is not the one before."""
 
-    def write_columns(self, name: str, data: bytes) -> None:
-        """A keyed state in columns, as a whole."""
+    def write_columns(self, name: str, is_addition: bool, data: bytes) -> None:
+        """A keyed state in columns: all of it, or what the last completed checkpoint does not have."""
 
     def write_native(self, capture: NativeCapture) -> None:
         """All keyed state, in a backend's own files."""

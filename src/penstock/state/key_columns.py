@@ -2,6 +2,10 @@
 
 A row belongs to the key group of its key, as everywhere, so a snapshot can be dealt out again (D4). The file has the
 key group as its first column, and its metadata says what the table is.
+
+The rows of a table that only grows have numbers for good, in one attempt of a task. So a checkpoint writes those that
+the last completed one does not have (G7). Such a file says from which number on its rows are: where it has rows of the
+files before it, those do not count twice.
 """
 
 from __future__ import annotations
@@ -22,6 +26,8 @@ from penstock.state.key_groups import key_groups_of
 COLUMNS_SCHEMA: Final = "columns"
 KEY_GROUP: Final = "key_group"
 _ABOUT: Final = b"penstock.columns"
+#: the number of a file's first row
+_FIRST: Final = b"penstock.first_row"
 
 
 def distinct_keys(columns: Sequence[Any]) -> tuple[Any, list[Any]]:
@@ -46,49 +52,92 @@ def distinct_keys(columns: Sequence[Any]) -> tuple[Any, list[Any]]:
 class ColumnsCapture:
     """A table as of a checkpoint; Arrow's tables never change, so capturing takes no time (G7).
 
-    `about` says what the table is; a table of something else cannot take its place.
+    `about` says what the table is; a table of something else cannot take its place. `first`: the number of the first
+    row, where the rows before it are in the last completed checkpoint.
     """
 
     name: str
     table: pa.Table
     key_names: tuple[str, ...]
     about: str
+    first: int = 0
 
     def to_bytes(self, max_parallelism: int) -> bytes:
         """The table as an Arrow IPC stream, with the key group of each row ahead."""
         codes, keys = distinct_keys([self.table.column(name) for name in self.key_names])
         groups = np.array(key_groups_of(keys, max_parallelism), np.int32)[codes]
         table = self.table.add_column(0, KEY_GROUP, pa.array(groups, pa.int32()))
-        table = table.replace_schema_metadata({_ABOUT: self.about})
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, table.schema) as writer:
-            writer.write_table(table)
-        data: bytes = sink.getvalue().to_pybytes()
-        return data
+        return _bytes_of(table.replace_schema_metadata({_ABOUT: self.about, _FIRST: str(self.first)}))
 
     def store_in(self, writer: CaptureWriter) -> None:
         """See `StateCapture`."""
-        writer.write_columns(self.name, self.to_bytes(writer.max_parallelism))
+        writer.write_columns(self.name, self.first > 0, self.to_bytes(writer.max_parallelism))
 
     def discard(self) -> None:
         """Nothing to do: it is only in memory."""
 
 
+def read_columns(files: Iterable[bytes]) -> pa.Table:
+    """The table that the files of a history stand for; at least one."""
+    tables: list[pa.Table] = []
+    rows = 0
+    for data in files:
+        table = pa.ipc.open_stream(pa.BufferReader(data)).read_all()
+        first = int((table.schema.metadata or {}).get(_FIRST, b"0"))
+        if first > rows:
+            raise StateError(f"state in columns lacks the rows {rows} to {first}: a file of its history is missing")
+        tables.append(table.slice(rows - first))
+        rows = first + table.num_rows
+    return pa.concat_tables(tables).replace_schema_metadata(tables[0].schema.metadata)
+
+
+def merge_columns(files: Iterable[bytes]) -> bytes:
+    """One file that says the same as a history."""
+    return _bytes_of(read_columns(files))
+
+
+def _bytes_of(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
+
+
 class ColumnStates:
-    """The restored tables of one operator, until it takes them."""
+    """The restored tables of one operator, until it takes them, and how many rows of which are in checkpoints."""
 
     def __init__(self, owner: str = "operator") -> None:
         self.owner = owner
         self._restored: dict[str, list[pa.Table]] = {}
+        #: by name, how many rows the last completed checkpoint has
+        self._confirmed: dict[str, int] = {}
+        #: by checkpoint, how many rows of which name it has
+        self._captured: dict[int, dict[str, int]] = {}
 
-    def restore(self, name: str, files: Iterable[bytes], key_groups: tuple[int, int]) -> None:
-        """Keep the rows of these key groups, both ends included."""
+    def restore(self, name: str, files: Iterable[bytes], key_groups: tuple[int, int], goes_on: bool = False) -> None:
+        """Keep the rows of these key groups, both ends included. `goes_on`: the next checkpoint adds to these files."""
         first, last = key_groups
-        for data in files:
-            table = pa.ipc.open_stream(pa.BufferReader(data)).read_all()
-            group = table.column(KEY_GROUP)
-            mine = table.filter(pc.and_(pc.greater_equal(group, first), pc.less_equal(group, last)))
-            self._restored.setdefault(name, []).append(mine)
+        table = read_columns(files)
+        group = table.column(KEY_GROUP)
+        mine = table.filter(pc.and_(pc.greater_equal(group, first), pc.less_equal(group, last)))
+        self._restored.setdefault(name, []).append(mine)
+        if goes_on:
+            self._confirmed[name] = mine.num_rows
+
+    def capture_from(self, name: str, rows: int, checkpoint_id: int) -> int:
+        """The number of the first row that a checkpoint has to write of a table that only grows, and has `rows`."""
+        self._captured.setdefault(checkpoint_id, {})[name] = rows
+        return self._confirmed.get(name, 0)
+
+    def confirm(self, checkpoint_id: int) -> None:
+        """The checkpoint completed: later ones add to it."""
+        for captured in [one for one in sorted(self._captured) if one <= checkpoint_id]:
+            self._confirmed.update(self._captured.pop(captured))
+
+    def take_back(self, checkpoint_id: int) -> None:
+        """No checkpoint builds on that one: a savepoint's files are not the job's own."""
+        self._captured.pop(checkpoint_id, None)
 
     def take(self, name: str, about: str) -> pa.Table | None:
         """The restored rows, or None when nothing was restored.
@@ -120,4 +169,12 @@ class ColumnStates:
             )
 
 
-__all__: list[Any] = ["COLUMNS_SCHEMA", "KEY_GROUP", "ColumnStates", "ColumnsCapture", "distinct_keys"]
+__all__: list[Any] = [
+    "COLUMNS_SCHEMA",
+    "KEY_GROUP",
+    "ColumnStates",
+    "ColumnsCapture",
+    "distinct_keys",
+    "merge_columns",
+    "read_columns",
+]

@@ -16,7 +16,7 @@ from penstock.core.operators.source.source import SPLITS_STATE
 from penstock.core.operators.window.kept_windows import ALL_SLOTS
 from penstock.state.descriptors import MapStateDescriptor, StateDescriptor
 from penstock.state.errors import StateError
-from penstock.state.key_columns import COLUMNS_SCHEMA
+from penstock.state.key_columns import COLUMNS_SCHEMA, read_columns
 from penstock.state.migrations import registered
 from penstock.state_processor.columns import declared_type
 from penstock.state_processor.layouts import (
@@ -187,17 +187,16 @@ class SavepointReader:
             StateError: if the operator keeps no state in columns.
         """
         operator = self._find(uid)
-        files = [
-            file
+        histories = [
+            handle.files
             for state in operator.subtasks.values()
             for handles in state.keyed.values()
             for handle in handles
             if handle.schema == COLUMNS_SCHEMA
-            for file in handle.files
         ]
-        if not files:
+        if not histories:
             raise StateError(f"{operator_name(operator)} keeps no state in columns")
-        tables = [pa.ipc.open_stream(pa.BufferReader(self._storage.read(file))).read_all() for file in files]
+        tables = [read_columns(map(self._storage.read, files)) for files in histories]
         return pa.concat_tables(tables).replace_schema_metadata(tables[0].schema.metadata)
 
     def read_timers(self, uid: str, key_type: Any = None) -> SavepointTable:

@@ -257,6 +257,7 @@ class OneInputOperatorHarness:
         """The checkpoint is complete: later snapshots only add to it."""
         self._histories.on_complete(checkpoint_id)
         self.context.keyed.confirm(checkpoint_id)
+        self.context.columns.confirm(checkpoint_id)
         self.operator.notify_checkpoint_complete(checkpoint_id)
 
     def notify_aborted(self, checkpoint_id: int) -> None:

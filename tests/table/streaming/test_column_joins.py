@@ -8,6 +8,7 @@ from typing import Any
 
 import hypothesis.strategies as st
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from tests.table.running import Rows, run
@@ -15,10 +16,11 @@ from tests.table.streaming.joined import CALLS, Change, Driven, folded
 
 from penstock.core.operators.base import UserCodeError
 from penstock.state.errors import StateError
+from penstock.storage.metadata import decode_metadata
 from penstock.table.data.logical_types import DoubleType, IntType, VarCharType
 from penstock.table.plan.logical import JoinType
 from penstock.table.streaming.joins import column_join_operator, held_columns
-from penstock.table.streaming.joins.column_join_operator import ColumnJoinOperator
+from penstock.table.streaming.joins.column_join_operator import STATES, ColumnJoinOperator
 from penstock.table.streaming.joins.join_operator import JoinOperator
 from penstock.table.streaming.rows.sessions import StreamSession
 from penstock.table.typed.nodes import Constant, Field, Typed
@@ -87,10 +89,39 @@ def test_what_is_sent_is_what_a_join_of_changelogs_sends(
                 sent += found.send(side, *batch)
                 wanted += other.send(side, *batch)
         rows = rows[size:]
-        if data.draw(st.booleans()):
+        what = data.draw(st.sampled_from(["nothing", "completes", "fails", "restored"]))
+        if what != "nothing":
             checkpoint += 1
+        if what == "restored":
             found = found.restored(checkpoint)
+        elif what != "nothing":
+            found.harness.snapshot(checkpoint)
+            if what == "completes":
+                found.harness.notify_complete(checkpoint)
     assert folded(sent) == folded(wanted)
+
+
+def test_a_checkpoint_adds_what_has_come_since_the_last_complete_one() -> None:
+    """G7: the state of a join only grows, so what is stored of it stays."""
+    driven = join()
+
+    def files(checkpoint_id: int) -> list[int]:
+        metadata = decode_metadata(driven.harness.snapshot(checkpoint_id), "a test")
+        (state,) = metadata.operators[0].subtasks.values()
+        tables = [pa.ipc.open_stream(pa.BufferReader(file.data)).read_all() for file in state.keyed[STATES[0]][0].files]
+        return [table.num_rows for table in tables]
+
+    driven.send(0, *[("+I", number, "a") for number in range(300)])
+    assert files(1) == [300]
+    driven.send(0, ("+I", 1, "b"))
+    assert files(2) == [301]
+    driven.harness.notify_complete(2)
+    driven.send(0, ("+I", 1, "c"), ("+I", 1, "d"))
+    assert files(3) == [301, 2]
+    assert files(4) == [301, 2]
+    driven.harness.notify_complete(4)
+    found = driven.restored(5)
+    assert sorted(row[2] for row in found.send(1, ("+I", 1, "x"))) == ["a", "b", "c", "d"]
 
 
 @pytest.mark.parametrize("side", [[TEXT, TEXT], [IntType(), TEXT]])

@@ -179,6 +179,7 @@ class OperatorChain:
             for operator, context in zip(self.operators, self.contexts, strict=True):
                 operator.on_savepoint(checkpoint_id)
                 context.keyed.take_back(checkpoint_id)
+                context.columns.take_back(checkpoint_id)
         return captures
 
     def close(self) -> list[BaseException]:

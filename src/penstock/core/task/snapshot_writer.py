@@ -13,7 +13,7 @@ from penstock.core.ports import StateStorage
 from penstock.core.protocol import ExecutionId
 from penstock.core.task.histories import HISTORY_FILES_MAX, StoredState
 from penstock.state.captures import NativeCapture, StateCapture
-from penstock.state.key_columns import COLUMNS_SCHEMA
+from penstock.state.key_columns import COLUMNS_SCHEMA, merge_columns
 from penstock.state.snapshot import merge_keyed
 from penstock.storage.metadata import (
     KeyedStateHandle,
@@ -104,9 +104,10 @@ class OperatorPart:
         """See `CaptureWriter`."""
         self._lists[name] = (OperatorStateHandle(mode, count, self._write(name, data)),)
 
-    def write_columns(self, name: str, data: bytes) -> None:
+    def write_columns(self, name: str, is_addition: bool, data: bytes) -> None:
         """See `CaptureWriter`."""
-        self._keyed[name] = (KeyedStateHandle(*self._key_groups, (self._write(name, data),), COLUMNS_SCHEMA),)
+        history = self._histories.get(name) if is_addition else None
+        self._keyed[name] = (self._continued(name, history, COLUMNS_SCHEMA, [data]),)
 
     def write_changes(self, name: str, schema: str, is_whole: bool, data: bytes) -> None:
         """See `CaptureWriter`."""
@@ -126,7 +127,8 @@ class OperatorPart:
             grown = sum(file.length for file in history[1:]) + sum(map(len, changes))
             if not history or (grown <= history[0].length and len(history) < HISTORY_FILES_MAX):
                 return KeyedStateHandle(*self._key_groups, (*history, *(self._write(name, c) for c in changes)), schema)
-        merged = merge_keyed([*map(self._snapshot.read, history), *changes])
+        merge = merge_columns if schema == COLUMNS_SCHEMA else merge_keyed
+        merged = merge([*map(self._snapshot.read, history), *changes])
         return KeyedStateHandle(*self._key_groups, (self._write(name, merged),), schema)
 
     def write_native(self, capture: NativeCapture) -> None:

@@ -39,8 +39,12 @@ def restore_operator(
             histories.confirmed.native[context.operator_id] = restored.native[0]
     for name, handles in restored.keyed.items():
         if handles and handles[0].schema == COLUMNS_SCHEMA:
+            goes_on = _is_whole(handles, key_groups) and histories is not None
             for handle in handles:
-                context.columns.restore(name, map(storage.read, handle.files), key_groups)
+                context.columns.restore(name, map(storage.read, handle.files), key_groups, goes_on)
+            if goes_on:
+                assert histories is not None
+                histories.confirmed.keyed[(context.operator_id, name)] = handles[0]
             continue
         goes_on = keyed.adds_to_canonical and _is_whole(handles, key_groups) and histories is not None
         for handle in handles:

@@ -117,6 +117,7 @@ class TaskCheckpoints:
         self._storage.on_complete(checkpoint_id)
         for context in self._chain.contexts:
             context.keyed.confirm(checkpoint_id)
+            context.columns.confirm(checkpoint_id)
 
     def on_aborted(self, checkpoint_id: int) -> None:
         """The coordinator has given a checkpoint up."""

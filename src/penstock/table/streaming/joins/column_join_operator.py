@@ -1,7 +1,7 @@
 """Inner joins of rows that only come: both sides are held as columns, and no row becomes a Python object.
 
 A row is sent with each match that has come before it. Nothing is forgotten, as in any regular join without a lifetime.
-The columns are in memory, and each checkpoint has all of them; with RocksDB a `JoinOperator` holds the rows instead.
+The columns are in memory; with RocksDB a `JoinOperator` holds the rows instead.
 """
 
 from __future__ import annotations
@@ -155,12 +155,13 @@ class ColumnJoinOperator(EvaluatingOperator):
         return pc.fill_null(answers, False).to_numpy(zero_copy_only=False)
 
     def snapshot_state(self, checkpoint_id: int) -> list[StateCapture]:
-        """The rows as they are."""
+        """The rows that the last completed checkpoint does not have."""
         captures = super().snapshot_state(checkpoint_id)
         for state, side in zip(STATES, self._sides, strict=True):
-            table = side.table()
+            first = self.context.columns.capture_from(state, len(side), checkpoint_id)
+            table = side.table(first)
             if table is not None:
-                captures.append(ColumnsCapture(state, table, self._key_names, self._about()))
+                captures.append(ColumnsCapture(state, table, self._key_names, self._about(), first))
         return captures
 
 

@@ -75,9 +75,10 @@ class HeldColumns:
     def __len__(self) -> int:
         return len(self._rows)
 
-    def table(self) -> pa.Table | None:
-        """All rows; None as long as there was none."""
-        return pa.Table.from_batches(self._rows.parts) if len(self._rows) else None
+    def table(self, first: int) -> pa.Table | None:
+        """The rows from a number on; None if there are none."""
+        parts = self._rows.since(first)
+        return pa.Table.from_batches(parts) if parts else None
 
     def add(self, hashes: Any, rows: pa.RecordBatch) -> None:
         """Take rows in. `hashes`: of their keys."""

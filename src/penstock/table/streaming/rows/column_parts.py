@@ -80,6 +80,11 @@ class ColumnParts:
             self.parts[begin:stop] = [pa.concat_batches(self.parts[begin:stop])]
             del self.starts[begin + 1 : stop]
 
+    def since(self, number: int) -> list[pa.RecordBatch]:
+        """The rows from a number on."""
+        pairs = zip(self.starts, self.parts, strict=False)
+        return [part.slice(max(number - start, 0)) for start, part in pairs if start + part.num_rows > number]
+
     def taken(self, columns: Sequence[int], numbers: Any) -> list[pa.Array]:
         """These columns of the rows with these numbers, a numpy array, of which there must be some."""
         parts = np.searchsorted(self.starts, numbers, side="right") - 1
