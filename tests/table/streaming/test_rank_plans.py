@@ -44,6 +44,14 @@ def changes(sql: str) -> list[tuple[Any, ...]]:
     return run(sql, t=TABLE).shown()
 
 
+def replaced_by(sql: str) -> set[tuple[int, ...]]:
+    """The columns by which a change of a query's rows tells which row it replaces."""
+    manager = manager_of(TIMED)
+    source = ColumnsSource(pa.RecordBatch.from_arrays([pa.array([1])], ["c0"]))
+    planner = StreamPlanner(lambda one: None, lambda scan: TableReader(source), StreamSession(), manager.calls())
+    return {tuple(sorted(key)) for key in planner.upsert_keys.of(planner.rewritten(plan_of(sql, manager)))}
+
+
 # --- top-N ------------------------------------------------------------------------------------------------------------
 
 
@@ -88,6 +96,24 @@ def test_a_number_that_nobody_reads_sends_no_changes() -> None:
     ]
     assert Counter(one[0] for one in changes(top("n <= 2"))) == {"+I": 6}
     assert Counter(one[0] for one in changes(top("n <= 2", "a, n"))) == {"+I": 6, "-U": 3, "+U": 3}
+
+
+@pytest.mark.parametrize(
+    ("columns", "condition", "keys"),
+    [
+        ("k, id, c, n", "n <= 2", {(0, 3)}),
+        ("k, id, c", "n <= 2", {(0, 1)}),
+        ("k, id, c", "n = 1", {(0,)}),
+        ("k, id, c", "n BETWEEN 2 AND 3", set()),
+    ],
+)
+def test_a_row_that_takes_the_number_of_another_one_replaces_it(
+    columns: str, condition: str, keys: set[tuple[int, ...]]
+) -> None:
+    """Whatever else tells the rows apart: a table by (k, id) would keep the row that has lost its number."""
+    counts = "SELECT k, id, COUNT(*) AS c FROM t GROUP BY k, id"
+    ranked = f"SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY c DESC) AS n FROM ({counts})"
+    assert replaced_by(f"SELECT {columns} FROM ({ranked}) WHERE {condition}") == keys
 
 
 def test_a_number_that_is_known_is_a_constant() -> None:

@@ -79,13 +79,15 @@ class UpsertKeys:
                 return _NONE
 
     def _ranked(self, node: logical.Rank) -> Keys:
-        """Those of its rows, and its partitions with the number of a row; without it where there is one number."""
-        found = _having(self.of(node.input), node.partition)
+        """Which row a change replaces: the one with its number, where numbers are told of by updates.
+
+        Another row takes a number without a word of the one that had it, so the keys of rows tell nothing then.
+        """
         if node.end == node.start:
-            return found | {frozenset(node.partition)}
+            return frozenset({frozenset(node.partition)})
         if node.shows_number:
-            return found | {frozenset((*node.partition, len(node.input.schema)))}
-        return found
+            return frozenset({frozenset((*node.partition, len(node.input.schema)))})
+        return _having(self.of(node.input), node.partition) if node.start == 1 else _NONE
 
     def least(self, node: logical.Node, among: Collection[int]) -> Sequence[int] | None:
         """One of those that have all these columns."""
