@@ -32,8 +32,7 @@ _FIRST: Final = b"penstock.first_row"
 
 def distinct_keys(columns: Sequence[Any]) -> tuple[Any, list[Any]]:
     """For each row the number of its key, as a numpy array, and the keys: values, or tuples of several columns."""
-    parts = [pc.dictionary_encode(column, null_encoding="encode") for column in columns]
-    parts = [part.combine_chunks() if isinstance(part, pa.ChunkedArray) else part for part in parts]
+    parts = [_encoded(column) for column in columns]
     codes, keys = parts[0].indices.to_numpy(zero_copy_only=False), parts[0].dictionary.to_pylist()
     if len(parts) == 1:
         return codes, keys
@@ -46,6 +45,14 @@ def distinct_keys(columns: Sequence[Any]) -> tuple[Any, list[Any]]:
         codes = found.indices.to_numpy(zero_copy_only=False)
         keys = [(*keys[pair // size], values[pair % size]) for pair in found.dictionary.to_pylist()]
     return codes, keys
+
+
+def _encoded(column: Any) -> Any:
+    if not isinstance(column, pa.ChunkedArray):
+        return pc.dictionary_encode(column, null_encoding="encode")
+    if not len(column):  # Arrow does not combine no chunks of a dictionary of times or decimals
+        return _encoded(pa.array([], column.type))
+    return pc.dictionary_encode(column, null_encoding="encode").combine_chunks()
 
 
 @dataclass

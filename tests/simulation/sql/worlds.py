@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import starmap
 from typing import Final
@@ -89,14 +89,15 @@ class SqlTopology(Topology):
         """As the job master takes it: planned anew, as a program that is run again does."""
         configuration.write(options.PARALLELISM, self.stages[-1].parallelism)
         made: list[Transformation] = []
-        planner, plan = self._planner(made)
+        in_memory = configuration.read(options.STATE_BACKEND) != "rocksdb"
+        planner, plan = self._planner(made, in_memory)
         upstreams = planner.rows(plan, ALL, not self.is_upsert, SINK)
         sink = SimulatedSink(self.world, SINK)
         operator = partial(SinkOperator, sink)
         planner.step("Sink", operator, upstreams, True, name=SINK, uid=SINK, is_stateful=True, sink=sink)
         return build_job_graph(made, configuration, self.world)
 
-    def _planner(self, made: list[Transformation]) -> tuple[StreamPlanner, Node]:
+    def _planner(self, made: list[Transformation], in_memory: bool = True) -> tuple[StreamPlanner, Node]:
         query = self.query
         assert query is not None
         manager = manager_of(*(table.ddl for table in query.tables))
@@ -107,7 +108,8 @@ class SqlTopology(Topology):
             assert isinstance(source, ChangelogSource)
             return table.reader(source)
 
-        planner = StreamPlanner(made.append, reader, StreamSession(), manager.calls(), True, self.plan_options)
+        planned = replace(self.plan_options, is_in_memory=in_memory)
+        planner = StreamPlanner(made.append, reader, StreamSession(), manager.calls(), True, planned)
         return planner, plan_of(query.sql, manager)
 
     def upsert_key(self) -> Sequence[int] | None:

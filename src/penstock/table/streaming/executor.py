@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import tzinfo
 from typing import Any, Final
 
 from penstock.base.configuration import Configuration
 from penstock.base.errors import ConfigurationError, UnsupportedError
+from penstock.base.options import STATE_BACKEND
 from penstock.datastream.closeable_iterator import CloseableIterator
 from penstock.datastream.data_stream import DataStream, StreamExecutionEnvironment
 from penstock.table.analyser.calls import Calls
@@ -107,7 +109,8 @@ class StreamExecutor:
     ) -> StreamPlanner:
         carried = StreamSession(session.zone, session.legacy_cast, async_settings(options))
         check_emit(options)
-        found = plan_options(options)
+        in_memory = environment.get_configuration().read(STATE_BACKEND) != "rocksdb"
+        found = replace(plan_options(options), is_in_memory=in_memory)
         if found.parallelism is not None:
             environment.set_parallelism(found.parallelism)
         shares = options.get(_SHARES, "true").lower() == "true"

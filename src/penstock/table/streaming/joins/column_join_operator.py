@@ -1,7 +1,8 @@
 """Inner joins of rows that only come: both sides are held as columns, and no row becomes a Python object.
 
 A row is sent with each match that has come before it. Nothing is forgotten, as in any regular join without a lifetime.
-The columns are in memory; with RocksDB a `JoinOperator` holds the rows instead.
+The columns are in memory; with RocksDB a `JoinOperator` holds the rows instead. Either goes on from what the other one
+has left.
 """
 
 from __future__ import annotations
@@ -18,27 +19,31 @@ from penstock.core.columns.keys import ColumnKey
 from penstock.core.operators.base import UserCodeError
 from penstock.core.records import Batch
 from penstock.state.captures import StateCapture
-from penstock.state.errors import StateError
 from penstock.state.key_columns import ColumnsCapture
+from penstock.table.data.arrow_types import arrow_type
 from penstock.table.data.errors import TableRuntimeError
 from penstock.table.data.logical_types import DataType
 from penstock.table.evaluation.columns import Columns
 from penstock.table.evaluation.evaluator import Evaluator
 from penstock.table.streaming.joins.held_columns import HeldColumns, Matches
-from penstock.table.streaming.joins.joining_operator import SIDES
+from penstock.table.streaming.joins.join_sides import COUNT
+from penstock.table.streaming.joins.joining_operator import COLUMN_STATES, SIDES, about_columns
 from penstock.table.streaming.rows.evaluating import EvaluatingOperator
+from penstock.table.streaming.rows.held_rows import columns_of
 from penstock.table.streaming.rows.key_hashes import key_hashes
 from penstock.table.streaming.rows.sessions import StreamSession
 from penstock.table.typed.nodes import Field, Typed
 
-#: The states: the columns of the key, then those of the rows.
-STATES: Final = ("left_columns", "right_columns")
 #: At most about this many pairs are looked at in one go.
 _PAIRS_MAX: Final = 1 << 18
 
 
 class ColumnJoinOperator(EvaluatingOperator):
-    """See the module's text, and `JoiningOperator` for the arguments. There is at least one column of the key."""
+    """See the module's text, and `JoiningOperator` for the arguments.
+
+    Args:
+        key_types: of the columns of the key, of which there is one at least.
+    """
 
     is_keyed = True
 
@@ -50,8 +55,10 @@ class ColumnJoinOperator(EvaluatingOperator):
         types: tuple[Sequence[DataType], Sequence[DataType]],
         names: Sequence[str],
         session: StreamSession,
+        key_types: Sequence[DataType],
     ) -> None:
         self._keys = keys
+        self._key_types = tuple(key_types)
         self._nulls_match = tuple(nulls_match)
         self._condition = condition
         self._types = types
@@ -63,17 +70,32 @@ class ColumnJoinOperator(EvaluatingOperator):
         super().initialize_state()
         self._sides = (HeldColumns(len(self._nulls_match)), HeldColumns(len(self._nulls_match)))
         self._key_names = tuple(f"key.{place}" for place in range(len(self._nulls_match)))
-        for name in SIDES:
-            if self.context.keyed.has_restored(name) and self.context.keyed.table(name).entries(None):
-                raise StateError(
-                    f"{self.context.operator_name}: the snapshot holds the rows of a join by key (state {name!r}), "
-                    "and this one holds them as columns. Restore the query as it was, or give it a new name to start "
-                    "without rows"
-                )
-        for state, side in zip(STATES, self._sides, strict=True):
-            restored = self.context.columns.take(state, self._about())
+        for index, side in enumerate(self._sides):
+            restored = self.context.columns.take(COLUMN_STATES[index], about_columns(self._nulls_match))
             for rows in () if restored is None else restored.to_batches():
                 side.add(key_hashes(rows.columns[: len(self._key_names)]), rows)
+            self._take_rows(index)
+
+    def _take_rows(self, index: int) -> None:
+        """Take what a `JoinOperator` has left of a side."""
+        if not self.context.keyed.has_restored(SIDES[index]):
+            return
+        keys: list[Any] = []
+        rows: list[tuple[Any, ...]] = []
+        for key, held in self.context.keyed.table(SIDES[index]).drop(None).items():
+            for row, entry in held.items():
+                keys += [key] * entry[COUNT]
+                rows += [row] * entry[COUNT]
+        if rows:
+            of_keys = [keys] if len(self._key_types) == 1 else list(zip(*keys, strict=True))
+            columns = [
+                pa.array(of_key, arrow_type(kind)) for of_key, kind in zip(of_keys, self._key_types, strict=True)
+            ]
+            arrays = [*columns, *columns_of(rows, self._types[index])]
+            self._sides[index].add(key_hashes(columns), pa.RecordBatch.from_arrays(arrays, self._names_of(index)))
+
+    def _names_of(self, side: int) -> list[str]:
+        return [*self._key_names, *(f"c{place}" for place in range(len(self._types[side])))]
 
     def open(self) -> None:
         """Make what runs the condition."""
@@ -82,9 +104,6 @@ class ColumnJoinOperator(EvaluatingOperator):
             self._evaluator = Evaluator([self._condition], self.running(self._session))
             used = {one.index for one in self._condition.walk() if isinstance(one, Field)}
             self._used = sorted(used)
-
-    def _about(self) -> str:
-        return f"the rows of a join by {len(self._nulls_match)} columns"
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Send the rows with their matches, then take them in."""
@@ -114,8 +133,7 @@ class ColumnJoinOperator(EvaluatingOperator):
         columns = taken.columns
         keys = ColumnKey(tuple(columns.schema.names[place] for place in self._keys[side])).columns_in(columns)
         width = len(self._types[side])
-        names = [*self._key_names, *(f"c{place}" for place in range(width))]
-        rows = pa.RecordBatch.from_arrays([*keys, *columns.columns[:width]], names)
+        rows = pa.RecordBatch.from_arrays([*keys, *columns.columns[:width]], self._names_of(side))
         for place, matches in enumerate(self._nulls_match):
             key = rows.column(place)
             if key.null_count and not matches:
@@ -157,11 +175,12 @@ class ColumnJoinOperator(EvaluatingOperator):
     def snapshot_state(self, checkpoint_id: int) -> list[StateCapture]:
         """The rows that the last completed checkpoint does not have."""
         captures = super().snapshot_state(checkpoint_id)
-        for state, side in zip(STATES, self._sides, strict=True):
+        about = about_columns(self._nulls_match)
+        for state, side in zip(COLUMN_STATES, self._sides, strict=True):
             first = self.context.columns.capture_from(state, len(side), checkpoint_id)
             table = side.table(first)
             if table is not None:
-                captures.append(ColumnsCapture(state, table, self._key_names, self._about(), first))
+                captures.append(ColumnsCapture(state, table, self._key_names, about, first))
         return captures
 
 

@@ -11,13 +11,16 @@ from penstock.core.columns.batch import ColumnBatch, as_columns
 from penstock.core.operators.base import UserCodeError
 from penstock.core.operators.timers import TimerQueue
 from penstock.core.records import Batch
+from penstock.state.backend import KeyedTable
+from penstock.state.captures import StateCapture
+from penstock.state.key_columns import ColumnsCapture
 from penstock.table.data.errors import TableRuntimeError
 from penstock.table.data.logical_types import DataType
 from penstock.table.evaluation.evaluator import Evaluator
 from penstock.table.plan.changes import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from penstock.table.plan.logical import JoinType
 from penstock.table.streaming.joins.expiring_sides import Expiring, side_of
-from penstock.table.streaming.joins.join_sides import NO_MATCH, PairCondition, Pairs, Side, SideKeys, runs
+from penstock.table.streaming.joins.join_sides import COUNT, NO_MATCH, PairCondition, Pairs, Side, SideKeys, runs
 from penstock.table.streaming.rows.evaluating import EvaluatingOperator
 from penstock.table.streaming.rows.held_rows import rows_of
 from penstock.table.streaming.rows.row_tuples import kinds_of
@@ -26,10 +29,19 @@ from penstock.table.typed.nodes import Typed
 
 #: The states of the sides.
 SIDES: Final = ("left", "right")
+#: The states of a join that keeps rows as columns: the columns of the key, then those of the rows.
+COLUMN_STATES: Final = ("left_columns", "right_columns")
 #: When rows of the sides expire.
 EXPIRIES: Final = ("left_expiries", "right_expiries")
+#: So many rows of the other form of state are put into memory before the state may leave it.
+_ROWS_AT_ONCE: Final = 1 << 14
 #: What takes a change back.
 OPPOSITE: Final = {INSERT: DELETE, UPDATE_AFTER: UPDATE_BEFORE, UPDATE_BEFORE: UPDATE_AFTER, DELETE: INSERT}
+
+
+def about_columns(nulls_match: Sequence[bool]) -> str:
+    """What the states in columns of a join are, see `ColumnStates`."""
+    return f"the rows of a join by {len(nulls_match)} columns"
 
 
 class Sent:
@@ -94,6 +106,8 @@ class JoiningOperator(EvaluatingOperator):
 
     def open(self) -> None:
         """Look up the state, and make what runs the condition."""
+        #: states of another operator that are taken in, without their rows
+        self._taken: dict[str, pa.Table] = {}
         self._sides = [self._side(0), self._side(1)]
         self._finders = [SideKeys(places, self._nulls_match) for places in self._keys]
         self._where: PairCondition | None = None
@@ -103,10 +117,39 @@ class JoiningOperator(EvaluatingOperator):
 
     def _side(self, index: int) -> Side:
         keyed, ttl_ms = self.context.keyed, self.ttl_ms[index]
-        found = side_of(keyed.table(SIDES[index]), self._types[index], self._ids[index], ttl_ms > 0)
+        table = keyed.table(SIDES[index])
+        found = side_of(table, self._types[index], self._ids[index], ttl_ms > 0)
+        columns = self.context.columns.take(COLUMN_STATES[index], about_columns(self._nulls_match))
+        if columns is not None and columns.num_rows:
+            self._take_columns(columns, index, table)
+            self._taken[COLUMN_STATES[index]] = columns.slice(0, 0)
         if isinstance(found, Expiring):
             found.begin(TimerQueue(keyed.table(EXPIRIES[index])), ttl_ms, self.context.now_ms())
         return found
+
+    def _take_columns(self, columns: pa.Table, index: int, table: KeyedTable) -> None:
+        """Take what a `ColumnJoinOperator` has left of a side; all of its rows count as written now."""
+        width, entries = len(self._nulls_match), table.entries(None)
+        of_key = SideKeys(range(width), self._nulls_match)
+        for batch in columns.to_batches(max_chunksize=_ROWS_AT_ONCE):
+            keys = of_key.of(batch)
+            for key, row in zip(keys, rows_of(batch.columns[width:], self._types[index], len(keys)), strict=True):
+                held = entries.get(key)
+                if held is None:
+                    held = entries[key] = {}
+                held.setdefault(row, [0, 0])[COUNT] += 1
+            table.mark(None, set(keys))
+            if table.settle is not None:
+                table.settle()
+
+    def snapshot_state(self, checkpoint_id: int) -> list[StateCapture]:
+        """The rows by key; what they were before is empty now."""
+        about = about_columns(self._nulls_match)
+        emptied = [
+            ColumnsCapture(name, table, tuple(table.column_names[: len(self._nulls_match)]), about)
+            for name, table in self._taken.items()
+        ]
+        return [*super().snapshot_state(checkpoint_id), *emptied]
 
     def next_timer_ms(self) -> int | None:
         """When rows next expire."""

@@ -94,7 +94,8 @@ def planned(
         replaced = [ids(one, on) if has else None for one, on, has in zip(inputs, places, updates, strict=True)]
         has_before = any(has and own is None for own, has in zip(replaced, updates, strict=True))
     if join.join_type is JoinType.INNER and places[0] and keeps_columns and all(of(one) == INSERTS for one in inputs):
-        return PlannedJoin("Join INNER", inputs, places, partial(ColumnJoinOperator, *common), False)
+        key_types = [left.schema.types[place] for place in left_places]
+        return PlannedJoin("Join INNER", inputs, places, partial(ColumnJoinOperator, *common, key_types), False)
     kind = SemiJoinOperator if join.join_type in _HALF else JoinOperator
     operator = partial(kind, join.join_type, *common, (None, None) if has_before else (replaced[0], replaced[1]))
     return PlannedJoin(f"Join {name}", inputs, places, operator, has_before)
