@@ -58,3 +58,15 @@ def test_a_restored_table_goes_on_where_its_key_groups_are_the_same() -> None:
         states = ColumnStates()
         states.restore("rows", [part(0, 1, 2)], (0, 127), goes_on)
         assert states.capture_from("rows", 2, 1) == expected
+
+
+@pytest.mark.parametrize("kind", [pa.timestamp("ms"), pa.date32(), pa.decimal128(10, 2), pa.string()], ids=str)
+def test_a_table_without_rows_is_stored(kind: pa.DataType) -> None:
+    """D4: whatever its keys are, and once its rows are gone."""
+    empty = pa.table({"key.0": pa.chunked_array([], kind), "n": pa.chunked_array([], pa.int64())})
+    states = ColumnStates()
+    states.restore("windows", [ColumnsCapture("windows", empty, ("key.0",), "windows").to_bytes(128)], (0, 127))
+    found = states.take("windows", "windows")
+    assert found is not None
+    assert found.schema.equals(empty.schema)
+    assert found.num_rows == 0
