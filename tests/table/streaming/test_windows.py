@@ -25,6 +25,7 @@ TABLES = {
     "CUMULATE": "CUMULATE(TABLE t, DESCRIPTOR(ts), INTERVAL '2' SECOND, INTERVAL '6' SECOND)",
     "SESSION": "SESSION(TABLE t PARTITION BY k, DESCRIPTOR(ts), INTERVAL '3' SECOND)",
 }
+TWO_SECONDS = "DESCRIPTOR(ts), INTERVAL '2' SECOND"
 WINDOWS = "SELECT k, window_start, window_end, {} FROM TABLE({}) GROUP BY k, window_start, window_end"
 
 
@@ -284,6 +285,23 @@ def test_windows_of_windows() -> None:
     )
     answer = run(sql, t=Timed(("a", 1, 0), ("a", 2, 1 * S), ("b", 3, 9 * S), ("b", 4, 10 * S)))
     assert seconds(answer.rows()) == [(10, 6, 2), (20, 4, 1)]
+
+
+def test_edges_of_windows_may_have_other_names() -> None:
+    fine = "SELECT v, window_start AS s, window_end AS e, window_time AS t2 FROM TABLE(TUMBLE(TABLE t, {}))"
+    sums = f"SELECT t2 AS t3, SUM(v) AS v FROM ({fine.format(TWO_SECONDS)}) GROUP BY s, e, t2"
+    sql = f"SELECT window_end, v FROM TABLE(TUMBLE(({sums}), DESCRIPTOR(t3), INTERVAL '4' SECOND))"
+    answer = run(sql, t=Timed(("a", 1, 0), ("a", 2, 1 * S), ("b", 3, 3 * S)))
+    assert seconds(answer.rows()) == [(4, 3), (4, 3)]
+
+
+def test_edges_of_different_windows_are_groups_that_change() -> None:
+    fine = f"SELECT v, ts, window_start AS s FROM TABLE(TUMBLE(TABLE t, {TWO_SECONDS}))"
+    coarse = f"TABLE(TUMBLE(({fine}), DESCRIPTOR(ts), INTERVAL '8' SECOND))"
+    sql = f"SELECT s, window_end, SUM(v) FROM {coarse} GROUP BY s, window_end"
+    answer = run(sql, t=Timed(("a", 1, 2 * S), ("a", 2, 3 * S), ("b", 3, 6 * S)))
+    assert Counter(seconds(answer.rows())) == Counter([(2, 8, 3), (6, 8, 3)])
+    assert [kind for kind, *_ in answer.shown()] == ["+I", "-U", "+U", "+I"]
 
 
 @pytest.mark.parametrize("more", ["", ", LISTAGG(k)"], ids=["by kernel", "by row"])

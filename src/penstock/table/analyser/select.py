@@ -20,6 +20,7 @@ from penstock.table.analyser.calls import Calls
 from penstock.table.analyser.scalars import ScalarAnalyser
 from penstock.table.analyser.scopes import RelationScope
 from penstock.table.analyser.subqueries import ScalarQueries, with_scalar
+from penstock.table.analyser.window_properties import group_window_edges
 from penstock.table.data.errors import ValidationError
 from penstock.table.data.logical_types import BooleanType, RowType
 from penstock.table.functions.signatures import BIGINT
@@ -37,8 +38,6 @@ from penstock.table.plan.logical import (
 from penstock.table.plan.row_schema import PlanColumn, RowSchema, TimeAttribute
 from penstock.table.sql import relations, syntax
 from penstock.table.typed.nodes import Constant, Field, Typed
-
-WINDOW_COLUMNS = ("window_start", "window_end")
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +199,7 @@ class SelectPlan:
         names += [f"$f{index}" for index in range(len(names), len(expressions))]
         before = project(plan, expressions, names)
         keys = tuple(range(len(grouped.keys)))
-        key_columns = [self._key_column(before.schema, index) for index in keys]
+        key_columns = self._key_columns(before, keys)
         call_columns = [PlanColumn(f"$agg{index}", call.type) for index, call in enumerate(calls)]
         call_columns += [PlanColumn(f"$grouping{index}", BIGINT.not_null()) for index in range(len(grouped.groupings))]
         schema = RowSchema((*key_columns, *call_columns))
@@ -223,15 +222,20 @@ class SelectPlan:
             found, columns["query", number] = with_scalar(found, query, self.calls)
         return found
 
-    def _key_column(self, schema: RowSchema, index: int) -> PlanColumn:
-        """A key stays a time attribute only where the groups are windows; it may be NULL where sets leave it out."""
-        column = schema[index]
-        is_windowed = all(name in schema.names for name in WINDOW_COLUMNS)
-        if column.time is not None and not (is_windowed and column.time is TimeAttribute.ROWTIME):
-            column = replace(column, time=None)
-        if self.sets and any(index not in one for one in self.sets):
-            column = replace(column, type=column.type.nullable())
-        return column
+    def _key_columns(self, before: Node, keys: Sequence[int]) -> list[PlanColumn]:
+        """The columns of keys. Only the time of the windows by which groups are stays event time.
+
+        A key may be NULL where sets leave it out.
+        """
+        edges = group_window_edges(before, keys) or {}
+        columns = []
+        for key in keys:
+            column = before.schema[key]
+            if self.sets and any(key not in one for one in self.sets):
+                column = replace(column, type=column.type.nullable(), time=None)
+            is_time = edges.get(key) == 2 and column.time is TimeAttribute.ROWTIME
+            columns.append(column if is_time else replace(column, time=None))
+        return columns
 
     def _overs(self, plan: Node, columns: dict[tuple[str, int], Typed]) -> Node:
         """A step for each window, which has the calls that share it."""

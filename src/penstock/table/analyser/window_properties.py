@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from penstock.table.analyser.subqueries import conjuncts
 from penstock.table.data.logical_types import LocalZonedTimestampType
 from penstock.table.plan import logical
 from penstock.table.plan.row_schema import TimeAttribute
-from penstock.table.streaming.windows.window_times import WindowTime
 from penstock.table.typed.nodes import Field, FunctionCall
 
 #: how many columns a window table has after those of its input: start, end and time
@@ -35,59 +35,67 @@ def window_of(node: logical.Node, column: int) -> tuple[logical.WindowTable, int
             edge = column - (len(node.schema) - EDGES)
             return (node, edge) if edge >= 0 else window_of(node.input, column)
         elif isinstance(node, logical.Rank) and column < len(node.input.schema):
-            if not is_of_window(node.input, node.partition):
+            if edges_of(node.input, node.partition) is None:
                 return None
             node = node.input
         elif isinstance(node, logical.Aggregate) and column < len(node.keys) and is_of_windows(node):
             column, node = node.keys[column], node.input
         elif isinstance(node, logical.Join):
-            if window_edges_of(node) is None:
-                return None
-            width = len(node.left.schema)
-            is_left = column < width
-            if node.join_type.keeps_right if is_left else node.join_type.keeps_left:
-                return None  # NULL where a row has no match
-            node, column = (node.left, column) if is_left else (node.right, column - width)
+            return _window_of_join(node, column)
         else:
             return None
 
 
-def edges_of(node: logical.Aggregate) -> dict[int, int]:
-    """Which keys are edges of windows: 0 for the start, 1 for the end, 2 for the time; by the place of the key."""
-    found = {key: window_of(node.input, key) for key in node.keys}
-    return {key: one[1] for key, one in found.items() if one is not None}
+def _window_of_join(node: logical.Join, column: int) -> tuple[logical.WindowTable, int] | None:
+    edges = window_edges_of(node)
+    if edges is None:
+        return None
+    width = len(node.left.schema)
+    if column < width:
+        # NULL where a row has no match
+        return None if node.join_type.keeps_right else window_of(node.left, column)
+    if node.join_type.keeps_left:
+        return None
+    found, start = window_of(node.right, column - width), window_of(node.right, edges[1][0])
+    if node.join_type.keeps_right or found is None or start is None or found[0] is not start[0]:
+        return found
+    return edges[2], found[1]  # both sides are in the same window
 
 
-def is_of_window(node: logical.Node, columns: tuple[int, ...]) -> bool:
-    """Whether start and end of a window are among these columns of a node."""
-    found = [window_of(node, column) for column in columns]
-    return {0, 1} <= {one[1] for one in found if one is not None}
+def edges_of(node: logical.Node, columns: Iterable[int]) -> tuple[logical.WindowTable, dict[int, int]] | None:
+    """The window of which both start and end are among columns of a node; None if there is none.
+
+    And which of the columns are its edges: 0 for the start, 1 for the end, 2 for the time; by the place of the column.
+    """
+    found = {column: window_of(node, column) for column in columns}
+    for window, edge in filter(None, found.values()):
+        edges = {column: one[1] for column, one in found.items() if one is not None and one[0] is window}
+        if edge == 0 and 1 in edges.values():
+            return window, edges
+    return None
 
 
 def is_of_windows(node: logical.Aggregate) -> bool:
-    """Whether it is an aggregate of windows.
+    """Whether it is an aggregate of windows; one with sets is not, before its rows are expanded."""
+    return not node.sets and group_window_edges(node.input, node.keys) is not None
+
+
+def group_window_edges(node: logical.Node, keys: Sequence[int]) -> dict[int, int] | None:
+    """Which keys are edges of the windows by which an aggregate of a node groups; None for groups of another kind.
 
     It groups by both ends, and by just the columns by which sessions are apart. Windows of processing time have to be
     right below it. Flink groups other rows as they are.
     """
-    edges = edges_of(node)
-    if node.sets or not {0, 1} <= set(edges.values()):
-        return False
-    window = aggregated_window(node)
-    if time_of(window).is_processing and not _is_near(node.input, window):
-        return False
+    found = edges_of(node, keys)
+    if found is None:
+        return None
+    window, edges = found
+    if is_processing(window) and not _is_near(node, window):
+        return None
     if window.kind != "SESSION":
-        return True
-    groups = {origin_of(node.input, key, window) for key in node.keys if key not in edges}
-    return groups == set(window.partition)
-
-
-def aggregated_window(node: logical.Aggregate) -> logical.WindowTable:
-    """The window table by whose ends an aggregate groups."""
-    start = next(key for key, edge in edges_of(node).items() if edge == 0)
-    found = window_of(node.input, start)
-    assert found is not None
-    return found[0]
+        return edges
+    groups = {origin_of(node, key, window) for key in keys if key not in edges}
+    return edges if groups == set(window.partition) else None
 
 
 def _is_near(node: logical.Node, window: logical.WindowTable) -> bool:
@@ -111,18 +119,18 @@ def origin_of(node: logical.Node, column: int, window: logical.WindowTable) -> i
     return column
 
 
-def time_of(window: logical.WindowTable) -> WindowTime:
-    """The time by which a window table puts rows into windows."""
-    column = window.input.schema[window.time]
-    is_moment = isinstance(column.type, LocalZonedTimestampType)
-    return WindowTime(window.time, is_moment, column.time is TimeAttribute.PROCTIME)
+def is_processing(window: logical.WindowTable) -> bool:
+    """Whether rows are in the windows of the moment at which they come."""
+    return window.input.schema[window.time].time is TimeAttribute.PROCTIME
 
 
 def window_edges_of(node: logical.Join) -> tuple[tuple[int, int], tuple[int, int], logical.WindowTable] | None:
-    """The places of start and end of the window by which a join pairs rows, for either side; None for other joins."""
+    """The places of start and end of the window by which a join pairs rows, for either side; None for other joins.
+
+    The window is that of the left side.
+    """
     width = len(node.left.schema)
-    pairs: dict[int, tuple[int, int]] = {}
-    windows: list[logical.WindowTable] = []
+    found: list[tuple[int, tuple[int, int], tuple[logical.WindowTable, logical.WindowTable]]] = []
     for part in conjuncts(node.condition):
         if not isinstance(part, FunctionCall) or part.function != "=":
             continue
@@ -134,18 +142,20 @@ def window_edges_of(node: logical.Join) -> tuple[tuple[int, int], tuple[int, int
         if one.index >= width or other.index < width:
             continue
         left, right = window_of(node.left, one.index), window_of(node.right, other.index - width)
-        if left is None or right is None or left[1] != right[1] or not _are_alike(left[0], right[0]):
-            continue
-        pairs[left[1]] = one.index, other.index - width
-        windows.append(left[0])
-    if not {0, 1} <= pairs.keys():
-        return None
-    return (pairs[0][0], pairs[1][0]), (pairs[0][1], pairs[1][1]), windows[0]
+        if left is not None and right is not None and left[1] == right[1] and _are_alike(left[0], right[0]):
+            found.append((left[1], (one.index, other.index - width), (left[0], right[0])))
+    for _, starts, windows in (one for one in found if one[0] == 0):
+        for _, ends, others in (one for one in found if one[0] == 1):
+            if others[0] is windows[0] and others[1] is windows[1]:
+                return (starts[0], ends[0]), (starts[1], ends[1]), windows[0]
+    return None
 
 
 def _are_alike(one: logical.WindowTable, other: logical.WindowTable) -> bool:
     """Whether the windows of both begin and end together."""
-    times = [time_of(window) for window in (one, other)]
-    return (one.kind, one.sizes, one.offset) == (other.kind, other.sizes, other.offset) and (
-        (times[0].is_moment, times[0].is_processing) == (times[1].is_moment, times[1].is_processing)
-    )
+    return _measures(one) == _measures(other)
+
+
+def _measures(window: logical.WindowTable) -> tuple[object, ...]:
+    is_moment = isinstance(window.input.schema[window.time].type, LocalZonedTimestampType)
+    return window.kind, window.sizes, window.offset, is_moment, is_processing(window)

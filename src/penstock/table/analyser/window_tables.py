@@ -28,8 +28,10 @@ def window_table(call: syntax.Call, queries: Queries) -> Node:
     """The plan of a call. Raises `ValidationError` for arguments that do not fit."""
     arguments = _arguments(call)
     table = arguments.get("DATA")
+    if isinstance(table, syntax.Subquery):
+        table = syntax.TableArgument(table.query)
     if not isinstance(table, syntax.TableArgument):
-        raise ValidationError(f"{call.name} takes a table first: TABLE name, or TABLE (query)")
+        raise ValidationError(f"{call.name} takes a table first: TABLE name, or (query)")
     plan = queries.query(table.query)
     scope = scope_of(plan)
     analyser = ScalarAnalyser(scope, queries.calls)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TypeAlias
 
+from penstock.table.analyser.window_properties import is_of_windows
 from penstock.table.plan.changes import ALL, INSERTS, Changes
 from penstock.table.plan.logical import Aggregate, Distinct
 from penstock.table.streaming.aggregates.accumulators import check_unbounded
@@ -12,7 +13,6 @@ from penstock.table.streaming.aggregates.group_aggregate_operator import GroupAg
 from penstock.table.streaming.planning.plan_windows import aggregate_stream
 from penstock.table.streaming.planning.rule import Factory, Planning, Rule
 from penstock.table.streaming.planning.streams import Stream, by_columns, names_of
-from penstock.table.streaming.planning.window_properties import is_of_windows
 from penstock.table.streaming.rows.state_times import lasting
 
 AggregateNode: TypeAlias = Aggregate | Distinct

@@ -8,6 +8,7 @@ from functools import partial
 
 from penstock.table.analyser.calls import Calls
 from penstock.table.analyser.subqueries import TRUE, all_of
+from penstock.table.analyser.window_properties import window_edges_of
 from penstock.table.data.errors import ValidationError
 from penstock.table.plan.changes import ALL, INSERTS, Changes
 from penstock.table.plan.logical import Join, JoinType, Node
@@ -22,7 +23,6 @@ from penstock.table.streaming.planning.plan_window_joins import window_join
 from penstock.table.streaming.planning.planned_joins import PlannedJoin, with_keys
 from penstock.table.streaming.planning.rule import Planning, Rule
 from penstock.table.streaming.planning.streams import Stream, by_columns, names_of
-from penstock.table.streaming.planning.window_properties import window_edges_of
 from penstock.table.streaming.rewrites.calc import Calc
 from penstock.table.streaming.rows.sessions import StreamSession
 from penstock.table.streaming.rows.state_times import lasting

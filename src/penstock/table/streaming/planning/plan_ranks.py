@@ -7,6 +7,7 @@ from functools import partial
 from typing import TypeAlias
 
 from penstock.base.errors import UnsupportedError
+from penstock.table.analyser.window_properties import edges_of
 from penstock.table.data.errors import ValidationError
 from penstock.table.data.logical_types import DataType, RawType, VariantType
 from penstock.table.plan import logical
@@ -17,7 +18,6 @@ from penstock.table.plan.text import node_text
 from penstock.table.streaming.planning.rule import Factory, Planning, Rule
 from penstock.table.streaming.planning.streams import Stream, by_columns, names_of
 from penstock.table.streaming.planning.unique_keys import Course, courses, unique_key
-from penstock.table.streaming.planning.window_properties import time_of, window_of
 from penstock.table.streaming.ranking.column_last_row_operator import ColumnLastRowOperator
 from penstock.table.streaming.ranking.column_rank_operator import ColumnRankOperator
 from penstock.table.streaming.ranking.deduplicate_operator import FirstRowOperator, LastRowOperator
@@ -28,6 +28,7 @@ from penstock.table.streaming.ranking.top_n import LatestTopN, RetractableTopN, 
 from penstock.table.streaming.ranking.window_rank_operator import WindowRankOperator
 from penstock.table.streaming.rows.sessions import StreamSession
 from penstock.table.streaming.rows.state_times import lasting
+from penstock.table.streaming.windows.window_times import WindowTime
 
 ChangesOf: TypeAlias = Callable[[logical.Node], Changes]
 
@@ -102,16 +103,18 @@ def _window_edges(node: Rank, changes: ChangesOf) -> tuple[int, int] | None:
     """The columns with start and end of the window by which rows are partitioned; None without both."""
     if changes(node.input) != INSERTS or node.end is None:
         return None
-    found = {index: window_of(node.input, index) for index in node.partition}
-    places = {one[1]: index for index, one in found.items() if one is not None}
-    return (places[0], places[1]) if {0, 1} <= places.keys() else None
+    found = edges_of(node.input, node.partition)
+    if found is None:
+        return None
+    places = {edge: index for index, edge in found[1].items()}
+    return places[0], places[1]
 
 
 def _of_windows(node: Rank, edges: tuple[int, int], names: Sequence[str], session: StreamSession) -> Factory:
-    found = window_of(node.input, edges[0])
+    found = edges_of(node.input, edges)
     assert found is not None
     assert node.end is not None
-    time = time_of(found[0])
+    time = WindowTime.of(found[0])
     if time.is_processing:
         raise UnsupportedError(
             "Processing time Window TopN is not supported yet: take an event time attribute for the window, or leave "

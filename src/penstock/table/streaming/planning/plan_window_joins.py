@@ -8,12 +8,13 @@ from typing import Final, TypeAlias
 
 from penstock.base.errors import UnsupportedError
 from penstock.table.analyser.subqueries import TRUE
+from penstock.table.analyser.window_properties import window_of
 from penstock.table.plan.logical import Join, WindowTable
 from penstock.table.streaming.joins.join_conditions import JoinKeys
 from penstock.table.streaming.joins.window_join_operator import WindowJoinOperator
 from penstock.table.streaming.planning.planned_joins import PlannedJoin, with_keys
-from penstock.table.streaming.planning.window_properties import time_of, window_of
 from penstock.table.streaming.rows.sessions import StreamSession
+from penstock.table.streaming.windows.window_times import WindowTime
 from penstock.table.typed.nodes import Field
 
 #: the places of start and end, for either side, and the window table of the left one
@@ -26,7 +27,7 @@ def window_join(
 ) -> PlannedJoin:
     """How a window join runs. `keys`: the equalities of its condition, those of the window among them."""
     left_edges, right_edges, window = windows
-    time = time_of(window)
+    time = WindowTime.of(window)
     if time.is_processing:
         raise UnsupportedError(
             "Processing time Window Join is not supported yet: take an event time attribute for both windows"

@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import partial
 
 from penstock.base.errors import UnsupportedError
+from penstock.table.analyser.window_properties import EDGES, edges_of, is_processing
 from penstock.table.data.errors import ValidationError
 from penstock.table.evaluation.stability import is_stable
 from penstock.table.plan.changes import INSERTS, Changes
@@ -19,7 +20,6 @@ from penstock.table.plan.row_schema import PlanColumn, RowSchema
 from penstock.table.streaming.aggregates.accumulators import check_windowed
 from penstock.table.streaming.planning.rule import Factory, Planning, Rule
 from penstock.table.streaming.planning.streams import Stream, by_columns, names_of
-from penstock.table.streaming.planning.window_properties import EDGES, aggregated_window, edges_of, time_of
 from penstock.table.streaming.windows.column_aggregates import GROUPED, is_by_kernel
 from penstock.table.streaming.windows.column_window_operators import (
     ColumnSessionAggregateOperator,
@@ -30,6 +30,7 @@ from penstock.table.streaming.windows.column_windows import ColumnWindows
 from penstock.table.streaming.windows.session_table_operator import SessionTableOperator
 from penstock.table.streaming.windows.window_aggregate_operator import WindowAggregateOperator
 from penstock.table.streaming.windows.window_table_operator import WindowTableOperator
+from penstock.table.streaming.windows.window_times import WindowTime
 from penstock.table.typed.nodes import Field, Typed, transformed
 
 # --- window tables ----------------------------------------------------------------------------------------------------
@@ -50,7 +51,7 @@ class WindowTableRule(Rule[WindowTable]):
 
     def stream(self, node: WindowTable, planning: Planning, wants_before: bool) -> Stream:
         """See `Rule`."""
-        if time_of(node).is_processing:
+        if is_processing(node):
             raise UnsupportedError(
                 f"Processing time Window TableFunction is not supported yet: {node.kind} of processing time has to be "
                 "followed by GROUP BY window_start, window_end"
@@ -68,7 +69,7 @@ def table_stream(node: WindowTable, planning: Planning) -> Stream:
         operator: Factory = partial(
             SessionTableOperator,
             node.partition,
-            time_of(node),
+            WindowTime.of(node),
             node.sizes[0],
             node.schema.types,
             names,
@@ -79,7 +80,7 @@ def table_stream(node: WindowTable, planning: Planning) -> Stream:
         upstreams = planning.step(title, operator, inputs, is_stateful=True, parallelism_limit=limit)
     else:
         operator = partial(
-            WindowTableOperator, node.kind, time_of(node), node.sizes, node.offset, names, planning.session
+            WindowTableOperator, node.kind, WindowTime.of(node), node.sizes, node.offset, names, planning.session
         )
         upstreams = planning.step(title, operator, inner.upstreams, inner.changes != INSERTS)
     return Stream(upstreams, node.schema, inner.changes, inner.has_before)
@@ -101,7 +102,7 @@ def aggregate_stream(node: Aggregate, planning: Planning) -> Stream:
     schema = node.schema
     node = below_window(node, planning) or node
     retracts = planning.changes(node.input) != INSERTS
-    window = aggregated_window(node)
+    window, edges = _window_and_edges(node)
     for call in node.calls:
         check_windowed(call, window.kind, retracts)
     is_right_above = node.input is window
@@ -110,10 +111,9 @@ def aggregate_stream(node: Aggregate, planning: Planning) -> Stream:
     if retracts or not _is_by_kernel(node, window if is_right_above else None):
         rows = table_stream(window, planning) if is_right_above else planning.stream(node.input, retracts)
         return _by_row(node, rows, planning, retracts)
-    edges = edges_of(node)
     keys = tuple(-1 - edges[key] if key in edges else key for key in node.keys)
     windows = ColumnWindows(
-        keys, time_of(window), node.calls, tuple(schema.types), tuple(names_of(schema)), planning.session
+        keys, WindowTime.of(window), node.calls, tuple(schema.types), tuple(names_of(schema)), planning.session
     )
     inner = planning.stream(window.input if is_right_above else node.input, False)
     places = {edge: key for key, edge in edges.items()}
@@ -125,6 +125,13 @@ def aggregate_stream(node: Aggregate, planning: Planning) -> Stream:
     else:
         operator = partial(ColumnWindowAggregateOperator, windows, window.kind, window.sizes, window.offset)
     return _added(node, operator, inner, windows.groups(), planning)
+
+
+def _window_and_edges(node: Aggregate) -> tuple[WindowTable, dict[int, int]]:
+    """The window of the rows of an aggregate, and which of its keys are edges, by their places among the keys."""
+    found = edges_of(node.input, node.keys)
+    assert found is not None
+    return found[0], {key: found[1][key] for key in node.keys if key in found[1]}
 
 
 def _is_by_kernel(node: Aggregate, window: WindowTable | None) -> bool:
@@ -140,13 +147,13 @@ def _is_by_kernel(node: Aggregate, window: WindowTable | None) -> bool:
 
 
 def _by_row(node: Aggregate, inner: Stream, planning: Planning, retracts: bool) -> Stream:
-    edges = edges_of(node)
+    window, edges = _window_and_edges(node)
     groups = [key for key in node.keys if key not in edges]
     operator = partial(
         WindowAggregateOperator,
         node.keys,
         edges,
-        time_of(aggregated_window(node)),
+        WindowTime.of(window),
         node.calls,
         node.input.schema.types,
         names_of(node.schema),

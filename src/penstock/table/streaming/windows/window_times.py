@@ -11,7 +11,10 @@ import pyarrow as pa
 
 from penstock.core.columns.batch import ColumnBatch
 from penstock.core.operators.context import OperatorContext
+from penstock.table.analyser.window_properties import is_processing
+from penstock.table.data.logical_types import LocalZonedTimestampType
 from penstock.table.data.zones import to_local
+from penstock.table.plan.logical import WindowTable
 from penstock.table.streaming.rows.sessions import StreamSession
 from penstock.table.streaming.rows.watermark_operator import milliseconds
 
@@ -31,6 +34,12 @@ class WindowTime:
     place: int
     is_moment: bool
     is_processing: bool = False
+
+    @staticmethod
+    def of(window: WindowTable) -> WindowTime:
+        """The time by which a window table puts rows into windows."""
+        is_moment = isinstance(window.input.schema[window.time].type, LocalZonedTimestampType)
+        return WindowTime(window.time, is_moment, is_processing(window))
 
     def zone_of(self, session: StreamSession) -> tzinfo | None:
         """The zone in which windows are; None for times without one."""
