@@ -97,6 +97,16 @@ def test_a_join_of_other_windows_is_a_regular_one() -> None:
     assert answer.rows() == [("a",)]
 
 
+def test_edges_of_other_windows_are_columns_like_any_other() -> None:
+    fine = "SELECT k, v, ts, window_end AS fine FROM TABLE(TUMBLE(TABLE {}, DESCRIPTOR(ts), INTERVAL '{}' SECOND))"
+    sides = [
+        f"SELECT * FROM TABLE(TUMBLE(({fine.format(name, size)}), DESCRIPTOR(ts), INTERVAL '10' SECOND))"
+        for name, size in (("t", 2), ("s", 1))
+    ]
+    sql = f"SELECT l.v, r.v FROM ({sides[0]}) l JOIN ({sides[1]}) r ON {SAME} AND l.fine = r.fine"
+    assert run(sql, t=T, s=S_ROWS).rows() == [(3, 10)]
+
+
 def test_rows_that_change_are_refused() -> None:
     sql = f"SELECT l.k FROM (SELECT * FROM {LEFT}) l JOIN (SELECT * FROM {RIGHT}) r ON {SAME}"
     with pytest.raises(ValidationError, match="WindowJoin doesn't support consuming update and delete changes"):

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from penstock.base.errors import UnsupportedError
 from penstock.table.analyser.subqueries import TRUE
-from penstock.table.analyser.window_properties import window_of
 from penstock.table.plan.logical import Join, WindowTable
 from penstock.table.streaming.joins.join_conditions import JoinKeys
 from penstock.table.streaming.joins.window_join_operator import WindowJoinOperator
@@ -19,7 +18,6 @@ from penstock.table.typed.nodes import Field
 
 #: the places of start and end, for either side, and the window table of the left one
 WindowEdges: TypeAlias = tuple[tuple[int, int], tuple[int, int], WindowTable]
-_EDGES: Final = (0, 1)
 
 
 def window_join(
@@ -32,10 +30,11 @@ def window_join(
         raise UnsupportedError(
             "Processing time Window Join is not supported yet: take an event time attribute for both windows"
         )
+    edges = set(zip(left_edges, right_edges, strict=True))
     kept = [
         place
         for place, (one, other) in enumerate(zip(keys.left, keys.right, strict=True))
-        if not (isinstance(one, Field) and isinstance(other, Field) and _is_edge(join, one.index, other.index))
+        if not (isinstance(one, Field) and isinstance(other, Field) and (one.index, other.index) in edges)
     ]
     left, left_places = with_keys(join.left, [keys.left[place] for place in kept])
     right, right_places = with_keys(join.right, [keys.right[place] for place in kept])
@@ -53,9 +52,3 @@ def window_join(
     )
     name = f"Window Join {join.join_type.value}"
     return PlannedJoin(name, (left, right), (left_places, right_places), operator, False)
-
-
-def _is_edge(join: Join, left: int, right: int) -> bool:
-    """Whether two columns are the same end of their windows."""
-    found = window_of(join.left, left), window_of(join.right, right)
-    return found[0] is not None and found[1] is not None and found[0][1] == found[1][1] and found[0][1] in _EDGES
