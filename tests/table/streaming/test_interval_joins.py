@@ -113,6 +113,17 @@ def test_the_watermark_stays_behind_what_pairs_may_have() -> None:
     assert driven.harness.watermarks == [90, MAX_WATERMARK]
 
 
+@pytest.mark.parametrize("kind", [JoinType.LEFT, JoinType.FULL])
+def test_no_row_without_a_match_is_late(kind: JoinType) -> None:
+    driven = join(kind)
+    driven.send(0, row(1, 150), row(1, 100))
+    for time in range(101, 200):
+        driven.harness.watermark(time)
+        late = [sent for sent in driven.taken() if sent[2] // MS <= max(driven.harness.watermarks[:-1], default=0)]
+        assert not late, time
+    assert driven.harness.watermarks[-1] == 199 - (10 + 7 + 1 if kind is JoinType.FULL else 5 + 7 + 1)
+
+
 def test_the_rest_of_the_condition_decides_about_matches() -> None:
     driven = join(JoinType.LEFT, condition=DIFFERS)
     driven.send(0, row(1, 100, "a"), row(1, 101, "b"))

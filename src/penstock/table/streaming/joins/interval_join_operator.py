@@ -3,6 +3,9 @@
 A left row and a right one are a pair when `lower <= left time - right time <= upper`. Rows wait for their matches in
 the state of their key until time has passed the last match that they could have. A row of an outer side that leaves
 without a match is sent with NULL. Only inserts come and go.
+
+Rows are looked through only now and then, so one without a match leaves up to half an interval later than it might.
+The watermark that is sent on stays so far behind that none of them is late.
 """
 
 from __future__ import annotations
@@ -73,6 +76,9 @@ class SqlIntervalJoinOperator(EvaluatingOperator):
         #: how much later than a row of either side its matches may be
         self._waits = -interval.lower, interval.upper
         self._clean_up_ms = max(0, interval.upper - interval.lower) // 2
+        alone = [self._waits[side] + self._clean_up_ms + 1 for side in (0, 1) if self._keeps[side]]
+        #: how much later than the time of any of its rows something is sent at most
+        self._delay_ms = max(0, *self._waits, *alone)
         self._keys = keys
         self._nulls_match = tuple(nulls_match)
         self._condition = condition
@@ -197,11 +203,16 @@ class SqlIntervalJoinOperator(EvaluatingOperator):
         if entry is None:
             entry = self._entries[key] = [[{}, {}], [None, None]]
         entry[0][side].setdefault(time, []).append([row, has_match])
-        if entry[1][side] is None:
+        due = entry[1][side]
+        if due is None or (self._keeps[side] and self._due(time, side) < due):
             self._set_timer(entry, key, time, side)
 
+    def _due(self, time: int, side: int) -> int:
+        """When a row of this time is looked at at last."""
+        return time + self._waits[side] + self._clean_up_ms + 1
+
     def _set_timer(self, entry: Any, key: Any, time: int, side: int) -> None:
-        entry[1][side] = time + self._waits[side] + self._clean_up_ms + 1
+        entry[1][side] = self._due(time, side)
         self._timers.register(entry[1][side], key)
 
     def _collect(self, arrays: list[Any]) -> None:
@@ -214,8 +225,8 @@ class SqlIntervalJoinOperator(EvaluatingOperator):
         self._watermark = timestamp
         if self._interval.is_event_time:
             self._fire(timestamp)
-            delay = 0 if timestamp == MAX_WATERMARK else max(self._waits)
-            timestamp = max(MIN_TIMESTAMP, timestamp - delay)
+            delay_ms = 0 if timestamp == MAX_WATERMARK else self._delay_ms
+            timestamp = max(MIN_TIMESTAMP, timestamp - delay_ms)
         self.output.emit_watermark(timestamp)
 
     def next_timer_ms(self) -> int | None:
