@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from tests.connectors.harness import Cluster
+from tests.connectors.harness import Cluster, ReaderHost
 from tests.table.connectors.tables import reader_of, rows_of, scan_of
 
 from penstock.base.errors import UnsupportedError
@@ -19,7 +19,7 @@ from penstock.table import EnvironmentSettings, TableEnvironment
 from penstock.table.connectors.abilities import ProjectionPushDown
 from penstock.table.connectors.built_in import built_in
 from penstock.table.connectors.nexmark.settings import NexmarkSettings
-from penstock.table.connectors.nexmark.source import CHUNK_EVENTS, COLUMNS, NexmarkColumnsSource
+from penstock.table.connectors.nexmark.source import CHUNK_EVENTS, COLUMNS, NexmarkColumnsSource, NexmarkSplit
 from penstock.table.data.errors import ValidationError
 
 PERSON = (
@@ -83,6 +83,18 @@ def test_a_rate_stops_and_goes_on_in_the_middle_of_a_chunk() -> None:
     assert Counter(map(repr, map(tuple, cluster.all_values))) == Counter(
         map(repr, rows_of(events(3_000, ("event_type", "bid"), rate=1_000)))
     )
+
+
+def test_a_subtask_reads_in_order_of_time_what_several_have_left() -> None:
+    """G8: so nothing is late where fewer subtasks go on from a savepoint."""
+    reader = events(3 * CHUNK_EVENTS, ("event_type",)).create_reader(ReaderHost())
+    reader.start()
+    reader.add_splits([NexmarkSplit(1, 2), NexmarkSplit(0, 2, 100)])
+    reader.no_more_splits()
+    found = []
+    while isinstance(batch := reader.poll_next(1_000), Batch):
+        found += batch.values
+    assert list(map(tuple, found)) == rows_of(events(3 * CHUNK_EVENTS, ("event_type",)))[100:]
 
 
 def test_fewer_events_are_a_part_of_more() -> None:

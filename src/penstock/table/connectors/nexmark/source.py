@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -15,12 +16,14 @@ from penstock.connectors.split_reader import PositionedReader
 from penstock.core.columns.batch import ColumnBatch
 from penstock.core.connector import (
     Boundedness,
+    InputStatus,
     Source,
     SourceReader,
     SourceReaderContext,
     SplitEnumerator,
     SplitEnumeratorContext,
 )
+from penstock.core.records import Batch
 from penstock.table.connectors.chance import Integers
 from penstock.table.connectors.nexmark import auctions, bids, persons
 from penstock.table.connectors.nexmark.settings import FIRST_EVENT_MS, NexmarkSettings
@@ -133,6 +136,12 @@ class _NexmarkReader(PositionedReader[NexmarkSplit]):
         if self._limit is None or not self._splits:
             return CHUNK_EVENTS
         return min(max_records, self._limit.allowance(self._context.now_ms()))
+
+    def poll_next(self, max_records: int) -> Batch | InputStatus:
+        """Events in order of time, whichever series they are of: after a recovery a subtask may have several."""
+        if len(self._splits) > 1:
+            self._splits = deque(sorted(self._splits, key=lambda split: (split.chunk, split.position)))
+        return super().poll_next(max_records)
 
     def retry_after_ms(self) -> int:
         """When the rate allows an event again."""
