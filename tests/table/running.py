@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
 import pyarrow as pa
 from tests.table.planned import manager_of, plan_of
@@ -25,17 +26,23 @@ from penstock.table.streaming.planning.planner import StreamPlanner
 from penstock.table.streaming.rows.rows_operator import ToRowsOperator
 from penstock.table.streaming.rows.sessions import StreamSession
 
+NO_OPTIONS: Final[Mapping[str, str]] = MappingProxyType({})
+
 #: a kind, such as `+I`, and the values of a row, as `penstock.table.data.values` holds them
 Change = tuple[str, tuple[Any, ...]]
 
 
 @dataclass(frozen=True)
 class Rows:
-    """A table: its columns, and its rows as changes or as values alone; `at_once`: how many a batch has at most."""
+    """A table: its columns, and its rows as changes or as values alone.
+
+    `at_once`: how many a batch has at most. `watermark`: the clause that says it, if the table has event time.
+    """
 
     columns: Mapping[str, DataType]
     rows: Sequence[Change | tuple[Any, ...]] = ()
     at_once: int | None = None
+    watermark: str | None = None
 
     def changes(self) -> list[Change]:
         """The rows with their kinds."""
@@ -43,7 +50,9 @@ class Rows:
 
     def ddl(self, name: str) -> str:
         """The statement that makes it."""
-        return f"CREATE TABLE {name} ({', '.join(f'`{column}` {kind}' for column, kind in self.columns.items())})"
+        parts = [f"`{column}` {kind}" for column, kind in self.columns.items()]
+        parts += [] if self.watermark is None else [self.watermark]
+        return f"CREATE TABLE {name} ({', '.join(parts)})"
 
     def reader(self) -> TableReader:
         """What reads it. A table with rows that are no inserts may have all changes."""
@@ -99,10 +108,15 @@ def run(sql: str, *, wants_before: bool = True, parallelism: int = 1, **tables: 
     return run_over(tables, sql, wants_before, parallelism)
 
 
-def run_over(tables: Mapping[str, Rows], sql: str, wants_before: bool = True, parallelism: int = 1) -> Answer:
-    """The same with tables by their names."""
-    configuration = Configuration()
-    configuration.set_string("execution.target", "local")
+def run_over(
+    tables: Mapping[str, Rows],
+    sql: str,
+    wants_before: bool = True,
+    parallelism: int = 1,
+    options: Mapping[str, str] = NO_OPTIONS,
+) -> Answer:
+    """The same with tables by their names, and options of the job."""
+    configuration = Configuration.from_dict({"execution.target": "local", **options})
     environment = StreamExecutionEnvironment.get_execution_environment(configuration)
     environment.set_parallelism(parallelism)
     manager = manager_of(*(table.ddl(name) for name, table in tables.items()))

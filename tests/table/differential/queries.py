@@ -10,6 +10,8 @@ from typing import TypeVar
 from hypothesis import strategies as st
 
 INT, TEXT = "INT", "STRING"
+#: points in time, and those that are the event time of their rows
+TIME, ROWTIME = "TIMESTAMP(3)", "ROWTIME"
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,8 @@ class Queries:
 
     def _select(self, depth: int) -> Relation:
         inner = self.relation(depth - 1)
-        kinds = self._draw(st.lists(st.sampled_from([INT, TEXT]), min_size=1, max_size=3))
+        choices = [INT, TEXT, *({TIME} & {one.kind for one in inner.columns})]
+        kinds = self._draw(st.lists(st.sampled_from(choices), min_size=1, max_size=3))
         columns = [Column(self._name(), kind) for kind in kinds]
         selected = ", ".join(f"{self._expression(inner, one.kind, 2)} AS {one.name}" for one in columns)
         where = f" WHERE {self._condition(inner, 2)}" if self._flag() else ""
@@ -219,7 +222,7 @@ class Queries:
 
     def _expression(self, inner: Relation, kind: str, depth: int) -> str:
         names = inner.of(kind)
-        leaves = [*names, *names, *(_NUMBERS if kind == INT else _TEXTS)]
+        leaves = [*names, *names, *_CONSTANTS[kind]]
         if depth == 0 or not self._flag():
             return self._one(leaves)
         one, other = (self._expression(inner, kind, depth - 1) for _ in range(2))
@@ -227,18 +230,20 @@ class Queries:
         own = [f"({one} + {other})", f"({one} - {other})", f"(2 * {one})", f"ABS({one})"]
         if kind == TEXT:
             own = [f"({one} || {other})", f"UPPER({one})"]
+        if kind == TIME:
+            own = [f"({one} + INTERVAL '2' SECOND)", f"({one} - INTERVAL '1' SECOND)"]
         return self._one([*own, *shared])
 
     def _condition(self, inner: Relation, depth: int) -> str:
         if depth > 0 and self._flag():
             one, other = (self._condition(inner, depth - 1) for _ in range(2))
             return self._one([f"({one} AND {other})", f"({one} OR {other})", f"NOT ({one})"])
-        kind = self._one([INT, TEXT])
+        kind = self._one([INT, TEXT, *({TIME} & {one.kind for one in inner.columns})])
         one, other = self._expression(inner, kind, 0), self._expression(inner, kind, 1)
         compared = f"{one} {self._one(['=', '<>', '<', '<=', '>', '>='])} {other}"
-        few = "(1, 2)" if kind == INT else "('x', 'XY')"
-        more = f"{one} BETWEEN -1 AND 2" if kind == INT else f"{one} LIKE 'x%'"
-        return self._one([compared, compared, f"{one} IS NULL", f"{one} IS NOT NULL", f"{one} IN {few}", more])
+        few = f"{one} IN ({', '.join(_FEW[kind])})"
+        more = f"{one} LIKE 'x%'" if kind == TEXT else f"{one} BETWEEN {' AND '.join(_FEW[kind])}"
+        return self._one([compared, compared, f"{one} IS NULL", f"{one} IS NOT NULL", few, more])
 
     # --- what is drawn ------------------------------------------------------------------------------------------------
 
@@ -265,8 +270,16 @@ class Queries:
 T = TypeVar("T")
 
 SET_OPERATORS = ["UNION ALL", "UNION", "INTERSECT", "INTERSECT ALL", "EXCEPT", "EXCEPT ALL"]
-_NUMBERS = ["0", "1", "2", "CAST(NULL AS INT)"]
-_TEXTS = ["'x'", "'xy'", "CAST(NULL AS VARCHAR(2147483647))"]
+_CONSTANTS = {
+    INT: ["0", "1", "2", "CAST(NULL AS INT)"],
+    TEXT: ["'x'", "'xy'", "CAST(NULL AS VARCHAR(2147483647))"],
+    TIME: ["TIMESTAMP '1970-01-01 00:00:03.000'", "CAST(NULL AS TIMESTAMP(3))"],
+}
+_FEW = {
+    INT: ["-1", "2"],
+    TEXT: ["'x'", "'XY'"],
+    TIME: ["TIMESTAMP '1970-01-01 00:00:02'", "TIMESTAMP '1970-01-01 00:00:07'"],
+}
 
 
 def _prefixed(relation: Relation, alias: str) -> list[Column]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from hypothesis import given, settings
+import pytest
+from hypothesis import Phase, given, settings
+from tests.table.differential.modes import in_batch
 from tests.table.differential.oracle import answer_of
 from tests.table.differential.worlds import World, worlds
 
@@ -19,3 +21,30 @@ def test_a_stream_tells_what_a_batch_says(world: World) -> None:
 @given(worlds())
 def test_so_do_several_subtasks(world: World) -> None:
     assert world.streamed(parallelism=2).net() == answer_of(world)
+
+
+@settings(max_examples=50, deadline=None)
+@given(worlds(is_timed=True))
+def test_so_do_windows_and_other_steps_by_event_time(world: World) -> None:
+    assert Counter(world.streamed().rows()) == answer_of(world)
+
+
+@settings(max_examples=25, deadline=None)
+@given(worlds())
+def test_so_do_epochs(world: World) -> None:
+    """I1: MICRO_BATCH gives what STREAMING gives, however few rows an epoch reads."""
+    assert Counter(world.in_epochs().rows()) == answer_of(world)
+
+
+@settings(max_examples=25, deadline=None)
+@given(worlds(is_timed=True))
+def test_event_time_goes_on_from_epoch_to_epoch(world: World) -> None:
+    """I1: also where windows and other steps wait for it."""
+    assert Counter(world.in_epochs().rows()) == answer_of(world)
+
+
+@pytest.mark.spark
+@settings(max_examples=4, deadline=None, phases=[Phase.generate])
+@given(worlds(is_timed=True))
+def test_spark_says_the_same(world: World) -> None:
+    assert in_batch(world) == answer_of(world)

@@ -2,39 +2,56 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from hypothesis import strategies as st
-from tests.table.differential.queries import INT, TEXT, Column, Queries
-from tests.table.running import Answer, Change, Rows, run_over
+from tests.table.differential.queries import INT, ROWTIME, TEXT, Column, Relation
+from tests.table.differential.timed import Timed, TimedQueries
+from tests.table.differential.tongues import in_duckdb, in_flink
+from tests.table.running import NO_OPTIONS, Answer, Change, Rows, run_over
 
-from penstock.table.data.logical_types import IntType, VarCharType
+from penstock.table.data.logical_types import DataType, IntType, TimestampType, VarCharType
 
 Row = tuple[Any, ...]
 
-COLUMNS = (Column("k", INT), Column("a", INT), Column("b", TEXT))
-_TYPES = {"k": IntType(), "a": IntType(), "b": VarCharType(2147483647)}
+SECOND_NS: Final = 1_000_000_000
+COLUMNS: Final = (Column("k", INT), Column("a", INT), Column("b", TEXT))
+_TYPES: Final[dict[str, DataType]] = {"k": IntType(), "a": IntType(), "b": VarCharType(2147483647)}
+_TIMED_TYPES: Final[dict[str, DataType]] = {**_TYPES, "ts": TimestampType(3)}
 _ROWS: st.SearchStrategy[Row] = st.tuples(
     st.sampled_from([1, 2, 3, None]), st.sampled_from([-1, 0, 1, 2, None]), st.sampled_from(["x", "y", "xy", None])
 )
+_TIMED: Final = Relation("SELECT k, a, b, ts FROM {}", (*COLUMNS, Column("ts", ROWTIME)))
 
 
 @dataclass(frozen=True)
 class Table:
-    """What happens to a table, in how large batches it is read, and its rows at last."""
+    """What happens to a table, in how large batches it is read, and its rows at last.
+
+    `delay`: by how many seconds its rows may be out of order, if they have event time.
+    """
 
     changes: tuple[Change, ...]
     at_once: int
     rows: tuple[Row, ...]
+    delay: int | None = None
 
     def source(self) -> Rows:
         """The table as a stream."""
-        return Rows(_TYPES, self.changes, self.at_once)
+        return self._read(self.changes, self.at_once)
 
     def last(self) -> Rows:
         """The rows at last."""
-        return Rows(_TYPES, self.rows)
+        return self._read(self.rows, None)
+
+    def _read(self, rows: tuple[Any, ...], at_once: int | None) -> Rows:
+        if self.delay is None:
+            return Rows(_TYPES, rows, at_once)
+        watermark = f"WATERMARK FOR ts AS ts - INTERVAL '{self.delay}' SECOND"
+        return Rows(_TIMED_TYPES, rows, at_once, watermark)
 
 
 @st.composite
@@ -55,21 +72,84 @@ def tables(draw: st.DrawFn) -> Table:
     return Table(tuple(changes), draw(st.sampled_from([1, 2, 3, 100])), tuple(rows))
 
 
+@st.composite
+def timed_tables(draw: st.DrawFn, goes: bool, in_order: bool) -> Table:
+    """A table whose rows have event time and are not late, also when they go.
+
+    `goes`: whether rows go, too. `in_order`: whether all are of different times, though out of order.
+    """
+    delay = draw(st.integers(1, 5))
+    changes: list[Change] = []
+    rows: list[Row] = []
+    latest = draw(st.integers(-4, 4))
+    for _ in range(draw(st.integers(0, 14))):
+        in_time = [row for row in rows if row[-1] > (latest - delay) * SECOND_NS]
+        what = draw(st.sampled_from(["insert", "insert", "update", "delete"])) if goes and in_time else "insert"
+        taken = {row[-1] // SECOND_NS for row in rows} if in_order else set()
+        time = draw(st.sampled_from([one for one in range(latest - delay + 1, latest + 5) if one not in taken]))
+        row = (*draw(_ROWS), time * SECOND_NS)
+        if what == "insert":
+            changes.append(("+I", row))
+        else:
+            gone = draw(st.sampled_from(in_time))
+            rows.remove(gone)
+            changes += [("-U", gone), ("+U", row)] if what == "update" else [("-D", gone)]
+        if what != "delete":
+            rows.append(row)
+            latest = max(latest, time)
+    return Table(tuple(changes), draw(st.sampled_from([1, 1, 2, 3, 100])), tuple(rows), delay)
+
+
+#: e has rows of one time, of f all are of different times, and from g rows go, too
+_TABLES: Final[dict[str, st.SearchStrategy[Table]]] = {
+    "t": tables(),
+    "u": tables(),
+    "e": timed_tables(goes=False, in_order=False),
+    "f": timed_tables(goes=False, in_order=True),
+    "g": timed_tables(goes=True, in_order=False),
+}
+_TIMED_TABLES: Final = tuple(
+    Timed(Relation(_TIMED.sql.format(name), _TIMED.columns), name != "g", name == "f") for name in "efg"
+)
+
+
 @dataclass(frozen=True)
 class World:
-    """Two tables and a query over them."""
+    """Tables and a query over them. `in_an_epoch`: how many rows of a table an epoch reads."""
 
     tables: dict[str, Table]
-    query: str
+    text: str
+    in_an_epoch: int
 
-    def streamed(self, parallelism: int = 1) -> Answer:
+    def __repr__(self) -> str:
+        return f"World({self.tables}, {self.query!r}, {self.in_an_epoch})"
+
+    @property
+    def query(self) -> str:
+        """The query in Flink's SQL."""
+        return in_flink(self.text)
+
+    @property
+    def duckdb_query(self) -> str:
+        """The query in DuckDB's."""
+        return in_duckdb(self.text)
+
+    def streamed(self, parallelism: int = 1, options: Mapping[str, str] = NO_OPTIONS) -> Answer:
         """What the query tells as a stream."""
-        return run_over({name: table.source() for name, table in self.tables.items()}, self.query, True, parallelism)
+        tables = {name: table.source() for name, table in self.tables.items()}
+        return run_over(tables, self.query, True, parallelism, options)
+
+    def in_epochs(self, parallelism: int = 1) -> Answer:
+        """What it tells when each epoch reads a few rows of each table."""
+        options = {"execution.runtime-mode": "MICRO_BATCH", "execution.micro-batch.max-records": str(self.in_an_epoch)}
+        return self.streamed(parallelism, options)
 
 
 @st.composite
-def worlds(draw: st.DrawFn, depth: int = 3) -> World:
-    """A world whose query has up to `depth` steps, one over the other."""
-    found = {"t": draw(tables()), "u": draw(tables())}
-    query = Queries(draw, {"t": COLUMNS, "u": COLUMNS}).relation(draw(st.integers(1, depth)))
-    return World(found, query.sql)
+def worlds(draw: st.DrawFn, depth: int = 3, is_timed: bool = False) -> World:
+    """A world whose query has up to `depth` steps. `is_timed`: whether the last one works by event time."""
+    queries = TimedQueries(draw, {"t": COLUMNS, "u": COLUMNS}, _TIMED_TABLES)
+    steps = draw(st.integers(1, depth))
+    text = (queries.timed_result(steps) if is_timed else queries.relation(steps)).sql
+    found = {name: draw(table) for name, table in _TABLES.items() if re.search(rf"FROM {name}\b", text)}
+    return World(found, text, draw(st.integers(1, 5)))
