@@ -2,11 +2,18 @@
 
 Events are made before and held in memory, so that a run is about the query. Without more options each query writes into
 `blackhole`, and its events a second are shown; `--beside-duckdb` shows the same of DuckDB with one thread over a table
-in memory. With `--check` each query's result, which is the table that its changes stand for, is compared with
-DuckDB's; with `--restore` it is stopped amid the events with a savepoint, and goes on at the next parallelism. Events
-then have a millisecond each, so that nothing is of the same time. q6 is refused by Flink, too. q12 counts by the
-clock, so it is not compared; of q19 the columns are that rows of the same price do not exchange. The function of q14
-is in Python, and the side input of q13 is made here.
+in memory. Four options compare each query's result, which is the table that its changes stand for, with DuckDB's:
+
+\b
+    --check         it runs to its end
+    --check-batch   the same query in BATCH, by Spark's SQL
+    --restore       it is stopped amid the events with a savepoint, and goes on at the next parallelism
+    --kill          a worker's process is killed amid the events, and the job goes on (`--target spark`)
+
+Events then have a millisecond each, so that nothing is of the same time. q6 is refused by Flink, too. q10 writes its
+files, which are read. q12 counts by the clock: its windows are a second long then, and what is compared is how often
+each bidder was counted. Of q19 the columns are that rows of the same price do not exchange. The function of q14 is in
+Python, and the side input of q13 is made here.
 """
 
 from __future__ import annotations
@@ -15,6 +22,7 @@ import logging
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,8 +36,9 @@ from benchmarks.nexmark_sql.running import Runs
 from penstock.base.errors import PenstockError
 
 QUERIES = tuple(f"q{number}" for number in range(23))
-#: refused, and by the clock
-NOT_COMPARED = ("q6", "q12")
+REFUSED = "q6"
+BY_CLOCK = "q12"
+CHECKS = ("check", "check-batch", "restore", "kill")
 
 #: the columns that are compared, where rows of the same price may be in any order
 COMPARED = {"q19": (0, 2, 7)}
@@ -42,8 +51,10 @@ COMPARED = {"q19": (0, 2, 7)}
 @click.option("--parallelism", default="1", help="such as 1,2,4")
 @click.option("--target", default="local", help="local or spark")
 @click.option("--mini-batch/--no-mini-batch", default=True)
-@click.option("--check", is_flag=True, help="compare with DuckDB")
-@click.option("--restore", is_flag=True, help="and stop and restore in the middle")
+@click.option("--check", "checks", flag_value="check", multiple=True, help="compare with DuckDB")
+@click.option("--check-batch", "checks", flag_value="check-batch", multiple=True, help="and what BATCH gives")
+@click.option("--restore", "checks", flag_value="restore", multiple=True, help="and stop and restore in the middle")
+@click.option("--kill", "checks", flag_value="kill", multiple=True, help="and kill a worker in the middle")
 @click.option("--beside-duckdb", is_flag=True)
 def main(
     folder: Path,
@@ -52,69 +63,94 @@ def main(
     parallelism: str,
     target: str,
     mini_batch: bool,
-    check: bool,
-    restore: bool,
+    checks: tuple[str, ...],
     beside_duckdb: bool,
 ) -> None:
     logging.disable(logging.WARNING)
-    rate = 1_000 if check or restore else 10_000
+    rate = 1_000 if checks else 10_000
     runs = Runs(folder, events, rate, target, mini_batch=mini_batch)
     table = made_events(events, rate)
-    duck = Duck(folder, table, rate) if check or restore or beside_duckdb else None
+    duck = Duck(folder, table, rate) if checks or beside_duckdb else None
     parallelisms = [int(one) for one in parallelism.split(",")]
     wrong = 0
     for name in queries.split(","):
         with tempfile.TemporaryDirectory() as scratch:
             found = query(folder, name, Path(scratch))
             try:
-                if check or restore:
-                    assert duck is not None
-                    lines = checked(runs, duck, found, parallelisms, Path(scratch) if restore else None)
-                    wrong += sum(not line.endswith(" right") for line in lines)
-                else:
-                    lines = [timed(runs, duck, found, one) for one in parallelisms]
+                for line in shown(runs, duck, found, parallelisms, checks, Path(scratch)):
+                    print(f"{name:4} {line}", flush=True)
+                    wrong += bool(checks) and not line.endswith(" right")
             except PenstockError as error:
-                lines = [f"refused or failed: {type(error).__name__}: {str(error)[:300]}"]
-                wrong += name not in NOT_COMPARED
-            for line in lines:
-                print(f"{name:4} {line}", flush=True)
+                print(f"{name:4} refused or failed: {type(error).__name__}: {str(error)[:300]}", flush=True)
+                wrong += name != REFUSED
     sys.exit(wrong > 0)
 
 
-def checked(runs: Runs, duck: Duck, found: NexmarkQuery, parallelisms: list[int], scratch: Path | None) -> list[str]:
-    """What is said of a query's results, a line for each run."""
-    wanted = None if found.name in NOT_COMPARED else Duck.folded(duck.rows(found))
-    lines = []
-    for place, parallelism in enumerate(parallelisms):
-        at = replace(runs, parallelism=parallelism)
-        title = f"parallelism {parallelism}"
-        if scratch is None:
-            rows = at.rows(found)
-        else:
+def shown(
+    runs: Runs,
+    duck: Duck | None,
+    found: NexmarkQuery,
+    parallelisms: list[int],
+    checks: tuple[str, ...],
+    scratch: Path,
+) -> Iterator[str]:
+    """What is said of a query, a line for each run."""
+    if not checks:
+        for parallelism in parallelisms:
+            yield timed(runs, duck, found, parallelism)
+        return
+    assert duck is not None
+    found = found.with_short_windows()
+    if found.name == REFUSED:
+        runs.rows(found)
+    wanted = compared(found.name, Duck.folded(duck.rows(found)))
+    for check in checks:
+        for place, parallelism in enumerate(parallelisms[:1] if check == "check-batch" else parallelisms):
+            at = replace(runs, parallelism=parallelism)
             following = parallelisms[(place + 1) % len(parallelisms)]
-            title += f" restored at {following}"
-            rows = at.restored_rows(found, scratch, following)
-        if wanted is None:
-            lines.append(f"{title}: {rows.total()} rows, not compared, right")
-            continue
-        asked, given = (compared(found.name, one) for one in (wanted, rows))
-        missing, extra = asked - given, given - asked
-        if missing or extra:
-            some = f"missing {list(missing)[:2]}, extra {list(extra)[:2]}"
-            lines.append(f"{title}: {missing.total()} missing, {extra.total()} extra of {wanted.total()}: {some}")
-        else:
-            lines.append(f"{title}: {wanted.total()} rows, right")
-    return lines
+            title = {
+                "check": f"parallelism {parallelism}",
+                "check-batch": "batch",
+                "restore": f"parallelism {parallelism} restored at {following}",
+                "kill": f"parallelism {parallelism} after a kill",
+            }[check]
+            rows = rows_of(at, found, check, following, scratch / f"{check}-{parallelism}")
+            yield f"{title}: {verdict(wanted, compared(found.name, rows))}"
+
+
+def rows_of(runs: Runs, found: NexmarkQuery, check: str, following: int, scratch: Path) -> Folded:
+    """What one run gives."""
+    if check == "check-batch":
+        return runs.batch_rows(found)
+    if check == "restore":
+        return runs.restored_rows(found, scratch, following)
+    if check == "kill":
+        return runs.rows_after_a_kill(found, scratch)
+    return runs.rows(found)
+
+
+def verdict(wanted: Folded, given: Folded) -> str:
+    """How the rows that a run gave differ from those that are wanted."""
+    missing, extra = wanted - given, given - wanted
+    if not missing and not extra:
+        return f"{wanted.total()} rows, right"
+    some = f"missing {list(missing)[:2]}, extra {list(extra)[:2]}"
+    return f"{missing.total()} missing, {extra.total()} extra of {wanted.total()}: {some}"
 
 
 def compared(name: str, rows: Folded) -> Folded:
     """What is compared of rows."""
+    found: Folded = Counter()
+    if name == BY_CLOCK:
+        counts: Counter[int] = Counter()
+        for (bidder, count, *_), times in rows.items():
+            counts[bidder] += count * times
+        return Counter(counts.items())
     if name not in COMPARED:
         return rows
-    kept: Folded = Counter()
     for row, times in rows.items():
-        kept[tuple([row[place] for place in COMPARED[name]])] += times
-    return kept
+        found[tuple([row[place] for place in COMPARED[name]])] += times
+    return found
 
 
 def timed(runs: Runs, duck: Duck | None, found: NexmarkQuery, parallelism: int) -> str:
@@ -123,7 +159,7 @@ def timed(runs: Runs, duck: Duck | None, found: NexmarkQuery, parallelism: int) 
     seconds, cpu = at.seconds(found)
     micros = cpu / runs.events * 1e6
     line = f"parallelism {parallelism}: {runs.events / seconds:12,.0f} events/s, {micros:6.2f} µs of CPU an event"
-    if duck is not None and found.name not in NOT_COMPARED:
+    if duck is not None and found.name not in (REFUSED, BY_CLOCK):
         other = duck.seconds(found)
         line += f", DuckDB {runs.events / other:12,.0f} events/s, ratio {other / seconds:.3f}"
     return line

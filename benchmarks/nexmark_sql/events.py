@@ -8,8 +8,10 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from benchmarks.nexmark_sql.kept import Folded, KeptConnector
+from benchmarks.nexmark_sql.kept import Kept, KeptConnector
 from penstock.connectors.rate_limiter import RateLimiterStrategy
+from penstock.core.connector import InputStatus, SourceReader, SourceReaderContext
+from penstock.core.records import Batch
 from penstock.table.connectors.abilities import ProjectionPushDown, TableScan
 from penstock.table.connectors.blackhole import BlackholeConnector
 from penstock.table.connectors.connector import Connectors
@@ -17,7 +19,7 @@ from penstock.table.connectors.filesystem.connector import FilesystemConnector
 from penstock.table.connectors.formats.built_in import built_in_formats
 from penstock.table.connectors.nexmark.connector import NexmarkConnector, NexmarkScan
 from penstock.table.connectors.nexmark.settings import NexmarkSettings
-from penstock.table.connectors.nexmark.source import CHUNK_EVENTS, NexmarkColumnsSource
+from penstock.table.connectors.nexmark.source import CHUNK_EVENTS, NexmarkColumnsSource, NexmarkSplit
 from penstock.table.connectors.table_options import TableOptions
 from penstock.table.connectors.tables import TableReader
 from penstock.table.plan.logical import Scan
@@ -26,8 +28,27 @@ from penstock.table.plan.logical import Scan
 _MADE: Final[dict[tuple[NexmarkSettings, str, int], pa.Array]] = {}
 
 
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How events come: so many a second whatever their times say, or all at once; and how long none come at the end."""
+
+    per_second: int | None = None
+    waits_ms: int = 0
+
+
 class HeldEvents(NexmarkColumnsSource):
     """Keeps what it has made, for all sources of this process."""
+
+    def __init__(self, settings: NexmarkSettings, columns: tuple[str, ...], pace: Pace | None = None) -> None:
+        super().__init__(settings, columns)
+        pace = pace or Pace()
+        self._waits_ms = pace.waits_ms
+        if pace.per_second is not None:
+            self._limit = RateLimiterStrategy.per_second(pace.per_second)
+
+    def create_reader(self, context: SourceReaderContext) -> SourceReader[Any, NexmarkSplit]:
+        """A reader that waits before it tells that there is no more."""
+        return _WaitingReader(super().create_reader(context), context, self._waits_ms)
 
     def _events(self, name: str, kinds: Any, numbers: Any, times: Any) -> pa.Array:
         key = (self._settings, name, int(numbers[0]))
@@ -36,38 +57,69 @@ class HeldEvents(NexmarkColumnsSource):
         return _MADE[key]
 
 
+class _WaitingReader(SourceReader[Any, NexmarkSplit]):
+    def __init__(self, reader: SourceReader[Any, NexmarkSplit], context: SourceReaderContext, waits_ms: int) -> None:
+        self._reader = reader
+        self._context = context
+        self._waits_ms = waits_ms
+        self._ended_ms: int | None = None
+
+    def start(self) -> None:
+        self._reader.start()
+
+    def poll_next(self, max_records: int) -> Batch | InputStatus:
+        found = self._reader.poll_next(max_records)
+        if found is not InputStatus.END_OF_INPUT:
+            return found
+        now_ms = self._context.now_ms()
+        self._ended_ms = self._ended_ms or now_ms
+        return found if now_ms - self._ended_ms >= self._waits_ms else InputStatus.NOTHING_AVAILABLE
+
+    def retry_after_ms(self) -> int:
+        return self._reader.retry_after_ms()
+
+    def add_splits(self, splits: Sequence[NexmarkSplit]) -> None:
+        self._reader.add_splits(splits)
+
+    def no_more_splits(self) -> None:
+        self._reader.no_more_splits()
+
+    def snapshot_state(self, checkpoint_id: int) -> list[NexmarkSplit]:
+        return self._reader.snapshot_state(checkpoint_id)
+
+    def close(self) -> None:
+        self._reader.close()
+
+
 @dataclass(frozen=True, slots=True)
 class _Scan(TableScan, ProjectionPushDown):
     inner: NexmarkScan
-    per_second: int | None
+    pace: Pace
 
     def reader(self) -> TableReader:
-        source = HeldEvents(self.inner.settings, self.inner.columns)
-        if self.per_second is not None:
-            source._limit = RateLimiterStrategy.per_second(self.per_second)
-        return TableReader(source)
+        return TableReader(HeldEvents(self.inner.settings, self.inner.columns, self.pace))
 
     def with_columns(self, columns: Sequence[int]) -> _Scan:
         return replace(self, inner=self.inner.with_columns(columns))
 
 
 class HeldNexmark(NexmarkConnector):
-    """See the module's text. `per_second`: how fast events come, whatever their times say; None for no limit."""
+    """See the module's text."""
 
-    def __init__(self, per_second: int | None = None) -> None:
-        self._per_second = per_second
+    def __init__(self, pace: Pace) -> None:
+        self._pace = pace
 
     def scan(self, scan: Scan, options: TableOptions) -> TableScan:
         """See `TableConnector`."""
         found = super().scan(scan, options)
         assert isinstance(found, NexmarkScan)
-        return _Scan(found, self._per_second)
+        return _Scan(found, self._pace)
 
 
-def connectors(found: Folded, per_second: int | None = None) -> Connectors:
-    """What the queries read and write with. `found`: where the connector `kept` leaves its table."""
+def connectors(kept: Kept, pace: Pace) -> Connectors:
+    """What the queries read and write with. `kept`: where the connector of this name leaves its table."""
     files = FilesystemConnector(built_in_formats())
-    return Connectors(HeldNexmark(per_second), BlackholeConnector(), KeptConnector(found), files)
+    return Connectors(HeldNexmark(pace), BlackholeConnector(), KeptConnector(kept), files)
 
 
 def events(count: int, rate: int) -> pa.Table:

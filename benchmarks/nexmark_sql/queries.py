@@ -3,26 +3,39 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 #: q13 reads this table
 SIDE_ROWS: Final = 10_000
 #: options of files that say when others hear of whole partitions, of which Penstock tells nobody
-_COMMITS: Final = re.compile(r",\s*'(sink|partition)\.[\w.-]+'\s*=\s*'[^']*'")
+_COMMITS: Final = re.compile(r",\s*'(sink\.partition-commit|partition\.time-extractor)\.[\w.-]+'\s*=\s*'[^']*'")
 _PROPORTIONS: Final = {"PERSON": "1", "AUCTION": "3", "BID": "46"}
 
 
 @dataclass(frozen=True)
 class NexmarkQuery:
-    """One query: what has to be there before it, its sink, and the query itself, each as text."""
+    """One query: what has to be there before it, its sink, and the query itself, each as text.
+
+    `files`: the folder that its sink writes into, if it writes files.
+    """
 
     name: str
     before: tuple[str, ...]
     sink: str
     sink_path: str
     query: str
+    files: Path | None = None
+
+    @property
+    def is_by_clock(self) -> bool:
+        """Whether its windows are those of the clock."""
+        return "PROCTIME()" in "".join(self.before) and "TUMBLE" in self.query
+
+    def with_short_windows(self) -> NexmarkQuery:
+        """The query with windows of a second, if they are those of the clock."""
+        return replace(self, query=self.query.replace("'10' SECOND", "'1' SECOND")) if self.is_by_clock else self
 
     @property
     def insert(self) -> str:
@@ -52,7 +65,8 @@ def query(folder: Path, name: str, scratch: Path) -> NexmarkQuery:
         elif not re.match(r"\s*CREATE\s+FUNCTION\b", statement, re.I):
             # Functions are in Java there, and in Python here.
             before.append(statement)
-    return NexmarkQuery(name, tuple(before), sink, path, select)
+    files = re.search(r"'path'\s*=\s*'file://([^']*)'", sink)
+    return NexmarkQuery(name, tuple(before), sink, path, select, None if files is None else Path(files[1]))
 
 
 def kept_sink(query: NexmarkQuery) -> str:

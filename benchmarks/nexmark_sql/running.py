@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from collections import Counter
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from benchmarks.nexmark_sql.events import connectors
-from benchmarks.nexmark_sql.kept import Folded
+from benchmarks.nexmark_sql.events import Pace, connectors
+from benchmarks.nexmark_sql.files import rows_in_files
+from benchmarks.nexmark_sql.kept import Folded, Kept
 from benchmarks.nexmark_sql.queries import NexmarkQuery, kept_sink, tables
+from penstock.core.job.progress import JobProgress
 from penstock.drivers.spark.garbage import rare_collections
 from penstock.table import EnvironmentSettings, TableEnvironment
-from penstock.table.streaming.executor import StreamExecutor
+from penstock.table.runtimes import ExecutorOfMode
 from penstock.table.udf import udf
 
 PATIENCE_S: Final = 120
-#: how long a job takes that is to be stopped amid its events
+#: how long a job takes that is to be stopped, or is to lose a worker, amid its events
 SLOW_S: Final = 2
+KILLED_S: Final = 6
+#: how long no events come at the end of a query that counts by the clock, in windows of a second
+CLOCK_WAITS_MS: Final = 2_500
 
 
 @dataclass(frozen=True)
@@ -34,14 +42,16 @@ class Runs:
     target: str = "local"
     parallelism: int = 1
     mini_batch: bool = True
-    #: how fast events come; None for as fast as they can
+    is_batch: bool = False
+    #: how fast events come, whatever their times say; None for as fast as they can
     per_second: int | None = None
-    savepoint: str | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
 
-    def environment(self, query: NexmarkQuery, sink: str, found: Folded) -> TableEnvironment:
+    def environment(self, query: NexmarkQuery, sink: str, kept: Kept) -> TableEnvironment:
         """With the tables, the views and the function of the benchmark, and what a query needs."""
-        settings = EnvironmentSettings.in_streaming_mode()
-        made = TableEnvironment(settings, StreamExecutor(connectors(found, self.per_second)))
+        settings = EnvironmentSettings.in_batch_mode() if self.is_batch else EnvironmentSettings.in_streaming_mode()
+        pace = Pace(self.per_second, CLOCK_WAITS_MS if query.is_by_clock else 0)
+        made = TableEnvironment(settings, ExecutorOfMode(connectors(kept, pace)))
         config = made.get_config()
         config.set("execution.target", self.target)
         config.set("parallelism.default", str(self.parallelism))
@@ -50,8 +60,8 @@ class Runs:
             config.set("table.exec.mini-batch.enabled", "true")
             config.set("table.exec.mini-batch.allow-latency", "2 s")
             config.set("table.exec.mini-batch.size", "50000")
-        if self.savepoint is not None:
-            config.set("execution.state-recovery.path", self.savepoint)
+        for key, value in self.options.items():
+            config.set(key, value)
         made.create_temporary_function("count_char", udf(_counted, result_type="BIGINT", func_type="arrow"))
         for statement in (*tables(self.folder, self.events, self.rate), *query.before, sink):
             made.execute_sql(statement)
@@ -59,28 +69,77 @@ class Runs:
 
     def seconds(self, query: NexmarkQuery) -> tuple[float, float]:
         """How long the INSERT takes, from planning it to its end: wall time, and processor time of this process."""
-        made = self.environment(query, query.sink, Counter())
+        made = self.environment(query, query.sink, Kept())
         # As the processes do that run tasks.
         with rare_collections():
             begin, cpu = time.perf_counter(), time.process_time()
             made.execute_sql(query.insert).wait()
             return time.perf_counter() - begin, time.process_time() - cpu
 
-    def rows(self, query: NexmarkQuery, found: Folded | None = None) -> Folded:
-        """The table that its changes stand for. `found`: what has come before."""
-        found = Counter() if found is None else found
-        self.environment(query, kept_sink(query), found).execute_sql(query.insert).wait(PATIENCE_S * 1_000)
-        return Counter({row: times for row, times in found.items() if times})
+    def rows(self, query: NexmarkQuery, kept: Kept | None = None) -> Folded:
+        """The table that its changes stand for. `kept`: what has come before."""
+        kept = Kept() if kept is None else kept
+        self._started(query, kept).wait(PATIENCE_S * 1_000)
+        return _found(query, kept)
+
+    def batch_rows(self, query: NexmarkQuery) -> Folded:
+        """What the query gives in batch."""
+        made = replace(self, is_batch=True).environment(query, kept_sink(query), Kept())
+        with made.execute_sql(query.query).collect() as rows:
+            return Counter(tuple(row) for row in rows)
 
     def restored_rows(self, query: NexmarkQuery, scratch: Path, parallelism: int) -> Folded:
         """The same, stopped with a savepoint amid the events, and gone on with at another parallelism."""
-        found: Folded = Counter()
-        slow = replace(self, per_second=max(self.events // SLOW_S, 1))
-        result = slow.environment(query, kept_sink(query), found).execute_sql(query.insert)
+        kept = Kept()
+        result = self._slow(SLOW_S)._started(query, kept)
         time.sleep(SLOW_S / 2)
         stopped = result.get_job_client().stop_with_savepoint(False, str(scratch / "savepoints"))
-        path = str(stopped.result(PATIENCE_S))
-        return replace(self, parallelism=parallelism, savepoint=path).rows(query, found)
+        begins = {"execution.state-recovery.path": str(stopped.result(PATIENCE_S))}
+        return replace(self, parallelism=parallelism, options=begins).rows(query, kept)
+
+    def rows_after_a_kill(self, query: NexmarkQuery, scratch: Path) -> Folded:
+        """The same, when a process of a worker is killed amid the events, and the job goes on from its checkpoint.
+
+        Raises `AssertionError` if there was nothing to go on from, or nothing was restarted.
+        """
+        kept = Kept()
+        checkpoints = {
+            "execution.checkpointing.interval": "300 ms",
+            "execution.checkpointing.dir": str(scratch / "checkpoints"),
+            "restart-strategy.type": "fixed-delay",
+            "restart-strategy.fixed-delay.attempts": "3",
+            "restart-strategy.fixed-delay.delay": "100 ms",
+        }
+        result = replace(self._slow(KILLED_S), options=checkpoints)._started(query, kept)
+        client = result.get_job_client()
+        progress = _progress_when(client, lambda one: bool(one.workers) and one.checkpoints_completed > 1)
+        *_, (_, _, process_id) = progress.workers
+        os.kill(process_id, signal.SIGKILL)
+        _progress_when(client, lambda one: one.restarts > 0)
+        result.wait(PATIENCE_S * 1_000)
+        return _found(query, kept)
+
+    def _slow(self, seconds: int) -> Runs:
+        return replace(self, per_second=max(self.events // seconds, 1))
+
+    def _started(self, query: NexmarkQuery, kept: Kept) -> Any:
+        sink = query.sink if query.files is not None else kept_sink(query)
+        return self.environment(query, sink, kept).execute_sql(query.insert)
+
+
+def _progress_when(client: Any, is_wanted: Callable[[JobProgress], bool]) -> JobProgress:
+    """How far a job is, as soon as it is as wanted. Raises `AssertionError` if it never is."""
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline and not client.get_job_execution_result().done():
+        progress: JobProgress = client.get_progress().result()
+        if is_wanted(progress):
+            return progress
+        time.sleep(0.05)
+    raise AssertionError("the job was over, or never came so far")
+
+
+def _found(query: NexmarkQuery, kept: Kept) -> Folded:
+    return kept.rows if query.files is None else rows_in_files(query.files)
 
 
 def _counted(texts: pa.Array, character: str) -> pa.Array:
