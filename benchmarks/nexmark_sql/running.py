@@ -88,6 +88,11 @@ class Runs:
         with made.execute_sql(query.query).collect() as rows:
             return Counter(tuple(row) for row in rows)
 
+    def epoch_rows(self, query: NexmarkQuery) -> Folded:
+        """What the query gives when each epoch reads a chunk of events in each subtask."""
+        epochs = {"execution.runtime-mode": "MICRO_BATCH", "execution.micro-batch.max-records": "1"}
+        return replace(self, options=epochs).rows(query)
+
     def restored_rows(self, query: NexmarkQuery, scratch: Path, parallelism: int) -> Folded:
         """The same, stopped with a savepoint amid the events, and gone on with at another parallelism."""
         kept = Kept()
