@@ -22,6 +22,7 @@ from penstock.table.data.values import column_of
 from penstock.table.functions.comparison import hashable
 from penstock.table.plan.changes import ALL, INSERTS, SHORT
 from penstock.table.plan.logical import Scan
+from penstock.table.streaming.planning.options import plan_options
 from penstock.table.streaming.planning.planner import StreamPlanner
 from penstock.table.streaming.rows.rows_operator import ToRowsOperator
 from penstock.table.streaming.rows.sessions import StreamSession
@@ -115,8 +116,9 @@ def run_over(
     parallelism: int = 1,
     options: Mapping[str, str] = NO_OPTIONS,
 ) -> Answer:
-    """The same with tables by their names, and options of the job."""
-    configuration = Configuration.from_dict({"execution.target": "local", **options})
+    """The same with tables by their names, and options of the job and of the plan."""
+    of_job = {key: value for key, value in options.items() if not key.startswith("table.")}
+    configuration = Configuration.from_dict({"execution.target": "local", **of_job})
     environment = StreamExecutionEnvironment.get_execution_environment(configuration)
     environment.set_parallelism(parallelism)
     manager = manager_of(*(table.ddl(name) for name, table in tables.items()))
@@ -125,7 +127,8 @@ def run_over(
         return tables[node.path[-1]].reader()
 
     plan = plan_of(sql, manager)
-    planner = StreamPlanner(environment.add, reader, StreamSession(), manager.calls())
+    planned = plan_options(options)
+    planner = StreamPlanner(environment.add, reader, StreamSession(), manager.calls(), options=planned)
     stream = planner.stream(plan, wants_before)
     (upstream,) = planner.step("To Rows", partial(ToRowsOperator, stream.schema.types), stream.upstreams)
     changes = [

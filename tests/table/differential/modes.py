@@ -29,6 +29,11 @@ def in_epochs_twice(world: World) -> Counter[Row]:
     return world.in_epochs(parallelism=2).net()
 
 
+def in_bundles(world: World) -> Counter[Row]:
+    """What one subtask with mini-batches tells in the end."""
+    return Counter(world.in_bundles().rows())
+
+
 def in_batch(world: World) -> Counter[Row]:
     """What Spark's SQL gives for the last rows."""
     return Counter(run_batch(world.query, **{name: table.last() for name, table in world.tables.items()}))
@@ -39,5 +44,6 @@ MODES: dict[str, Callable[[World], Counter[Row]]] = {
     "STREAMING-2": streamed_twice,
     "MICRO_BATCH": in_epochs,
     "MICRO_BATCH-2": in_epochs_twice,
+    "MINI_BATCH": in_bundles,
     "BATCH": in_batch,
 }

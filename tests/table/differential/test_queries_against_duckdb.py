@@ -23,7 +23,7 @@ def test_so_do_several_subtasks(world: World) -> None:
     assert world.streamed(parallelism=2).net() == answer_of(world)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(worlds(is_timed=True))
 def test_so_do_windows_and_other_steps_by_event_time(world: World) -> None:
     assert Counter(world.streamed().rows()) == answer_of(world)
@@ -44,7 +44,7 @@ def test_event_time_goes_on_from_epoch_to_epoch(world: World) -> None:
 
 
 @pytest.mark.spark
-@settings(max_examples=4, deadline=None, phases=[Phase.generate])
+@settings(max_examples=2, deadline=None, phases=[Phase.generate])
 @given(worlds(is_timed=True))
 def test_spark_says_the_same(world: World) -> None:
     assert in_batch(world) == answer_of(world)

@@ -139,6 +139,11 @@ class World:
         tables = {name: table.source() for name, table in self.tables.items()}
         return run_over(tables, self.query, True, parallelism, options)
 
+    def in_bundles(self) -> Answer:
+        """What it tells when groups gather a few rows before they tell of a change."""
+        options = {"enabled": "true", "allow-latency": "1 h", "size": str(self.in_an_epoch)}
+        return self.streamed(1, {f"table.exec.mini-batch.{key}": value for key, value in options.items()})
+
     def in_epochs(self, parallelism: int = 1) -> Answer:
         """What it tells when each epoch reads a few rows of each table."""
         options = {"execution.runtime-mode": "MICRO_BATCH", "execution.micro-batch.max-records": str(self.in_an_epoch)}
