@@ -229,7 +229,7 @@ def test_a_look_up_needs_a_key() -> None:
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"lookup.cache": "FULL"}, UnsupportedError, "use 'PARTIAL' or 'NONE'"),
+        ({"lookup.cache": "FULL"}, ValidationError, "Missing 'lookup.full-cache.periodic-reload.interval'"),
         ({"lookup.cache": "SOME"}, ValidationError, "Invalid value for option 'lookup.cache'"),
         ({"lookup.cache": "PARTIAL"}, ValidationError, "would hold all keys for ever"),
         (

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from penstock.base.config_options import ConfigOption
 from penstock.table.connectors.abilities import ProjectionPushDown, TableScan, WholeScan
+from penstock.table.connectors.held_table import held_lookup, holds_all, without_holding
 from penstock.table.connectors.lookup import TableLookup
 from penstock.table.connectors.table_options import CONNECTOR, TableOptions, missing
 from penstock.table.connectors.tables import TableReader, TableWriter
@@ -131,6 +132,8 @@ class Connectors:
 
     def lookup(self, node: Scan, key: Sequence[int]) -> TableLookup:
         """How the rows of keys are found. Raises `ValidationError` for connectors that cannot be asked."""
+        if holds_all(dict(node.options)):
+            return held_lookup(self.reader(node), node, key)
         connector, options = self._checked(node)
         _check_metadata(options.title, node, connector.readable_metadata(options), is_read=True)
         return connector.lookup(node, key, options)
@@ -142,7 +145,7 @@ class Connectors:
         return connector.writer(node, options)
 
     def _checked(self, node: Scan | Write) -> tuple[TableConnector, TableOptions]:
-        options = TableOptions(".".join(node.path), dict(node.options))
+        options = TableOptions(".".join(node.path), without_holding(dict(node.options)))
         found = self._find(options)
         found.check(options, node.schema.names)
         if node.partition_keys and not found.takes_partitions:

@@ -26,6 +26,8 @@ from penstock.table.connectors.filesystem.scan import FilesScan
 from penstock.table.connectors.filesystem.sink import TableFilesSink
 from penstock.table.connectors.filesystem.source import METADATA, OutputColumn
 from penstock.table.connectors.formats.format import Formats
+from penstock.table.connectors.held_table import held_lookup
+from penstock.table.connectors.lookup import TableLookup
 from penstock.table.connectors.table_options import FORMAT, TableOptions
 from penstock.table.connectors.tables import TableWriter
 from penstock.table.data.errors import ValidationError
@@ -84,6 +86,10 @@ class FilesystemConnector(TableConnector):
         )
         made.reader()
         return made
+
+    def lookup(self, scan: Scan, key: Sequence[int], options: TableOptions) -> TableLookup:
+        """Reads all files once, and holds their rows."""
+        return held_lookup(self.scan(scan, options).reader(), scan, key)
 
     def writer(self, write: Write, options: TableOptions) -> TableWriter:
         """Takes inserts."""

@@ -66,6 +66,11 @@ REFUSED: Final = (
     (re.compile(r"sink\.shuffle-by-partition\.enable"), "rows are not sent to writers by their partition"),
     (re.compile(r"(sink|scan)\.parallelism"), "set parallelism.default for the job"),
     (re.compile(r"source\.report-statistics"), "files are not asked for statistics"),
+    (
+        re.compile(r"lookup\..*"),
+        "look-ups hold all rows of files; 'lookup.cache' = 'FULL' takes 'lookup.full-cache.*', which say when files "
+        "are read again",
+    ),
 )
 
 

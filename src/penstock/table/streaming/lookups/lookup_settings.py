@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from penstock.base.errors import UnsupportedError
 from penstock.base.time import parse_duration
+from penstock.table.connectors.held_table import CACHE, holds_all
 from penstock.table.data.errors import ValidationError
+from penstock.table.streaming.lookups.reload_settings import Reload, reload_settings
 
 _MODE: Final = "table.exec.async-lookup.output-mode"
 _CAPACITY: Final = "table.exec.async-lookup.buffer-capacity"
@@ -16,7 +17,6 @@ _TIMEOUT: Final = "table.exec.async-lookup.timeout"
 _KEY_ORDERED: Final = "table.exec.async-lookup.key-ordered-enabled"
 _UPDATES: Final = "table.optimizer.non-deterministic-update.strategy"
 
-_CACHE: Final = "lookup.cache"
 _MAX_ROWS: Final = "lookup.partial-cache.max-rows"
 _AFTER_WRITE: Final = "lookup.partial-cache.expire-after-write"
 _AFTER_ACCESS: Final = "lookup.partial-cache.expire-after-access"
@@ -45,7 +45,8 @@ class LookupSettings:
         is_ordered: whether answers that come later go out in the order of the input.
         capacity: how many batches may wait for an answer.
         timeout_ms: how long a batch waits at most.
-        cache: None for no cache.
+        cache: None for no cache of some keys.
+        reload: when a table that is held as a whole is read again; None for never, and for other tables.
         error_retries: how often a call that fails is repeated.
         miss_retries: how often keys without rows are asked for again, and
         miss_delay_ms: after how long.
@@ -58,6 +59,7 @@ class LookupSettings:
     capacity: int = 100
     timeout_ms: int = 180_000
     cache: CacheSettings | None = None
+    reload: Reload | None = None
     error_retries: int = 0
     miss_retries: int = 0
     miss_delay_ms: int = 0
@@ -70,9 +72,7 @@ def lookup_settings(
 ) -> LookupSettings:
     """What the options come to; those of the hint go first. `title`: of the table, for errors.
 
-    Raises:
-        ValidationError: for values that no option has.
-        UnsupportedError: for a cache of the whole table.
+    Raises `ValidationError` for values that no option has.
     """
     mode = hint.get("output-mode", session.get(_MODE, _ORDERED)).upper()
     if mode not in (_ORDERED, _UNORDERED):
@@ -87,6 +87,7 @@ def lookup_settings(
         capacity=_whole(hint.get("capacity", session.get(_CAPACITY, "100")), _CAPACITY, title),
         timeout_ms=180_000 if timeout is None else _duration(timeout, _TIMEOUT, title),
         cache=_cache(table, title),
+        reload=reload_settings(table, title) if holds_all(table) else None,
         error_retries=_whole(table.get(_MAX_RETRIES, "0"), _MAX_RETRIES, title),
         miss_retries=retries,
         miss_delay_ms=_duration(hint["fixed-delay"], "fixed-delay", title) if retries else 0,
@@ -96,17 +97,15 @@ def lookup_settings(
 
 
 def _cache(options: Mapping[str, str], title: str) -> CacheSettings | None:
-    kind = options.get(_CACHE, "NONE").upper()
-    if kind == "NONE":
+    kind = options.get(CACHE, "NONE").upper()
+    if kind == "NONE" or holds_all(options):
         return None
-    if kind == "FULL":
-        raise UnsupportedError(f"'{_CACHE}' = 'FULL' of table {title} is not supported yet: use 'PARTIAL' or 'NONE'")
     if kind != "PARTIAL":
-        raise ValidationError(f"Invalid value for option '{_CACHE}' of table {title}: {kind}. Use NONE or PARTIAL")
+        raise ValidationError(f"Invalid value for option '{CACHE}' of table {title}: {kind}. Use NONE, PARTIAL or FULL")
     rows, write, access = (options.get(key) for key in (_MAX_ROWS, _AFTER_WRITE, _AFTER_ACCESS))
     if rows is None and write is None and access is None:
         raise ValidationError(
-            f"'{_CACHE}' = 'PARTIAL' of table {title} would hold all keys for ever: set '{_MAX_ROWS}', "
+            f"'{CACHE}' = 'PARTIAL' of table {title} would hold all keys for ever: set '{_MAX_ROWS}', "
             f"'{_AFTER_WRITE}' or '{_AFTER_ACCESS}'"
         )
     return CacheSettings(

@@ -21,6 +21,7 @@ from penstock.table.streaming.lookups.pairing import LookupSpec
 from penstock.table.streaming.planning.planned_joins import with_keys
 from penstock.table.streaming.planning.rule import Factory, Planning, Rule
 from penstock.table.streaming.planning.streams import Stream, by_columns, names_of
+from penstock.table.streaming.planning.table_options import of_connector
 from penstock.table.typed.nodes import Constant
 
 
@@ -42,7 +43,7 @@ class LookupJoinRule(Rule[LookupJoin]):
         title = ".".join(node.table.path)
         lookups = planning.lookups
         settings = lookup_settings(lookups.options, dict(node.table.options), dict(node.options), title)
-        lookup = lookups.find(node.table, node.key)
+        lookup = lookups.find(of_connector(node.table), node.key)
         spec = _spec(node, lookup)
         changes = planning.changes(node.input)
         asks = self.asks_before(node, planning, wants_before)

@@ -1,0 +1,280 @@
+"""A table that ends, read as a whole and held by key: a look-up for every connector whose tables end.
+
+A table asks for it by `lookup.cache` = `FULL`; `lookup.full-cache.*` say when it is read again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.core.columns.batch import as_columns
+from penstock.core.connector import Boundedness, InputStatus, Source
+from penstock.core.records import Batch
+from penstock.state.key_columns import distinct_keys
+from penstock.table.connectors.lookup import LookedUp, LookupReader, TableLookup
+from penstock.table.connectors.tables import TableReader, column_names
+from penstock.table.data.arrow_types import arrow_type
+from penstock.table.data.errors import ValidationError
+from penstock.table.plan.changes import INSERTS
+from penstock.table.plan.logical import Scan
+
+#: what says how much of a table is held
+CACHE: Final = "lookup.cache"
+_ABOUT_HOLDING: Final = "lookup.full-cache."
+#: how many rows a source is asked for at a time
+_ROWS_AT_ONCE: Final = 1 << 16
+_MS_A_SECOND: Final = 1_000
+
+
+class ReadingStopped(Exception):
+    """Nobody wants the table any more that is being read."""
+
+
+class _Alone:
+    """What hosts the enumerator and the only reader of a source. What is asked for waits until `work` does it."""
+
+    subtask_index = 0
+    parallelism = 1
+
+    def __init__(self) -> None:
+        self.splits: list[Any] = []
+        self.requests = 0
+        self.is_last = False
+        self._waiting: deque[tuple[Callable[[], Any], Callable[[Any, BaseException | None], None]]] = deque()
+
+    def now_ms(self) -> int:
+        return int(time.time() * _MS_A_SECOND)
+
+    def request_split(self) -> None:
+        self.requests += 1
+
+    def count(self, name: str, increment: int = 1) -> None:
+        """Nobody looks at figures of a table that is held."""
+
+    def collect_side(self, tag_id: str, batch: Batch) -> None:
+        """Nobody reads side outputs of a table."""
+
+    def open_split(self, split_id: str) -> None:
+        """Watermarks do not matter."""
+
+    def close_split(self, split_id: str) -> None:
+        """Watermarks do not matter."""
+
+    def assign_split(self, split: Any, subtask_index: int) -> None:
+        self.splits.append(split)
+
+    def signal_no_more_splits(self, subtask_index: int) -> None:
+        self.is_last = True
+
+    def call_async(
+        self, work: Callable[[], Any], handler: Callable[[Any, BaseException | None], None], delay_ms: int = 0
+    ) -> None:
+        self._waiting.append((work, handler))
+
+    def work(self) -> bool:
+        """Do what waits; whether there was anything."""
+        had = bool(self._waiting)
+        while self._waiting:
+            work, handler = self._waiting.popleft()
+            handler(work(), None)
+        return had
+
+
+def read_whole(source: Source[Any, Any], is_stopped: Callable[[], bool] = lambda: False) -> list[pa.RecordBatch]:
+    """All rows of a source of columns that ends, in this thread. Raises `ReadingStopped` once `is_stopped` says so."""
+
+    def check() -> None:
+        if is_stopped():
+            raise ReadingStopped
+
+    source.prepare(check)
+    host = _Alone()
+    enumerator = source.create_enumerator(host, None)
+    reader = source.create_reader(host)
+    found: list[pa.RecordBatch] = []
+    try:
+        enumerator.start()
+        host.work()
+        reader.start()
+        while True:
+            check()
+            answer = reader.poll_next(_ROWS_AT_ONCE)
+            if answer is InputStatus.END_OF_INPUT:
+                return found
+            if isinstance(answer, Batch):
+                found.append(as_columns(answer, "look-up").columns)
+            elif not _served(host, enumerator, reader):
+                time.sleep(reader.retry_after_ms() / _MS_A_SECOND)
+    finally:
+        reader.close()
+        enumerator.close()
+
+
+def _served(host: _Alone, enumerator: Any, reader: Any) -> bool:
+    """Bring messages between enumerator and reader; whether there were any."""
+    served = host.work()
+    while host.requests:
+        host.requests -= 1
+        enumerator.handle_split_request(0)
+        host.work()
+        served = True
+    if host.splits:
+        reader.add_splits(host.splits)
+        host.splits = []
+        served = True
+    if host.is_last:
+        reader.no_more_splits()
+        host.is_last = False
+        served = True
+    return served
+
+
+class RowsByKey:
+    """Rows in the order of their keys, and where those of each key are. Never changes, so threads may share it."""
+
+    def __init__(self, batches: Sequence[pa.RecordBatch], schema: pa.Schema, key: Sequence[int]) -> None:
+        names = column_names(len(schema))
+        batches = [batch.rename_columns(names) for batch in batches]
+        table = pa.Table.from_batches(batches, schema if not batches else None).rename_columns(names)
+        self._key = tuple(key)
+        keys = [_comparable(_whole(table.column(place))) for place in self._key]
+        valid = np.ones(table.num_rows, np.bool_)
+        for column in keys:
+            if column.null_count:
+                valid &= column.is_valid().to_numpy(zero_copy_only=False)
+        if not valid.all():
+            kept = pa.array(np.flatnonzero(valid))
+            table, keys = table.take(kept), [column.take(kept) for column in keys]
+        #: the distinct keys if they are one column of whole numbers; else None, and `_numbers` has them
+        self._sorted: Any = None
+        self._numbers: dict[Any, int] = {}
+        if len(keys) == 1 and pa.types.is_integer(keys[0].type):
+            self._sorted, codes = np.unique(keys[0].to_numpy(), return_inverse=True)
+            count = len(self._sorted)
+        else:
+            codes, distinct = distinct_keys(keys)
+            self._numbers = {one: number for number, one in enumerate(distinct)}
+            count = len(distinct)
+        columns = [_whole(column) for column in table.itercolumns()]
+        self._rows = pa.RecordBatch.from_arrays(columns, names).take(pa.array(np.argsort(codes, kind="stable")))
+        self._counts = np.bincount(codes, minlength=count)
+        self._starts = np.cumsum(self._counts) - self._counts
+
+    def __len__(self) -> int:
+        return int(self._rows.num_rows)
+
+    def find(self, keys: pa.RecordBatch) -> LookedUp:
+        """The rows of keys, see `LookupReader`."""
+        numbers = self._numbers_of(keys)
+        known = np.flatnonzero(numbers >= 0)
+        counts = self._counts[numbers[known]]
+        ends = np.cumsum(counts)
+        places = np.repeat(self._starts[numbers[known]] - ends + counts, counts) + np.arange(counts.sum())
+        rows = self._rows.take(pa.array(places))
+        return LookedUp(rows, pa.array(np.repeat(known, counts), pa.int64()))
+
+    def _numbers_of(self, keys: pa.RecordBatch) -> Any:
+        """The number of each key here; -1 for those that are not here."""
+        columns = [_comparable(column) for column in keys.columns]
+        if self._sorted is not None:
+            asked = columns[0].fill_null(0).to_numpy()
+            places = np.searchsorted(self._sorted, asked)
+            places[places == len(self._sorted)] = 0
+            is_here = self._sorted[places] == asked if len(self._sorted) else np.zeros(len(asked), np.bool_)
+            valid = columns[0].is_valid().to_numpy(zero_copy_only=False)
+            return np.where(is_here & valid, places, -1)
+        codes, distinct = distinct_keys(columns)
+        get = self._numbers.get
+        known = np.fromiter((get(one, -1) for one in distinct), np.int64, len(distinct))
+        return known[codes]
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    found = column.combine_chunks()
+    return pa.concat_arrays(found.chunks) if isinstance(found, pa.ChunkedArray) else found
+
+
+def _comparable(column: pa.Array) -> pa.Array:
+    """Points in time as whole numbers: Python's own have no nanoseconds."""
+    kind = column.type
+    if pa.types.is_timestamp(kind) or pa.types.is_duration(kind):
+        return column.view(pa.int64())
+    return column.view(pa.int32()) if pa.types.is_time32(kind) else column
+
+
+class HeldTable(LookupReader):
+    """Reads a table when it opens, and then answers from memory.
+
+    Args:
+        source: reads the table; it ends.
+        schema: the columns that it gives.
+        key: the places of the key columns.
+    """
+
+    def __init__(self, source: Source[Any, Any], schema: pa.Schema, key: Sequence[int]) -> None:
+        self._source = source
+        self._schema = schema
+        self._key = tuple(key)
+        self._held: RowsByKey | None = None
+        self._is_closed = False
+
+    def open(self) -> None:
+        """Read the table."""
+        self._held = self.read()
+
+    def read(self) -> RowsByKey:
+        """The table as it is now. Changes nothing here, so it may run beside `lookup` in another thread.
+
+        Raises `ReadingStopped` when the reader is closed meanwhile.
+        """
+        return RowsByKey(read_whole(self._source, lambda: self._is_closed), self._schema, self._key)
+
+    def hold(self, rows: RowsByKey) -> None:
+        """Answer from these rows from now on."""
+        self._held = rows
+
+    def lookup(self, keys: pa.RecordBatch) -> LookedUp:
+        """See `LookupReader`."""
+        assert self._held is not None
+        return self._held.find(keys)
+
+    def close(self) -> None:
+        """Forget the rows."""
+        self._is_closed = True
+        self._held = None
+
+
+def holds_all(options: Mapping[str, str]) -> bool:
+    """Whether a table is to be held as a whole."""
+    return options.get(CACHE, "").upper() == "FULL"
+
+
+def without_holding(options: Mapping[str, str]) -> Mapping[str, str]:
+    """The options of a table without those that say that it is held, which no connector has to know."""
+    if not holds_all(options):
+        return options
+    return {key: value for key, value in options.items() if key != CACHE and not key.startswith(_ABOUT_HOLDING)}
+
+
+def held_lookup(reader: TableReader, scan: Scan, key: Sequence[int]) -> TableLookup:
+    """The look-up of a table that is held. Raises `ValidationError` for one that does not end, or that changes."""
+    title = ".".join(scan.path)
+    if reader.source is None or reader.source.boundedness is not Boundedness.BOUNDED:
+        raise ValidationError(
+            f"table {title} cannot be held for look-ups, because it does not end: only a bounded table can have "
+            f"'{CACHE}' = 'FULL'"
+        )
+    if reader.changes != INSERTS:
+        raise ValidationError(
+            f"table {title} cannot be held for look-ups, because its rows are updated or deleted: '{CACHE}' = 'FULL' "
+            "takes tables whose rows only come"
+        )
+    schema = pa.schema([(f"c{at}", arrow_type(column.type)) for at, column in enumerate(scan.schema)])
+    return TableLookup(tuple(key), partial(HeldTable, reader.source, schema, tuple(key)))

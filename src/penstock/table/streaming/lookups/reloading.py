@@ -1,0 +1,101 @@
+"""A table that is held as a whole and read again from time to time.
+
+The first reading is part of opening. Later ones run in a thread of their own, while the rows from before still answer;
+the first look-up after the end of one answers from the new rows. A reading that fails makes that look-up fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from datetime import tzinfo
+from typing import Final
+
+import pyarrow as pa
+
+from penstock.table.connectors.held_table import HeldTable, RowsByKey
+from penstock.table.connectors.lookup import LookedUp, LookupReader
+from penstock.table.streaming.lookups.reload_settings import Reload
+
+#: how long to wait (ms) before it is looked whether a reading has ended
+_LOOK_MS: Final = 1_000
+
+
+def _one_thread() -> Executor:
+    return ThreadPoolExecutor(1, "penstock-lookup")
+
+
+class ReloadingReader(LookupReader):
+    """See the module's text.
+
+    Args:
+        table: what is held.
+        reload: when it is read again.
+        now_ms: the clock.
+        zone: of times of day.
+        threads: makes what readings run in.
+    """
+
+    def __init__(
+        self,
+        table: HeldTable,
+        reload: Reload,
+        now_ms: Callable[[], int],
+        zone: tzinfo,
+        threads: Callable[[], Executor] = _one_thread,
+    ) -> None:
+        self._table = table
+        self._reload = reload
+        self._now_ms = now_ms
+        self._zone = zone
+        self._threads = threads
+        self._thread: Executor | None = None
+        self._due_ms = 0
+        self._look_ms = 0
+        self._ended_ms = 0
+        self._reading: Future[RowsByKey] | None = None
+
+    def open(self) -> None:
+        """Read the table for the first time."""
+        begin = self._now_ms()
+        self._table.open()
+        is_rate = getattr(self._reload, "is_fixed_rate", False)
+        self._due_ms = self._reload.first(begin if is_rate else self._now_ms(), self._zone)
+
+    def due_ms(self) -> int:
+        """When `go_on` is to be called (ms since 1970)."""
+        return self._due_ms if self._reading is None else self._look_ms
+
+    def go_on(self) -> None:
+        """Answer from what was read meanwhile, and begin to read the table again, if that is due."""
+        now_ms = self._now_ms()
+        self._take()
+        self._look_ms = now_ms + _LOOK_MS
+        if self._reading is None and now_ms >= self._due_ms:
+            if self._thread is None:
+                self._thread = self._threads()
+            self._reading = self._thread.submit(self._read)
+
+    def _read(self) -> RowsByKey:
+        found = self._table.read()
+        self._ended_ms = self._now_ms()
+        return found
+
+    def _take(self) -> None:
+        """Answer from what was read, when that is done."""
+        reading = self._reading
+        if reading is not None and reading.done():
+            self._reading = None
+            self._table.hold(reading.result())
+            self._due_ms = self._reload.next(self._due_ms, self._ended_ms, self._zone)
+
+    def lookup(self, keys: pa.RecordBatch) -> LookedUp:
+        """See `LookupReader`."""
+        self.go_on()
+        return self._table.lookup(keys)
+
+    def close(self) -> None:
+        """End a reading, and forget the rows."""
+        self._table.close()
+        if self._thread is not None:
+            self._thread.shutdown(wait=True, cancel_futures=True)
