@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from benchmarks.nexmark_sql.kept import Kept, KeptConnector
 from penstock.connectors.rate_limiter import RateLimiterStrategy
 from penstock.core.connector import InputStatus, SourceReader, SourceReaderContext
 from penstock.core.records import Batch
-from penstock.table.connectors.abilities import ProjectionPushDown, TableScan
+from penstock.table.connectors.abilities import NestedPushDown, Path, ProjectionPushDown, TableScan
 from penstock.table.connectors.blackhole import BlackholeConnector
 from penstock.table.connectors.connector import Connectors
 from penstock.table.connectors.filesystem.connector import FilesystemConnector
@@ -53,7 +54,11 @@ class HeldEvents(NexmarkColumnsSource):
     def _events(self, name: str, kinds: Any, numbers: Any, times: Any) -> pa.Array:
         key = (self._settings, name, int(numbers[0]))
         if key not in _MADE:
-            _MADE[key] = super()._events(name, kinds, numbers, times)
+            whole, _, field = name.partition(".")
+            if field:
+                _MADE[key] = pc.struct_field(self._events(whole, kinds, numbers, times), field)
+            else:
+                _MADE[key] = super()._events(name, kinds, numbers, times)
         return _MADE[key]
 
 
@@ -92,7 +97,7 @@ class _WaitingReader(SourceReader[Any, NexmarkSplit]):
 
 
 @dataclass(frozen=True, slots=True)
-class _Scan(TableScan, ProjectionPushDown):
+class _Scan(TableScan, ProjectionPushDown, NestedPushDown):
     inner: NexmarkScan
     pace: Pace
 
@@ -101,6 +106,9 @@ class _Scan(TableScan, ProjectionPushDown):
 
     def with_columns(self, columns: Sequence[int]) -> _Scan:
         return replace(self, inner=self.inner.with_columns(columns))
+
+    def with_leaves(self, paths: Sequence[Path]) -> _Scan:
+        return replace(self, inner=self.inner.with_leaves(paths))
 
 
 class HeldNexmark(NexmarkConnector):

@@ -34,6 +34,8 @@ class ParquetFormat(BulkFormat[Any]):
         as_tuple: make each record a tuple.
         as_columns: hand records over as columns, in batches of up to `COLUMN_BATCH_ROWS`; where an operator works
             record by record they are rows with names.
+        leaves: what to read of the columns, where rows in them are not wanted with all of their fields: paths such as
+            `place.city`; None for all.
     """
 
     def __init__(
@@ -42,30 +44,35 @@ class ParquetFormat(BulkFormat[Any]):
         *,
         as_tuple: bool = False,
         as_columns: bool = False,
+        leaves: Sequence[str] | None = None,
     ) -> None:
         is_row = isinstance(columns, RowTypeInfo)
         names = columns.get_field_names() if isinstance(columns, RowTypeInfo) else columns
         self.columns = None if names is None else list(names)
+        self.leaves = None if leaves is None else list(leaves)
         self.output = "columns" if as_columns else "tuple" if as_tuple else "row" if is_row else "dict"
 
-    def open(self, file: BinaryIO) -> BulkFile[Any]:
+    def open(self, file: BinaryIO) -> ParquetFile:
         try:
-            return _ParquetFile(pq.ParquetFile(file), self.columns, self.output)
+            return ParquetFile(pq.ParquetFile(file), self.columns, self.output, self.leaves)
         except pa.ArrowException as error:
             raise FormatError(f"not a Parquet file: {error}") from error
 
 
-class _ParquetFile(BulkFile[Any]):
-    def __init__(self, file: Any, columns: list[str] | None, output: str) -> None:
-        self._file = file
+class ParquetFile(BulkFile[Any]):
+    """An open file; `file` is Arrow's."""
+
+    def __init__(self, file: Any, columns: list[str] | None, output: str, leaves: list[str] | None = None) -> None:
+        self.file = file
         names = list(file.schema_arrow.names)
         self._columns = names if columns is None else columns
         if missing := [name for name in self._columns if name not in names]:
             raise FormatError(f"the file has no column {', '.join(map(repr, missing))}")
+        self._read = self._columns if leaves is None else leaves
         self._assemble = None if output == "columns" else assembler(self._columns, output)
 
     def units(self, start: int, end: int | None) -> Sequence[int]:
-        metadata = self._file.metadata
+        metadata = self.file.metadata
         return [
             i for i in range(metadata.num_row_groups) if start <= _begin(metadata.row_group(i)) < (end or float("inf"))
         ]
@@ -73,12 +80,14 @@ class _ParquetFile(BulkFile[Any]):
     def read(self, unit: int, skip_records: int) -> Iterator[list[Any] | ColumnData]:
         assemble = self._assemble
         size = COLUMN_BATCH_ROWS if assemble is None else _READ_ROWS
-        batches = self._file.iter_batches(size, row_groups=[unit], columns=self._columns, use_threads=False)
+        batches = self.file.iter_batches(size, row_groups=[unit], columns=self._read, use_threads=False)
         try:
             for batch in batches:
                 if skip_records >= batch.num_rows:
                     skip_records -= batch.num_rows
                     continue
+                if lacking := set(self._columns) - set(batch.schema.names):
+                    raise FormatError(f"the file has no field that is read of column {sorted(lacking)[0]!r}")
                 batch = batch.slice(skip_records).select(self._columns)
                 skip_records = 0
                 yield (

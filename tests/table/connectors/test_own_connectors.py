@@ -178,7 +178,7 @@ def test_abilities_give_changed_copies() -> None:
     assert rows_of(narrow.reader().source) == [("a",), ("b",), ("c",)]
     assert rows_of(scan.reader().source) == [(1, "a"), (2, "b"), (3, "c")]
     true, other = Constant(BooleanType(False), True), Constant(BooleanType(False), False)
-    assert scan.with_conditions((true, other)) == (replace(scan, condition=true), (other,))
+    assert scan.with_conditions((true, other)) == Filtered(replace(scan, condition=true), (other,))
     time = Field(BigIntType(), 0, "id")
     assert scan.with_watermark(0, time).watermark == (0, time)
 

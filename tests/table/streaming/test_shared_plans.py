@@ -8,6 +8,7 @@ from tests.table.running import Rows
 
 from penstock.plan.transformation import Transformation
 from penstock.table.connectors.built_in import built_in
+from penstock.table.connectors.push_down import PushDown
 from penstock.table.data.logical_types import IntType
 from penstock.table.streaming.planning.planner import StreamPlanner
 from penstock.table.streaming.rows.sessions import StreamSession
@@ -101,7 +102,7 @@ def narrow_steps(*queries: str) -> list[Transformation]:
     found: list[Transformation] = []
     connectors = built_in()
     planner = StreamPlanner(
-        found.append, connectors.reader, StreamSession(), manager.calls(), narrowed=connectors.narrowed
+        found.append, connectors.reader, StreamSession(), manager.calls(), tables=PushDown(connectors.scan)
     )
     for query in queries:
         planner.stream(plan_of(query, manager), True)

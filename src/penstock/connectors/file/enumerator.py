@@ -113,11 +113,16 @@ class FileEnumerator(SplitEnumerator[FileSplit]):
         self._seen[file.path] = file.modified_ms
         self._pending.extend(plan_splits(file, self._splittable, self._split_bytes, self._context.parallelism))
 
+    def _next(self) -> FileSplit | None:
+        """The split that is next; it counts as handed out."""
+        left = self._given_back or self._pending
+        return left.popleft() if left else None
+
     def _assign(self) -> None:
-        while self._waiting and (left := self._given_back or self._pending):
+        while self._waiting and (split := self._next()) is not None:
             subtask_index = next(iter(self._waiting))
             del self._waiting[subtask_index]
-            self._context.assign_split(left.popleft(), subtask_index)
+            self._context.assign_split(split, subtask_index)
         if self._listed and self._interval_ms is None and not self._given_back and not self._pending:
             for subtask_index in self._waiting:
                 self._context.signal_no_more_splits(subtask_index)

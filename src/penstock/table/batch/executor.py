@@ -29,6 +29,7 @@ from penstock.table.batch.planner import QUERIES
 from penstock.table.batch.planning import BatchPlanner
 from penstock.table.batch.query import BatchQuery
 from penstock.table.connectors.connector import Connectors
+from penstock.table.connectors.push_down import PushDown
 from penstock.table.functions.definition import Session
 from penstock.table.plan.logical import Node, Write
 from penstock.table.streaming.rows.rows_operator import ToRowsOperator
@@ -93,7 +94,9 @@ class BatchExecutor:
         parameters = tuple(sorted(configuration.read(GLOBAL_JOB_PARAMETERS).items()))
         settings = async_settings(options)
         carried = BatchSession(session.zone, session.legacy_cast, session.now(), settings, parameters)
-        planner = BatchPlanner(QUERIES, spark.session, self._connectors.reader, carried, spark.slots_now() or 1)
+        tables = PushDown(self._connectors.scan)
+        slots = spark.slots_now() or 1
+        planner = BatchPlanner(QUERIES, spark.session, self._connectors.reader, carried, slots, tables)
         try:
             with failures_told("planning the query in Spark"):
                 yield spark, planner

@@ -71,7 +71,20 @@ def _table(planner: BatchPlanner, node: logical.Scan) -> str:
         if frame.isStreaming:
             raise _unbounded(title)
         return _as_declared(planner, frame, node)
-    return f"SELECT * FROM {planner.view(_read(planner, reader, node, title))}"
+    part = planner.part_of(node)
+    found = planner.view(
+        _read(planner, planner.reader(part.scan) if part.scan is not node else reader, part.scan, title)
+    )
+    if len(part.columns) == len(node.schema):
+        return f"SELECT * FROM {found}"
+    places = {index: at for at, index in enumerate(part.columns)}
+    texts = [
+        f"{column(places[index])} AS {column(index)}"
+        if index in places
+        else f"CAST(NULL AS {spark_type(one.type)}) AS {column(index)}"
+        for index, one in enumerate(node.schema)
+    ]
+    return f"SELECT {', '.join(texts)} FROM {found}"
 
 
 def _read(planner: BatchPlanner, reader: TableReader, node: logical.Scan, title: str) -> Any:

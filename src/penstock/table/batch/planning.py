@@ -14,9 +14,12 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from penstock.base.errors import UnsupportedError
+from penstock.table.analyser.calls import Calls
 from penstock.table.batch.kernels import BatchSession, Computed, Step, Work
 from penstock.table.batch.native import native_text
+from penstock.table.batch.reads import Part, Reads
 from penstock.table.batch.stored import spark_type
+from penstock.table.connectors.push_down import NO_PUSH_DOWN, PushDown
 from penstock.table.connectors.tables import TableReader
 from penstock.table.data.logical_types import DataType
 from penstock.table.plan import logical
@@ -67,6 +70,7 @@ class BatchPlanner:
         reader: how tables are read.
         session: what functions know of the session.
         parallelism: how many tasks read a source that Spark does not read itself.
+        tables: how tables are read in part.
     """
 
     def __init__(
@@ -76,12 +80,15 @@ class BatchPlanner:
         reader: Callable[[logical.Scan], TableReader],
         session: BatchSession,
         parallelism: int,
+        tables: PushDown = NO_PUSH_DOWN,
     ) -> None:
         self._queries = queries
         self.spark = spark
         self.reader = reader
         self.session = session
         self.parallelism = parallelism
+        self._tables = tables
+        self._reads: Reads | None = None
         #: the queries of tables that are read, by path and options
         self.tables: dict[tuple[tuple[str, ...], tuple[tuple[str, str], ...]], str] = {}
         self._views: list[str] = []
@@ -95,6 +102,7 @@ class BatchPlanner:
 
     def frames(self, nodes: Sequence[logical.Node]) -> list[Any]:
         """The frames of several plans, which share what they have in common."""
+        self._reads = Reads(nodes, Calls(self.session.open()), self._tables)
         for node in nodes:
             self._count(node)
         return [self.spark.sql(self.query(node)) for node in nodes]
@@ -131,6 +139,11 @@ class BatchPlanner:
         return make(self, node)
 
     # --- for the modules of nodes -------------------------------------------------------------------------------------
+
+    def part_of(self, node: logical.Scan) -> Part:
+        """What the plans read of a table."""
+        assert self._reads is not None
+        return self._reads.part(node)
 
     def view(self, frame: Any) -> str:
         """The name of a view of a frame."""

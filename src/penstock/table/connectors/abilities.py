@@ -13,10 +13,22 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from penstock.table.connectors.tables import TableReader
+from penstock.table.data.logical_types import DataType
 from penstock.table.typed.nodes import Typed
 
 #: the values of the partition columns of one partition, by their names; None for NULL
 Partition = Mapping[str, str | None]
+#: a column, and then which field of each row in it; NULL where a row around is NULL. A column alone is as it is
+Path = tuple[int, ...]
+
+
+def leaf_type(kind: DataType, fields: Sequence[int]) -> DataType:
+    """The type of a field of a field of rows of a type; it may be NULL where a row around it may be."""
+    is_nullable = kind.is_nullable
+    for place in fields:
+        kind = tuple(kind.children())[place]
+        is_nullable = is_nullable or kind.is_nullable
+    return kind.nullable() if is_nullable else kind
 
 
 class TableScan(ABC):
@@ -47,10 +59,25 @@ class ProjectionPushDown(ABC):
 
 
 class Filtered(NamedTuple):
-    """What a scan makes of conditions: `remaining` are those that somebody else still has to check."""
+    """What a scan makes of conditions.
+
+    Attributes:
+        scan: leaves out rows for which they are not true.
+        remaining: those that somebody else still has to check.
+        used: those of `remaining` that are of use to the scan all the same, for EXPLAIN.
+    """
 
     scan: TableScan
     remaining: tuple[Typed, ...]
+    used: tuple[Typed, ...] = ()
+
+
+class NestedPushDown(ABC):
+    """Reads some fields of columns that are rows."""
+
+    @abstractmethod
+    def with_leaves(self, paths: Sequence[Path]) -> TableScan:
+        """A scan that gives a column for each path, in this order."""
 
 
 class FilterPushDown(ABC):
@@ -70,7 +97,7 @@ class LimitPushDown(ABC):
 
 
 class PartitionPushDown(ABC):
-    """Reads some partitions only."""
+    """Reads some partitions only. What a query says of their columns stays in its plan."""
 
     @abstractmethod
     def partitions(self) -> list[Partition] | None:

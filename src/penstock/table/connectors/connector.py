@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, ClassVar
 
 from penstock.base.config_options import ConfigOption
-from penstock.table.connectors.abilities import ProjectionPushDown, TableScan, WholeScan
+from penstock.table.connectors.abilities import TableScan, WholeScan
 from penstock.table.connectors.held_table import held_lookup, holds_all, without_holding
 from penstock.table.connectors.lookup import TableLookup
 from penstock.table.connectors.table_options import CONNECTOR, TableOptions, missing
@@ -16,7 +15,6 @@ from penstock.table.data.errors import ValidationError
 from penstock.table.data.logical_types import DataType
 from penstock.table.functions.cast_rules import supports_cast
 from penstock.table.plan.logical import Scan, Write
-from penstock.table.plan.row_schema import RowSchema
 
 
 class TableConnector:
@@ -115,20 +113,6 @@ class Connectors:
     def reader(self, node: Scan) -> TableReader:
         """How a table is read. Raises `ValidationError` for options that no connector takes."""
         return self.scan(node).reader()
-
-    def narrowed(self, node: Scan, columns: Sequence[int]) -> Scan | None:
-        """The table with these columns alone, in this order; None where its connector gives all of them."""
-        found = self.scan(node)
-        if not isinstance(found, ProjectionPushDown):
-            return None
-        places = {column: place for place, column in enumerate(columns)}
-        return replace(
-            node,
-            schema=RowSchema(tuple(node.schema[column] for column in columns)),
-            key=tuple(places[column] for column in node.key),
-            metadata=tuple((places[column], key) for column, key in node.metadata if column in places),
-            source=found.with_columns(columns),
-        )
 
     def lookup(self, node: Scan, key: Sequence[int]) -> TableLookup:
         """How the rows of keys are found. Raises `ValidationError` for connectors that cannot be asked."""

@@ -107,7 +107,8 @@ def _of_state(value: Any) -> str | None:
             return f"StreamRows({value.title},{_text(value.schema, _of_state)},{value.key})"
         case Scan():
             columns = [f"{column.name}:{column.type}" for column in value.schema]
-            return f"Scan({value.path},{columns},{value.key})"
+            taken = f",{value.taken}" if value.taken else ""
+            return f"Scan({value.path},{columns},{value.key}{taken})"
         case Write():
             return f"Write({value.path})"
         case UserFunction():

@@ -37,6 +37,10 @@ class Scan(Node):
     partition_keys: tuple[str, ...] = ()
     #: a `TableScan` into which something was pushed, and to which the schema fits; None for the table as it is
     source: object | None = None
+    #: conditions that `source` has taken from the plan, as text
+    taken: tuple[str, ...] = ()
+    #: all that was pushed into `source`, for EXPLAIN
+    pushed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -223,7 +223,9 @@ def _referred(reference: RowReference, names: list[str]) -> str:
 
 
 _DESCRIBE: Final[dict[type[logical.Node], Callable[[Any], str]]] = {
-    logical.Scan: lambda node: f"table=[{'.'.join(node.path)}], fields=[{', '.join(node.schema.names)}]",
+    logical.Scan: lambda node: ", ".join(
+        [f"table=[{'.'.join(node.path)}]", f"fields=[{', '.join(node.schema.names)}]", *node.pushed]
+    ),
     logical.Values: lambda node: f"{len(node.rows)} rows, fields=[{', '.join(node.schema.names)}]",
     logical.ArrowRows: lambda node: f"{node.data.num_rows} rows, fields=[{', '.join(node.schema.names)}]",
     logical.StreamRows: lambda node: f"stream=[{node.title}], fields=[{', '.join(node.schema.names)}]",

@@ -14,6 +14,7 @@ from penstock.datastream.closeable_iterator import CloseableIterator
 from penstock.datastream.data_stream import DataStream, StreamExecutionEnvironment
 from penstock.table.analyser.calls import Calls
 from penstock.table.connectors.connector import Connectors
+from penstock.table.connectors.push_down import PushDown
 from penstock.table.data.conversion import seen_of
 from penstock.table.functions.definition import Session
 from penstock.table.plan.changes import ALL, SHORT
@@ -96,6 +97,10 @@ class StreamExecutor:
         _, planner = self._begin(options, session)
         return "== Streams ==\n" + "\n".join(planner.explained(plan) for plan in plans)
 
+    def push_down(self) -> PushDown:
+        """How tables are read in part."""
+        return PushDown(lambda scan: self._connectors.scan(of_connector(scan)))
+
     def _begin(self, options: Mapping[str, str], session: Session) -> tuple[StreamExecutionEnvironment, StreamPlanner]:
         configuration = Configuration()
         for key, value in options.items():
@@ -114,10 +119,11 @@ class StreamExecutor:
         if found.parallelism is not None:
             environment.set_parallelism(found.parallelism)
         shares = options.get(_SHARES, "true").lower() == "true"
-        reader, narrowed = self._connectors.reader, self._connectors.narrowed
+        reader = self._connectors.reader
+        tables = self.push_down()
         add, has_id = environment.add, environment.has_id
         lookups = Lookups(self._connectors.lookup, options)
-        return StreamPlanner(add, reader, carried, Calls(session), shares, found, has_id, narrowed, lookups)
+        return StreamPlanner(add, reader, carried, Calls(session), shares, found, has_id, tables, lookups)
 
 
 def _check(plan: Write) -> None:

@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from penstock.connectors.file.filesystem import join, list_files
+from penstock.connectors.file.filesystem import list_files
 from penstock.table.connectors.abilities import (
+    Filtered,
+    FilterPushDown,
     LimitPushDown,
+    NestedPushDown,
     Partition,
     PartitionPushDown,
+    Path,
     ProjectionPushDown,
     TableScan,
+    leaf_type,
 )
+from penstock.table.connectors.filesystem.leaves import with_fields_alone
 from penstock.table.connectors.filesystem.partitions import directory_of, values_in
 from penstock.table.connectors.filesystem.source import OutputColumn, TableFilesSource
+from penstock.table.connectors.filesystem.wanted_partitions import WantedPartitions, is_plain
 from penstock.table.connectors.formats.format import TableFormat
 from penstock.table.connectors.table_options import TableOptions
 from penstock.table.connectors.tables import TableLocation, TableReader
 from penstock.table.data.errors import ValidationError
 from penstock.table.plan.row_schema import RowSchema
+from penstock.table.typed.nodes import Field, Typed, transformed
 
 
 @dataclass(frozen=True, slots=True)
-class FilesScan(TableScan, ProjectionPushDown, LimitPushDown, PartitionPushDown):
-    """Reads some columns, some partitions, and stops early.
+class FilesScan(TableScan, ProjectionPushDown, NestedPushDown, FilterPushDown, LimitPushDown, PartitionPushDown):
+    """Reads some columns, or fields of them, and some partitions, leaves out parts of files, and stops early.
 
     Attributes:
         title: the table.
@@ -37,7 +45,9 @@ class FilesScan(TableScan, ProjectionPushDown, LimitPushDown, PartitionPushDown)
         default_name: the name of the partition of NULL.
         pattern: what the path of a file must match; None for any.
         interval_ms: how often to look for new files; None to look once.
-        only: the directories of the partitions that are wanted; None for all.
+        wanted: the partitions for which conditions of a query are true; None for all.
+        conditions: over the stored columns; the format may pass over rows for which they are not true.
+        only: the values of the partitions that are wanted, in the order of their columns; None for all.
         limit: how many rows are enough; None for all.
     """
 
@@ -51,32 +61,70 @@ class FilesScan(TableScan, ProjectionPushDown, LimitPushDown, PartitionPushDown)
     default_name: str = ""
     pattern: str | None = None
     interval_ms: int | None = None
-    only: tuple[str, ...] | None = None
+    wanted: WantedPartitions | None = None
+    conditions: tuple[Typed, ...] = ()
+    only: tuple[tuple[str | None, ...], ...] | None = None
     limit: int | None = None
 
     def reader(self) -> TableReader:
         """See `TableScan`."""
         names = self.stored.names
-        wanted = [names.index(one.name) for one in self.columns if not one.is_partition and one.metadata is None]
+        of_files = [one for one in self.columns if not one.is_partition and one.metadata is None]
+        wanted = list(dict.fromkeys(names.index(one.name) for one in of_files))
         if not wanted and names:
             wanted = [0]  # to know how many rows there are
         options = TableOptions(self.title, dict(self.options))
-        decoding = self.format.decoding(self.stored, wanted, options)
-        paths = (self.path,) if self.only is None else tuple(join(self.path, one) for one in self.only)
+        stored, columns = self.stored, self.columns
+        if self.format.has_named_fields and any(one.path for one in of_files):
+            stored, columns = with_fields_alone(stored, columns)
+        decoding = self.format.decoding(stored, wanted, options)
+        if self.conditions:
+            decoding = self.format.filtered(decoding, self.stored, self.conditions)
         source = TableFilesSource(
             decoding.files,
-            self.columns,
-            paths,
+            columns,
+            (self.path,),
             pattern=self.pattern,
             default_name=self.default_name,
             interval_ms=self.interval_ms,
             limit=self.limit,
+            wanted=self._all_wanted(),
         )
         return TableReader(source, location=self._location())
 
     def with_columns(self, columns: Sequence[int]) -> FilesScan:
         """See `ProjectionPushDown`."""
         return replace(self, columns=tuple(self.columns[place] for place in columns))
+
+    def with_leaves(self, paths: Sequence[Path]) -> FilesScan:
+        """See `NestedPushDown`."""
+        return replace(self, columns=tuple(_leaf(self.columns[column], fields) for column, *fields in paths))
+
+    def with_conditions(self, conditions: Sequence[Typed]) -> Filtered:
+        """See `FilterPushDown`. What is asked of partitions is done; formats may use of the rest what they can."""
+        keys = {
+            place: self.partition_keys.index(one.name) for place, one in enumerate(self.columns) if one.is_partition
+        }
+        names = self.stored.names
+        stored = {
+            place: names.index(one.name)
+            for place, one in enumerate(self.columns)
+            if not one.is_partition and one.metadata is None and not one.path
+        }
+        done = [one for one in conditions if _is_over(one, keys) and is_plain(one)]
+        rest = tuple(one for one in conditions if one not in done)
+        used = tuple(one for one in rest if _is_over(one, stored) and self.format.uses(_moved(one, stored)))
+        found = replace(self, conditions=(*self.conditions, *(_moved(one, stored) for one in used)))
+        if done:
+            found = replace(found, wanted=self._wanted([_moved(one, keys) for one in done]))
+        return Filtered(found, rest, used)
+
+    def _wanted(self, conditions: Sequence[Typed]) -> WantedPartitions:
+        kinds = {one.name: one.type for one in self.columns if one.is_partition}
+        read = tuple(key for key in self.partition_keys if key in kinds)
+        places = {self.partition_keys.index(key): place for place, key in enumerate(read)}
+        moved = [_moved(one, places) for one in conditions]
+        return WantedPartitions(tuple(moved), read, tuple(kinds[key] for key in read), self.default_name)
 
     def with_limit(self, limit: int) -> FilesScan:
         """See `LimitPushDown`."""
@@ -87,10 +135,15 @@ class FilesScan(TableScan, ProjectionPushDown, LimitPushDown, PartitionPushDown)
         if not self.partition_keys or self.interval_ms is not None:
             return None
         found: dict[str, Partition] = {}
-        for file in list_files(self.path):
+        try:
+            files = list_files(self.path)
+        except FileNotFoundError:
+            return None
+        for file in files:
             values = values_in(file.path, self.partition_keys, self.default_name)
             found[directory_of(values, self.partition_keys, self.default_name)] = values
-        return [found[one] for one in sorted(found) if self.only is None or one in self.only]
+        partitions = [found[one] for one in sorted(found)]
+        return [one for one in partitions if self.only is None or self._values_of(one) in self.only]
 
     def with_partitions(self, partitions: Sequence[Partition]) -> FilesScan:
         """See `PartitionPushDown`. Raises `ValidationError` for partitions of other columns."""
@@ -100,10 +153,37 @@ class FilesScan(TableScan, ProjectionPushDown, LimitPushDown, PartitionPushDown)
                     f"a partition of table {self.title} has values of {', '.join(self.partition_keys)}, "
                     f"not of {', '.join(one)}"
                 )
-        return replace(
-            self, only=tuple(directory_of(one, self.partition_keys, self.default_name) for one in partitions)
-        )
+        return replace(self, only=tuple(map(self._values_of, partitions)))
+
+    def _values_of(self, partition: Partition) -> tuple[str | None, ...]:
+        return tuple(partition[key] for key in self.partition_keys)
+
+    def _all_wanted(self) -> WantedPartitions | None:
+        if self.only is None:
+            return self.wanted
+        found = self.wanted or WantedPartitions((), (), (), self.default_name)
+        return replace(found, all_keys=self.partition_keys, only=frozenset(self.only))
 
     def _location(self) -> TableLocation:
-        is_plain = self.pattern is None and self.limit is None and all(one.metadata is None for one in self.columns)
-        return TableLocation(self.path, self.format.name, self.options, self.partition_keys, self.only, is_plain)
+        is_all = self.pattern is None and self.limit is None and self.wanted is None
+        has_plain_columns = all(one.metadata is None and not one.path for one in self.columns)
+        only = None
+        if self.only is not None:
+            partitions = [dict(zip(self.partition_keys, values, strict=True)) for values in self.only]
+            only = tuple(directory_of(one, self.partition_keys, self.default_name) for one in partitions)
+        return TableLocation(
+            self.path, self.format.name, self.options, self.partition_keys, only, is_all and has_plain_columns
+        )
+
+
+def _leaf(column: OutputColumn, fields: Sequence[int]) -> OutputColumn:
+    return replace(column, type=leaf_type(column.type, fields), path=(*column.path, *fields))
+
+
+def _is_over(condition: Typed, places: Mapping[int, int]) -> bool:
+    read = {one.index for one in condition.walk() if isinstance(one, Field)}
+    return bool(read) and read <= places.keys()
+
+
+def _moved(condition: Typed, places: Mapping[int, int]) -> Typed:
+    return transformed(condition, lambda one: replace(one, index=places[one.index]) if isinstance(one, Field) else one)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.connectors.file.enumerator import FileEnumerator
 from penstock.connectors.file.filesystem import FileInfo, file_info
@@ -26,6 +27,7 @@ from penstock.core.records import Batch
 from penstock.formats.bulk_format import BulkFormat
 from penstock.formats.stream_format import StreamFormat
 from penstock.table.connectors.filesystem.partitions import PartitionValues
+from penstock.table.connectors.filesystem.wanted_partitions import WantedPartitions
 from penstock.table.connectors.tables import column_names
 from penstock.table.data import logical_types as types
 from penstock.table.data.arrow_types import arrow_type
@@ -45,12 +47,16 @@ METADATA: Final[Mapping[str, DataType]] = {
 
 @dataclass(frozen=True, slots=True)
 class OutputColumn:
-    """A column of the table: `name` of a column in files or of a partition, or `metadata`, a key of `METADATA`."""
+    """A column of the table: `name` of a column in files or of a partition, or `metadata`, a key of `METADATA`.
+
+    `path`: which field of the rows in the column of files it is; empty for the column as it is.
+    """
 
     name: str
     type: DataType
     is_partition: bool = False
     metadata: str | None = None
+    path: tuple[int, ...] = ()
 
 
 class TableFilesSource(FileSource[Any]):
@@ -64,6 +70,7 @@ class TableFilesSource(FileSource[Any]):
         default_name: the name of the partition of NULL.
         interval_ms: how often to look for new files; None to look once.
         limit: how many rows a reader gives at most; None for all.
+        wanted: which partitions are wanted; None for all.
     """
 
     def __init__(
@@ -76,8 +83,10 @@ class TableFilesSource(FileSource[Any]):
         default_name: str = "",
         interval_ms: int | None = None,
         limit: int | None = None,
+        wanted: WantedPartitions | None = None,
     ) -> None:
         super().__init__(file_format, paths, interval_ms, None)
+        self._wanted = wanted
         self._columns = tuple(columns)
         self._pattern = pattern
         self._default_name = default_name
@@ -89,7 +98,14 @@ class TableFilesSource(FileSource[Any]):
         """See `Source`."""
         splittable = not isinstance(self._format, StreamFormat) or self._format.splittable
         return _Enumerator(
-            context, self._paths, splittable, self._split_bytes, self._interval_ms, restored, self._pattern
+            context,
+            self._paths,
+            splittable,
+            self._split_bytes,
+            self._interval_ms,
+            restored,
+            self._pattern,
+            self._wanted,
         )
 
     def create_reader(self, context: SourceReaderContext) -> SourceReader[Any, FileSplit]:
@@ -98,7 +114,10 @@ class TableFilesSource(FileSource[Any]):
 
 
 class _Enumerator(FileEnumerator):
-    """Takes the files whose paths match a pattern."""
+    """Takes the files whose paths match a pattern. Files of partitions that nobody wants count as read in their turn.
+
+    So the state is that of an enumerator that hands out all, and is good for other wishes, too.
+    """
 
     def __init__(
         self,
@@ -109,14 +128,22 @@ class _Enumerator(FileEnumerator):
         interval_ms: int | None,
         restored: Any | None,
         pattern: str | None,
+        wanted: WantedPartitions | None,
     ) -> None:
         super().__init__(context, paths, splittable, split_bytes, interval_ms, restored)
+        self._is_wanted = None if wanted is None else wanted.asker()
         self._pattern = None if pattern is None else re.compile(pattern)
 
     def _look(self) -> list[FileInfo]:
         found = super()._look()
         pattern = self._pattern
         return found if pattern is None else [one for one in found if pattern.fullmatch(one.path)]
+
+    def _next(self) -> FileSplit | None:
+        split = super()._next()
+        while split is not None and self._is_wanted is not None and not self._is_wanted(split.path):
+            split = super()._next()
+        return split
 
 
 class _Reader(FileSourceReader):
@@ -167,7 +194,8 @@ class _Reader(FileSourceReader):
             if is_constant:
                 arrays.append(array_of(self._constants[name], columns.num_rows))
             else:
-                arrays.append(columns.column(column.name))
+                found = columns.column(column.name)
+                arrays.append(pc.struct_field(found, list(column.path)) if column.path else found)
         return pa.RecordBatch.from_arrays(arrays, self._names)
 
     def _constants_in(self, path: str) -> dict[str, pa.Scalar]:

@@ -15,6 +15,7 @@ from penstock.formats.stream_format import StreamFormat
 from penstock.table.connectors.table_options import FORMAT, TableOptions
 from penstock.table.data.errors import ValidationError
 from penstock.table.plan.row_schema import RowSchema
+from penstock.table.typed.nodes import Typed
 
 
 class BadMessage(NamedTuple):
@@ -82,10 +83,20 @@ class TableFormat:
     name: ClassVar[str]
     #: its options, without its name in front
     options: ClassVar[tuple[ConfigOption[Any], ...]] = ()
+    #: whether a row of a column may be read as one with fewer fields, because they have names in files
+    has_named_fields: ClassVar[bool] = False
 
     def decoding(self, schema: RowSchema, wanted: Sequence[int], options: TableOptions) -> Decoding:
         """How rows of these columns are read. `wanted`: the places of the columns that are asked for, in order."""
         raise ValidationError(f"Format '{self.name}' can only be written. It cannot be read: table {options.title}")
+
+    def uses(self, condition: Typed) -> bool:
+        """Whether reading can do with less because only rows are wanted for which a condition is true."""
+        return False
+
+    def filtered(self, decoding: Decoding, schema: RowSchema, conditions: Sequence[Typed]) -> Decoding:
+        """The same, passing over rows for which conditions of use are not true, and perhaps not over all of them."""
+        return decoding
 
     def encoding(self, schema: RowSchema, options: TableOptions) -> Encoding:
         """How rows of these columns are written."""

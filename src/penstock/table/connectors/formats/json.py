@@ -49,6 +49,7 @@ class JsonTableFormat(TableFormat):
     """See the module's text."""
 
     name = "json"
+    has_named_fields = True
     options = (
         FAIL_ON_MISSING,
         IGNORE_ERRORS,

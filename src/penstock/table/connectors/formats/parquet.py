@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, BinaryIO, Final
 
 import pyarrow as pa
@@ -15,11 +16,19 @@ from penstock.formats.bulk_format import BatchWriter, BatchWriterFactory, BulkFi
 from penstock.formats.parquet import ParquetFormat, ParquetWriterFactory
 from penstock.table.connectors.formats.format import Decoding, Encoding, TableFormat
 from penstock.table.connectors.formats.lines import ColumnsWriter
+from penstock.table.connectors.formats.parquet_statistics import (
+    StatisticsFilter,
+    groups_of,
+    is_of_use,
+    leaves_of,
+    statistics_filter,
+)
 from penstock.table.connectors.table_options import TableOptions
 from penstock.table.data import logical_types as types
 from penstock.table.data.arrow_types import arrow_type
 from penstock.table.data.logical_types import DataType
 from penstock.table.plan.row_schema import RowSchema
+from penstock.table.typed.nodes import Typed
 
 COMPRESSION: Final = ConfigOption(
     "compression",
@@ -42,10 +51,21 @@ class ParquetTableFormat(TableFormat):
 
     name = "parquet"
     options = (COMPRESSION,)
+    has_named_fields = True
 
     def decoding(self, schema: RowSchema, wanted: Sequence[int], options: TableOptions) -> Decoding:
         """See `TableFormat`."""
         return Decoding(TypedParquetFormat(_arrow(RowSchema(tuple(schema[place] for place in wanted)))))
+
+    def uses(self, condition: Typed) -> bool:
+        """See `TableFormat`: what row groups say of themselves."""
+        return is_of_use(condition)
+
+    def filtered(self, decoding: Decoding, schema: RowSchema, conditions: Sequence[Typed]) -> Decoding:
+        """See `TableFormat`."""
+        assert isinstance(decoding.files, TypedParquetFormat)
+        filters = [statistics_filter(one, schema) for one in conditions]
+        return replace(decoding, files=decoding.files.with_filters(filters))
 
     def encoding(self, schema: RowSchema, options: TableOptions) -> Encoding:
         """See `TableFormat`."""
@@ -67,24 +87,37 @@ def _refused(kind: DataType) -> DataType | None:
 
 
 class TypedParquetFormat(BulkFormat[Any]):
-    """Reads columns of these names as these types. Row groups are shared by readers."""
+    """Reads columns of these names as these types. Row groups are shared by readers.
 
-    def __init__(self, schema: pa.Schema) -> None:
+    Args:
+        schema: the columns, whose rows have only the fields that are wanted.
+        filters: row groups are passed over that have no row for which all of them are true.
+    """
+
+    def __init__(self, schema: pa.Schema, filters: Sequence[StatisticsFilter] = ()) -> None:
         self._schema = schema
-        self._inner = ParquetFormat(schema.names, as_columns=True)
+        self._filters = tuple(filters)
+        self._inner = ParquetFormat(schema.names, as_columns=True, leaves=leaves_of(schema))
+
+    def with_filters(self, filters: Sequence[StatisticsFilter]) -> TypedParquetFormat:
+        """The same with more filters."""
+        return TypedParquetFormat(self._schema, (*self._filters, *filters))
 
     def open(self, file: BinaryIO) -> BulkFile[Any]:
         """See `BulkFormat`."""
-        return _TypedFile(self._inner.open(file), self._schema)
+        inner = self._inner.open(file)
+        return _TypedFile(inner, self._schema, groups_of(inner.file, self._filters) if self._filters else None)
 
 
 class _TypedFile(BulkFile[Any]):
-    def __init__(self, inner: BulkFile[Any], schema: pa.Schema) -> None:
+    def __init__(self, inner: BulkFile[Any], schema: pa.Schema, groups: frozenset[int] | None) -> None:
         self._inner = inner
         self._schema = schema
+        self._groups = groups
 
     def units(self, start: int, end: int | None) -> Sequence[int]:
-        return self._inner.units(start, end)
+        found = self._inner.units(start, end)
+        return found if self._groups is None else [one for one in found if one in self._groups]
 
     def read(self, unit: int, skip_records: int) -> Iterator[list[Any] | ColumnData]:
         for data in self._inner.read(unit, skip_records):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -35,34 +37,49 @@ FIELDS: Final = (
 _NUMBER_BYTES: Final = 48
 
 
-def auction_columns(settings: NexmarkSettings, numbers: Integers, times: pa.Array) -> list[pa.Array]:
-    """The fields of the auctions of these numbers."""
+def auction_columns(
+    settings: NexmarkSettings, numbers: Integers, times: pa.Array
+) -> Mapping[str, Callable[[], pa.Array]]:
+    """The fields of the auctions of these numbers, each made when it is asked for."""
     chance = Chance(settings.seed, numbers)
-    sellers = ids.choose(
-        chance,
-        30,
-        settings.hot_sellers,
-        ids.hot(ids.last_person(settings, numbers)),
-        ids.any_person(settings, numbers, chance, 31),
-    )
-    names = pc.utf8_trim_whitespace(words(chance, 32, 20))
-    descriptions = pc.utf8_trim_whitespace(words(chance, 34, 100))
-    first_bids = chance.price(36)
-    # On average an auction is open until as many others as are open at a time have begun.
-    ahead = OPEN_AUCTIONS * settings.cycle // max(settings.auctions, 1)
-    begins = np.asarray(times.view(pa.int64()))
-    horizon = ahead * 1_000 // settings.rate
-    expires = begins + 1 + chance.below(max(2 * horizon, 1), 37)
-    sizes = _NUMBER_BYTES + np.asarray(pc.binary_length(names)) + np.asarray(pc.binary_length(descriptions))
-    return [
-        pa.array(ids.last_auction(settings, numbers) + FIRST_ID),
-        names,
-        descriptions,
-        pa.array(first_bids),
-        pa.array(first_bids + chance.price(38)),
-        times,
-        pa.array(expires).view(times.type),
-        pa.array(sellers + FIRST_ID),
-        pa.array(FIRST_CATEGORY + chance.below(CATEGORIES, 39)),
-        filling(chance, 40, sizes, settings.auction_bytes),
-    ]
+
+    @cache
+    def names() -> pa.Array:
+        return pc.utf8_trim_whitespace(words(chance, 32, 20))
+
+    @cache
+    def descriptions() -> pa.Array:
+        return pc.utf8_trim_whitespace(words(chance, 34, 100))
+
+    @cache
+    def first_bids() -> Any:
+        return chance.price(36)
+
+    def sellers() -> pa.Array:
+        hot = ids.hot(ids.last_person(settings, numbers))
+        others = ids.any_person(settings, numbers, chance, 31)
+        return pa.array(ids.choose(chance, 30, settings.hot_sellers, hot, others) + FIRST_ID)
+
+    def expires() -> pa.Array:
+        # On average an auction is open until as many others as are open at a time have begun.
+        ahead = OPEN_AUCTIONS * settings.cycle // max(settings.auctions, 1)
+        horizon = ahead * 1_000 // settings.rate
+        begins = np.asarray(times.view(pa.int64()))
+        return pa.array(begins + 1 + chance.below(max(2 * horizon, 1), 37)).view(times.type)
+
+    def extra() -> pa.Array:
+        sizes: Any = _NUMBER_BYTES + sum(np.asarray(pc.binary_length(one)) for one in (names(), descriptions()))
+        return filling(chance, 40, sizes, settings.auction_bytes)
+
+    return {
+        "id": lambda: pa.array(ids.last_auction(settings, numbers) + FIRST_ID),
+        "itemName": names,
+        "description": descriptions,
+        "initialBid": lambda: pa.array(first_bids()),
+        "reserve": lambda: pa.array(first_bids() + chance.price(38)),
+        "dateTime": lambda: times,
+        "expires": expires,
+        "seller": sellers,
+        "category": lambda: pa.array(FIRST_CATEGORY + chance.below(CATEGORIES, 39)),
+        "extra": extra,
+    }

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Callable, Mapping
+from functools import cache, lru_cache
 from typing import Final
 
 import numpy as np
@@ -28,39 +29,35 @@ _CHANNELS: Final = 10_000
 _NUMBER_BYTES: Final = 32
 
 
-def bid_columns(settings: NexmarkSettings, numbers: Integers, times: pa.Array) -> list[pa.Array]:
-    """The fields of the bids of these numbers."""
+def bid_columns(settings: NexmarkSettings, numbers: Integers, times: pa.Array) -> Mapping[str, Callable[[], pa.Array]]:
+    """The fields of the bids of these numbers, each made when it is asked for."""
     chance = Chance(settings.seed, numbers)
-    auctions = ids.choose(
-        chance,
-        10,
-        settings.hot_auctions,
-        ids.hot(ids.last_auction(settings, numbers)),
-        ids.any_auction(settings, numbers, chance, 11),
-    )
-    bidders = ids.choose(
-        chance,
-        12,
-        settings.hot_bidders,
-        ids.hot(ids.last_person(settings, numbers), 1),
-        ids.any_person(settings, numbers, chance, 13),
-    )
-    names, urls = _channels()
-    is_hot = chance.below(2, 14) == 0
-    places = np.where(
-        is_hot, chance.below(len(HOT_CHANNELS), 15), len(HOT_CHANNELS) + chance.below(_CHANNELS, 16)
-    ).astype(np.int32)
-    channels = pa.array(places)
-    extra = filling(chance, 18, np.full(len(numbers), _NUMBER_BYTES), settings.bid_bytes)
-    return [
-        pa.array(auctions + FIRST_ID),
-        pa.array(bidders + FIRST_ID),
-        pa.array(chance.price(17)),
-        names.take(channels),
-        urls.take(channels),
-        times,
-        extra,
-    ]
+
+    def auctions() -> pa.Array:
+        hot = ids.hot(ids.last_auction(settings, numbers))
+        others = ids.any_auction(settings, numbers, chance, 11)
+        return pa.array(ids.choose(chance, 10, settings.hot_auctions, hot, others) + FIRST_ID)
+
+    def bidders() -> pa.Array:
+        hot = ids.hot(ids.last_person(settings, numbers), 1)
+        others = ids.any_person(settings, numbers, chance, 13)
+        return pa.array(ids.choose(chance, 12, settings.hot_bidders, hot, others) + FIRST_ID)
+
+    @cache
+    def channels() -> pa.Array:
+        others = len(HOT_CHANNELS) + chance.below(_CHANNELS, 16)
+        places = np.where(chance.below(2, 14) == 0, chance.below(len(HOT_CHANNELS), 15), others)
+        return pa.array(places.astype(np.int32))
+
+    return {
+        "auction": auctions,
+        "bidder": bidders,
+        "price": lambda: pa.array(chance.price(17)),
+        "channel": lambda: _channels()[0].take(channels()),
+        "url": lambda: _channels()[1].take(channels()),
+        "dateTime": lambda: times,
+        "extra": lambda: filling(chance, 18, np.full(len(numbers), _NUMBER_BYTES), settings.bid_bytes),
+    }
 
 
 @lru_cache(maxsize=1)

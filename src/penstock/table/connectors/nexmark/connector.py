@@ -11,10 +11,10 @@ from typing import Any, Final
 
 from penstock.base.config_options import ConfigOption, ConfigOptions
 from penstock.base.errors import UnsupportedError
-from penstock.table.connectors.abilities import ProjectionPushDown, TableScan
+from penstock.table.connectors.abilities import NestedPushDown, Path, ProjectionPushDown, TableScan
 from penstock.table.connectors.connector import TableConnector
 from penstock.table.connectors.nexmark.settings import NexmarkSettings
-from penstock.table.connectors.nexmark.source import COLUMNS, NexmarkColumnsSource
+from penstock.table.connectors.nexmark.source import COLUMNS, KINDS, NexmarkColumnsSource
 from penstock.table.connectors.table_options import TableOptions
 from penstock.table.connectors.tables import TableReader
 from penstock.table.data.arrow_types import arrow_type, logical_type
@@ -54,8 +54,8 @@ _NOT_NEGATIVE: Final = (EVENTS, PERSONS, AUCTIONS, BIDS)
 
 
 @dataclass(frozen=True, slots=True)
-class NexmarkScan(TableScan, ProjectionPushDown):
-    """Makes only the columns that are wanted."""
+class NexmarkScan(TableScan, ProjectionPushDown, NestedPushDown):
+    """Makes only the columns and fields that are wanted."""
 
     settings: NexmarkSettings
     columns: tuple[str, ...]
@@ -68,6 +68,17 @@ class NexmarkScan(TableScan, ProjectionPushDown):
     def with_columns(self, columns: Sequence[int]) -> NexmarkScan:
         """See `ProjectionPushDown`."""
         return replace(self, columns=tuple(self.columns[place] for place in columns))
+
+    def with_leaves(self, paths: Sequence[Path]) -> NexmarkScan:
+        """See `NestedPushDown`."""
+        return replace(self, columns=tuple(_leaf(self.columns[path[0]], path[1:]) for path in paths))
+
+
+def _leaf(column: str, fields: Path) -> str:
+    if not fields:
+        return column
+    (place,) = fields
+    return f"{column}.{KINDS[column][1][place][0]}"
 
 
 class NexmarkConnector(TableConnector):

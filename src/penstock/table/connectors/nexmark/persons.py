@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any, Final
 
 import numpy as np
@@ -45,27 +47,49 @@ _STATES: Final = pa.array(["AZ", "CA", "ID", "OR", "WA", "WY"])
 _DIGITS: Final = pa.array([f"{number:04}" for number in range(10_000)])
 
 
-def person_columns(settings: NexmarkSettings, numbers: Integers, times: pa.Array) -> list[pa.Array]:
-    """The fields of the persons of these numbers."""
+def person_columns(
+    settings: NexmarkSettings, numbers: Integers, times: pa.Array
+) -> Mapping[str, Callable[[], pa.Array]]:
+    """The fields of the persons of these numbers, each made when it is asked for."""
     chance = Chance(settings.seed, numbers)
 
     def one_of(texts: pa.Array, lane: int) -> pa.Array:
         return texts.take(pa.array(chance.below(len(texts), lane)))
 
-    names = pc.binary_join_element_wise(one_of(_FIRST_NAMES, 50), one_of(_LAST_NAMES, 51), " ")
-    mailboxes = pc.utf8_trim_whitespace(words(chance, 52, 7))
-    hosts = pc.utf8_trim_whitespace(words(chance, 54, 5))
-    addresses = pc.binary_join_element_wise(pc.binary_join_element_wise(mailboxes, hosts, "@"), "com", ".")
-    cards = pc.binary_join_element_wise(*(one_of(_DIGITS, lane) for lane in range(56, 60)), " ")
-    cities, states = one_of(_CITIES, 60), one_of(_STATES, 61)
-    sizes: Any = 8 + sum(np.asarray(pc.binary_length(one)) for one in (names, addresses, cards, cities, states))
-    return [
-        pa.array(ids.last_person(settings, numbers) + FIRST_ID),
-        names,
-        addresses,
-        cards,
-        cities,
-        states,
-        times,
-        filling(chance, 62, sizes, settings.person_bytes),
-    ]
+    @cache
+    def names() -> pa.Array:
+        return pc.binary_join_element_wise(one_of(_FIRST_NAMES, 50), one_of(_LAST_NAMES, 51), " ")
+
+    @cache
+    def addresses() -> pa.Array:
+        mailboxes = pc.utf8_trim_whitespace(words(chance, 52, 7))
+        hosts = pc.utf8_trim_whitespace(words(chance, 54, 5))
+        return pc.binary_join_element_wise(pc.binary_join_element_wise(mailboxes, hosts, "@"), "com", ".")
+
+    @cache
+    def cards() -> pa.Array:
+        return pc.binary_join_element_wise(*(one_of(_DIGITS, lane) for lane in range(56, 60)), " ")
+
+    @cache
+    def cities() -> pa.Array:
+        return one_of(_CITIES, 60)
+
+    @cache
+    def states() -> pa.Array:
+        return one_of(_STATES, 61)
+
+    def extra() -> pa.Array:
+        texts = (names(), addresses(), cards(), cities(), states())
+        sizes: Any = 8 + sum(np.asarray(pc.binary_length(one)) for one in texts)
+        return filling(chance, 62, sizes, settings.person_bytes)
+
+    return {
+        "id": lambda: pa.array(ids.last_person(settings, numbers) + FIRST_ID),
+        "name": names,
+        "emailAddress": addresses,
+        "creditCard": cards,
+        "city": cities,
+        "state": states,
+        "dateTime": lambda: times,
+        "extra": extra,
+    }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -33,7 +33,7 @@ from penstock.table.connectors.tables import column_names
 CHUNK_EVENTS: Final = 16_384
 
 Fields = tuple[tuple[str, pa.DataType], ...]
-Maker = Callable[[NexmarkSettings, Integers, pa.Array], list[pa.Array]]
+Maker = Callable[[NexmarkSettings, Integers, pa.Array], Mapping[str, Callable[[], pa.Array]]]
 #: the columns of kinds 0, 1 and 2
 KINDS: Final[dict[str, tuple[int, Fields, Maker]]] = {
     "person": (0, persons.FIELDS, persons.person_columns),
@@ -62,7 +62,7 @@ class NexmarkColumnsSource(Source[Any, NexmarkSplit]):
 
     Args:
         settings: what the events are like.
-        columns: which of `COLUMNS` are wanted, in order; the others are not made.
+        columns: which of `COLUMNS` are wanted, in order, or which fields of them, as `bid.price`; others are not made.
         is_limited: whether as many events come a second as the rate says; else as many as possible.
     """
 
@@ -107,14 +107,18 @@ class NexmarkColumnsSource(Source[Any, NexmarkSplit]):
         return ColumnBatch(pa.RecordBatch.from_arrays(arrays, column_names(len(arrays))))
 
     def _events(self, name: str, kinds: Any, numbers: Integers, times: Integers) -> pa.Array:
-        """The events of one kind, and NULL where an event is of another."""
-        kind, _, make = KINDS[name]
+        """The events of one kind, or a field of them, and NULL where an event is of another."""
+        name, _, field = name.partition(".")
+        kind, fields, make = KINDS[name]
         has_kind = kinds == kind
         found = np.flatnonzero(has_kind)
         if not len(found):
-            return pa.nulls(len(kinds), COLUMNS[name])
+            return pa.nulls(len(kinds), dict(fields)[field] if field else COLUMNS[name])
         of_kind = make(self._settings, numbers[found], pa.array(times[found]).view(pa.timestamp("ms")))
-        rows = pa.StructArray.from_arrays(of_kind, fields=list(COLUMNS[name]))
+        if field:
+            rows = of_kind[field]()
+        else:
+            rows = pa.StructArray.from_arrays([of_kind[one]() for one, _ in fields], fields=list(COLUMNS[name]))
         if len(found) == len(kinds):
             return rows
         places = pa.array(np.cumsum(has_kind) - 1, mask=~has_kind)

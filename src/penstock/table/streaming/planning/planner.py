@@ -19,6 +19,7 @@ from penstock.core.operators.sink.sink import SinkOperator
 from penstock.core.operators.source.source import SourceOperator
 from penstock.plan.transformation import Transformation, Upstream
 from penstock.table.analyser.calls import Calls
+from penstock.table.connectors.push_down import NO_PUSH_DOWN, PushDown
 from penstock.table.connectors.tables import TableReader, TableWriter
 from penstock.table.data.errors import ValidationError
 from penstock.table.evaluation.stability import is_stable
@@ -57,7 +58,6 @@ from penstock.table.streaming.planning.table_options import of_connector, parall
 from penstock.table.streaming.planning.upsert_keys import UpsertKeys
 from penstock.table.streaming.records.record_target import RecordTarget
 from penstock.table.streaming.rewrites.calc import Calc, calc_of
-from penstock.table.streaming.rewrites.columns import Narrowed, no_narrower
 from penstock.table.streaming.rewrites.rewritten import rewritten
 from penstock.table.streaming.rows.rows_operator import ToRowsOperator
 from penstock.table.streaming.rows.sessions import StreamSession
@@ -101,8 +101,7 @@ class StreamPlanner:
     """Plans one job. `add` takes its transformations, and `reader` knows the tables that are read.
 
     `shares`: whether parts of plans that give the same rows are one part of the job. `is_taken`: whether another step
-    of the program has an id. `narrowed`: how tables are read with fewer columns; `lookups`: how they are asked for the
-    rows of keys.
+    of the program has an id. `tables`: how tables are read in part; `lookups`: how they are asked for the rows of keys.
     """
 
     def __init__(
@@ -114,7 +113,7 @@ class StreamPlanner:
         shares: bool = True,
         options: PlanOptions = DEFAULTS,
         is_taken: Callable[[str], bool] = lambda _: False,
-        narrowed: Narrowed = no_narrower,
+        tables: PushDown = NO_PUSH_DOWN,
         lookups: Lookups | None = None,
     ) -> None:
         self.add = add
@@ -134,7 +133,7 @@ class StreamPlanner:
         self._shares = shares
         self._streams: dict[tuple[str, bool, tuple[bool, ...]], Stream] = {}
         self._is_taken = is_taken
-        self._narrowed = narrowed
+        self._tables = tables
         #: the nodes whose steps are being added, the innermost one last; and the ids that steps have
         self._planned: list[logical.Node] = []
         self._ids: set[str] = set()
@@ -147,7 +146,7 @@ class StreamPlanner:
         found = node
         if not self._is_made_by_a_rule(node):
             found = with_normalizers(with_relations(node, self.calls), self.table, self.options.has_duplicates)
-            found = rewritten(found, self.calls, self._narrowed)
+            found = rewritten(found, self.calls, self._tables)
         self._rewritten[id(node)] = (node, found)
         waiting = [found]
         while waiting:

@@ -29,19 +29,25 @@ def without_unread_columns(plan: Node, narrowed: Narrowed) -> Node:
 
     A table that is read in several places is read with all columns that any of them reads, so that it can be read once.
     """
-    asked: dict[ScanKey, Used] = {}
-
-    def record(scan: Scan, used: Used) -> tuple[Node, Places]:
-        asked[_key(scan)] = asked.get(_key(scan), frozenset()) | used
-        return scan, _same_places(scan)
+    asked = columns_read(plan)
 
     def narrow(scan: Scan, used: Used) -> tuple[Node, Places]:
-        columns = sorted(asked[_key(scan)] | frozenset(scan.key)) or [0]
+        columns = sorted(asked[scan_key(scan)] | frozenset(scan.key)) or [0]
         found = narrowed(scan, columns) if len(columns) < len(scan.schema) else None
         return (scan, _same_places(scan)) if found is None else (found, {one: at for at, one in enumerate(columns)})
 
-    for rule in (record, narrow):
-        found = _Pruner(rule).kept(plan, all_columns(plan))[0]
+    return _Pruner(narrow).kept(plan, all_columns(plan))[0]
+
+
+def columns_read(plan: Node) -> dict[ScanKey, Used]:
+    """The columns that a plan reads of each of its tables, wherever it does."""
+    found: dict[ScanKey, Used] = {}
+
+    def record(scan: Scan, used: Used) -> tuple[Node, Places]:
+        found[scan_key(scan)] = found.get(scan_key(scan), frozenset()) | used
+        return scan, _same_places(scan)
+
+    _Pruner(record).kept(plan, all_columns(plan))
     return found
 
 
@@ -50,7 +56,8 @@ def no_narrower(scan: Scan, columns: Sequence[int]) -> Scan | None:
     return None
 
 
-def _key(scan: Scan) -> ScanKey:
+def scan_key(scan: Scan) -> ScanKey:
+    """What is the same for tables that are read alike."""
     return scan.path, scan.options
 
 

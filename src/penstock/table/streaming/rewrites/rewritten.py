@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from penstock.table.analyser.calls import Calls
+from penstock.table.connectors.push_down import NO_PUSH_DOWN, PushDown
 from penstock.table.plan.logical import Node
-from penstock.table.streaming.rewrites.columns import Narrowed, no_narrower, without_unread_columns
+from penstock.table.streaming.rewrites.columns import without_unread_columns
 from penstock.table.streaming.rewrites.filters import with_early_filters
+from penstock.table.streaming.rewrites.leaves import without_unread_fields
 from penstock.table.streaming.rewrites.lookup_joins import with_lookup_joins
 from penstock.table.streaming.rewrites.over_windows import check_windows
 from penstock.table.streaming.rewrites.projections import with_few_projections
+from penstock.table.streaming.rewrites.push_down import with_pushed_filters, with_pushed_limits
 from penstock.table.streaming.rewrites.ranks import with_ranks
 
 
-def rewritten(plan: Node, calls: Calls, narrowed: Narrowed = no_narrower) -> Node:
+def rewritten(plan: Node, calls: Calls, tables: PushDown = NO_PUSH_DOWN) -> Node:
     """The plan as it is run. Filters go down first, because a filter may make a top-N of what is below it.
 
     Raises `ValidationError` and `UnsupportedError` for what no stream gives.
     """
     plan = with_lookup_joins(with_ranks(with_early_filters(plan, calls), calls), calls)
     check_windows(plan)
-    return with_few_projections(without_unread_columns(plan, narrowed))
+    plan = with_pushed_filters(plan, calls, tables)
+    plan = without_unread_fields(without_unread_columns(plan, tables.narrowed), tables)
+    return with_pushed_limits(with_few_projections(plan), tables)

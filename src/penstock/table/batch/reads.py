@@ -1,0 +1,58 @@
+"""What queries read of their tables: columns, and rows for which conditions are true.
+
+Spark finds this out by itself for what Spark reads. For the sources of Penstock it is worked out on copies of plans,
+and the plans stay as they are: all conditions are asked again, and columns that nobody reads are NULL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from penstock.table.analyser.calls import Calls
+from penstock.table.connectors.push_down import PushDown
+from penstock.table.plan.inputs import with_inputs
+from penstock.table.plan.logical import Node, Scan, WatermarkAssigner
+from penstock.table.streaming.rewrites.columns import ScanKey, Used, columns_read, scan_key
+from penstock.table.streaming.rewrites.filters import with_early_filters
+from penstock.table.streaming.rewrites.push_down import asked_of_tables
+from penstock.table.typed.nodes import Typed
+
+
+class Part(NamedTuple):
+    """A table as it is read. `columns`: their places in the whole table."""
+
+    scan: Scan
+    columns: tuple[int, ...]
+
+
+class Reads:
+    """See the module's text. `plans` are all that is planned together, and read a table once."""
+
+    def __init__(self, plans: Sequence[Node], calls: Calls, tables: PushDown) -> None:
+        self._calls = calls
+        self._tables = tables
+        self._columns: dict[ScanKey, Used] = {}
+        self._asked: dict[ScanKey, list[Typed]] = {}
+        for plan in plans:
+            early = with_early_filters(_without_watermarks(plan), calls)
+            for key, columns in columns_read(early).items():
+                self._columns[key] = self._columns.get(key, frozenset()) | columns
+            for key, asked in asked_of_tables(early).items():
+                before = self._asked.get(key)
+                self._asked[key] = asked if before is None else [one for one in before if one in asked]
+
+    def part(self, node: Scan) -> Part:
+        """What is read of a table; all of it where its connector has no abilities."""
+        key = scan_key(node)
+        found = self._tables.filtered(node, self._asked.get(key, ()), self._calls.session)
+        scan = node if found is None else found.scan
+        columns = tuple(sorted(self._columns.get(key, ())))
+        narrowed = self._tables.narrowed(scan, columns) if 0 < len(columns) < len(node.schema) else None
+        return Part(scan, tuple(range(len(node.schema)))) if narrowed is None else Part(narrowed, columns)
+
+
+def _without_watermarks(node: Node) -> Node:
+    """A batch has all rows, so conditions may be asked ahead of a watermark."""
+    inputs = [_without_watermarks(one) for one in node.inputs()]
+    return inputs[0] if isinstance(node, WatermarkAssigner) else with_inputs(node, inputs)

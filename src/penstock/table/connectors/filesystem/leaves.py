@@ -1,0 +1,57 @@
+"""Rows in columns of files, cut down to the fields that are read, for formats that find fields by their names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from penstock.table.connectors.filesystem.source import OutputColumn
+from penstock.table.data.logical_types import DataType, RowField, RowType
+from penstock.table.plan.row_schema import RowSchema
+
+_Path = tuple[int, ...]
+
+
+def with_fields_alone(stored: RowSchema, columns: Sequence[OutputColumn]) -> tuple[RowSchema, tuple[OutputColumn, ...]]:
+    """The columns of files with only those fields that are wanted, and the wanted ones by their new places."""
+    paths: dict[str, list[_Path]] = {}
+    for one in columns:
+        if not one.is_partition and one.metadata is None:
+            paths.setdefault(one.name, []).append(one.path)
+    kinds = {
+        column.name: _cut(column.type, paths[column.name]) if all(paths.get(column.name, [()])) else column.type
+        for column in stored
+    }
+    schema = RowSchema(tuple(replace(column, type=kinds[column.name]) for column in stored))
+    moved = tuple(
+        replace(one, path=_place(one.path, paths[one.name])) if one.path and all(paths[one.name]) else one
+        for one in columns
+    )
+    return schema, moved
+
+
+def _cut(kind: DataType, paths: Sequence[_Path]) -> DataType:
+    """A type of rows with the fields of these paths alone; as it is where one of them is empty."""
+    if not all(paths):
+        return kind
+    assert isinstance(kind, RowType)
+    fields = [
+        RowField(kind.fields[place].name, _cut(kind.fields[place].data_type, _below(place, paths)))
+        for place in _firsts(paths)
+    ]
+    return RowType(fields, kind.is_nullable)
+
+
+def _place(path: _Path, paths: Sequence[_Path]) -> _Path:
+    """Where a path leads in the type that `_cut` makes."""
+    if not path or not all(paths):
+        return path
+    return (_firsts(paths).index(path[0]), *_place(path[1:], _below(path[0], paths)))
+
+
+def _firsts(paths: Sequence[_Path]) -> list[int]:
+    return sorted({path[0] for path in paths})
+
+
+def _below(place: int, paths: Sequence[_Path]) -> list[_Path]:
+    return [path[1:] for path in paths if path[0] == place]

@@ -1,0 +1,75 @@
+"""Which partitions a query wants, by what it says of their columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from penstock.table.connectors.filesystem.partitions import PartitionValues, values_in
+from penstock.table.data.logical_types import DataType
+from penstock.table.evaluation.columns import Columns
+from penstock.table.evaluation.evaluator import Evaluator
+from penstock.table.functions.definition import Session
+from penstock.table.typed.nodes import Constant, Field, FunctionCall, Typed
+
+#: functions that never fail and know nothing of the session
+_PLAIN: Final = frozenset(
+    {"=", "<>", "<", "<=", ">", ">=", "AND", "OR", "NOT", "IN", "IS NULL", "IS NOT NULL", "IS TRUE", "IS FALSE", "LIKE"}
+)
+
+
+def is_plain(condition: Typed) -> bool:
+    """Whether a condition can be asked of the names of directories alone."""
+    return all(
+        isinstance(one, Field | Constant) or (isinstance(one, FunctionCall) and one.function in _PLAIN)
+        for one in condition.walk()
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class WantedPartitions:
+    """The partitions for which conditions are true, and of these perhaps only some.
+
+    Attributes:
+        conditions: over the columns of partitions, in the order of `keys`.
+        keys: their names, and
+        kinds: their types.
+        default_name: the name of the partition of NULL.
+        all_keys: the names of all columns of partitions, and
+        only: their values in the partitions that are wanted; None for all.
+    """
+
+    conditions: tuple[Typed, ...]
+    keys: tuple[str, ...]
+    kinds: tuple[DataType, ...]
+    default_name: str
+    all_keys: tuple[str, ...] = ()
+    only: frozenset[tuple[str | None, ...]] | None = None
+
+    def asker(self) -> Callable[[str], bool]:
+        """Says of the path of a file whether it is in one of them. Each directory is looked at once."""
+        values = PartitionValues(dict(zip(self.keys, self.kinds, strict=True)), self.default_name)
+        ask = Evaluator(self.conditions, Session())
+        known: dict[str, bool] = {}
+
+        def is_wanted(path: str) -> bool:
+            directory = path.rpartition("/")[0]
+            if directory not in known:
+                known[directory] = self._is_one_of_them(path) and are_true(path)
+            return known[directory]
+
+        def are_true(path: str) -> bool:
+            found = values.of_file(path)
+            columns = [pa.array([found[key].as_py()], found[key].type) for key in self.keys]
+            return all(answer[0].as_py() is True for answer in ask(Columns(columns, 1)))
+
+        return is_wanted
+
+    def _is_one_of_them(self, path: str) -> bool:
+        if self.only is None:
+            return True
+        values = values_in(path, self.all_keys, self.default_name)
+        return tuple(values[key] for key in self.all_keys) in self.only
