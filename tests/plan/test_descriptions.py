@@ -54,7 +54,7 @@ def test_the_plan_as_mermaid():
     assert program()[0].plan().to_mermaid() == (
         "flowchart LR\n"
         '    v0["Collection Source<br/>x 1"]\n'
-        '    v1["say #quot;A#quot; &amp; &lt;b&gt;<br/>x 2"]\n'
+        '    v1["say #quot;A#quot; &amp; &lt;b&gt;<br/>   makes it loud<br/>x 2"]\n'
         '    v2["Keyed Sum<br/>x 2"]\n'
         '    v3["Print<br/>x 2"]\n'
         "    v0 -- REBALANCE --> v1\n"

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import html
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
-from penstock.core.graph.job_graph import JobGraph, JobVertex
+from penstock.base.errors import shorten
+from penstock.core.graph.job_graph import JobGraph, JobVertex, OperatorInfo
 from penstock.plan.stream_graph import StreamGraph, StreamNode
+from penstock.plan.transformation import Transformation
 
+#: how much of an operator's description is in a picture
+_DESCRIPTION_LETTERS: Final = 80
 _WIDTH_OF_LETTER, _LINE, _GAP_X, _GAP_Y, _MARGIN = 7, 18, 40, 90, 12
 
 
@@ -94,10 +98,14 @@ class Plan:
 
     # --- Flink's JSON ------------------------------------------------------------------------------------------------
 
-    def to_json(self) -> str:
-        """`{"nodes": [...]}` with an entry per operator: id, type, pact, contents, parallelism and predecessors."""
+    def to_json(self, more: Callable[[Transformation], Mapping[str, Any]] = lambda _: {}) -> str:
+        """`{"nodes": [...]}` with an entry per operator: id, type, pact, contents, parallelism and predecessors.
+
+        `more`: what else is said of an operator.
+        """
         ids = {node.operator_id: number for number, node in enumerate(self._stream_graph.nodes, start=1)}
-        return json.dumps({"nodes": [_json_node(node, ids) for node in self._stream_graph.nodes]}, indent=2)
+        nodes = [{**_json_node(node, ids), **more(node.transformation)} for node in self._stream_graph.nodes]
+        return json.dumps({"nodes": nodes}, indent=2)
 
 
 def _json_node(node: StreamNode, ids: dict[str, int]) -> dict[str, Any]:
@@ -129,7 +137,12 @@ def _json_node(node: StreamNode, ids: dict[str, int]) -> dict[str, Any]:
 
 
 def _lines_of(vertex: JobVertex) -> list[str]:
-    return [*(operator.name for operator in vertex.operators), f"x {vertex.parallelism}"]
+    operators = [line for operator in vertex.operators for line in (operator.name, *_described(operator))]
+    return [*operators, f"x {vertex.parallelism}"]
+
+
+def _described(operator: OperatorInfo) -> list[str]:
+    return [f"   {shorten(operator.description, _DESCRIPTION_LETTERS)}"] if operator.description else []
 
 
 def _escaped(line: str) -> str:

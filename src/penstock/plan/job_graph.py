@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 import cloudpickle
 
 from penstock.base.configuration import Configuration
-from penstock.base.errors import ConfigurationError
+from penstock.base.errors import ConfigurationError, shorten
 from penstock.base.options import (
     BATCH_SAVEPOINT_PATH,
     BUFFER_TIMEOUT_MS,
@@ -31,6 +31,9 @@ from penstock.plan.nodes import factory_of
 from penstock.plan.stream_graph import StreamEdge, StreamGraph, StreamNode, build_stream_graph
 from penstock.plan.transformation import Chaining, Transformation
 from penstock.state.migrations import registered
+
+#: how much of what an operator does is told to checkpoints
+_DESCRIPTION_CHARS_MAX: Final = 1_000
 
 
 def build_job_graph(transformations: Iterable[Transformation], configuration: Configuration, job_name: str) -> JobGraph:
@@ -235,6 +238,7 @@ def _info(node: StreamNode) -> OperatorInfo:
         ", ".join(key_types),
         said.has_placed_id,
         said.sink is not None and said.sink.shows_on_commit,
+        shorten(said.description or "", _DESCRIPTION_CHARS_MAX),
     )
 
 

@@ -117,6 +117,8 @@ class OperatorState(msgspec.Struct, frozen=True):
     has_placed_id: bool = False
     #: by subtask: how far event time (ms) had come at the input and at the output, where a checkpoint tells that
     watermarks: dict[int, tuple[int, int]] = {}
+    #: what it does, as the program or a query says
+    description: str = ""
 
     @property
     def holds_state(self) -> bool:

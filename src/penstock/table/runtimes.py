@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from penstock.base.options import RUNTIME_MODE
+from penstock.plan.description import Plan
 from penstock.table.batch.executor import BatchExecutor
 from penstock.table.connectors.connector import Connectors
 from penstock.table.functions.definition import Session
@@ -43,3 +44,7 @@ class ExecutorOfMode:
     ) -> str:
         """How the plans would run."""
         return self._of(options).explain(plans, options, session, details)
+
+    def plan(self, plans: Sequence[Node], options: Mapping[str, str], session: Session) -> Plan:
+        """The job of these plans, to look at."""
+        return self._of(options).plan(plans, options, session)

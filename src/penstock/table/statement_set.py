@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from penstock.base.errors import WrongTimeError
+from penstock.plan.description import Plan
 from penstock.table.data.errors import ValidationError
 from penstock.table.explain_detail import ExplainDetail
 from penstock.table.plan.logical import Write
@@ -69,6 +70,10 @@ class StatementSet:
     def print_explain(self, *extra_details: ExplainDetail) -> None:
         """Print how the job would run."""
         sys.stdout.write(self.explain(*extra_details) + "\n")
+
+    def plan(self) -> Plan:
+        """The job that would run, to look at: as text, JSON, Mermaid or SVG. In streams only."""
+        return self._session.plan(self._plans)
 
     def execute(self) -> TableResult:
         """Start the job of all INSERTs, and begin anew without any.

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.base.errors import WrongTypeError
+from penstock.plan.description import Plan
 from penstock.table.analyser.planned import PlannedQuery
 from penstock.table.catalog.columns import Column, ResolvedSchema
 from penstock.table.catalog.manager import CatalogManager
@@ -57,6 +58,9 @@ class TableEnvironmentLike(Protocol):
 
     def _write(self, plan: Node, path: tuple[str, ...], overwrite: bool) -> Any:
         """What writes the rows of a plan into a table; a `TablePipeline`."""
+
+    def _drawn(self, plans: Sequence[Node]) -> Plan:
+        """The job of plans, to look at."""
 
     def _explain(self, plans: Sequence[Node], details: Sequence[Any] = ()) -> str:
         """Plans as text."""
@@ -327,6 +331,10 @@ class Table:
     def print_explain(self, *extra_details: Any) -> None:
         """Print the plan of the query."""
         sys.stdout.write(f"{self.explain(*extra_details)}\n")
+
+    def plan(self) -> Plan:
+        """The job that would run, to look at: as text, JSON, Mermaid or SVG; notebooks show it. In streams only."""
+        return self._environment._drawn([self._plan])
 
     def get_resolved_schema(self) -> ResolvedSchema:
         """The columns and their types."""

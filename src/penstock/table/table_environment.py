@@ -11,6 +11,7 @@ from penstock.base.configuration import Configuration
 from penstock.base.errors import MissingPathError, UnsupportedError, WrongTypeError
 from penstock.base.options import PYTHON_ARCHIVES, PYTHON_FILES
 from penstock.datastream.data_stream import DataStream, StreamExecutionEnvironment
+from penstock.plan.description import Plan
 from penstock.table.catalog.catalog import Catalog
 from penstock.table.catalog.inline_view import inline_view
 from penstock.table.connectors.built_in import built_in
@@ -196,6 +197,10 @@ class TableEnvironment(CatalogMethods, FrameMethods):
     def _explain(self, plans: Sequence[Node], details: Sequence[ExplainDetail] = ()) -> str:
         """See `TableEnvironmentLike`."""
         return self._session.explain(plans, _names(details))
+
+    def _drawn(self, plans: Sequence[Node]) -> Plan:
+        """See `TableEnvironmentLike`."""
+        return self._session.plan(plans)
 
     def _sink_path(self, descriptor: TableDescriptor) -> tuple[str, ...]:
         """See `TableEnvironmentLike`."""

@@ -9,6 +9,7 @@ from typing import Any
 from tests.table.planned import CUSTOMERS, ORDERS, manager_of, plan_of
 
 from penstock.base.types import Row
+from penstock.plan.description import Plan
 from penstock.table.plan.logical import Node
 from penstock.table.plan.text import plan_text
 from penstock.table.table import Table
@@ -73,6 +74,9 @@ class PlanningEnvironment:
 
     def _write(self, plan: Node, path: tuple[str, ...], overwrite: bool) -> Pipeline:
         return Pipeline(plan, path, overwrite)
+
+    def _drawn(self, plans: Sequence[Node]) -> Plan:
+        raise NotImplementedError
 
     def _explain(self, plans: Sequence[Node], details: Sequence[Any] = ()) -> str:
         return "\n".join(map(plan_text, plans))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from penstock.plan.description import Plan
 from penstock.table import EnvironmentSettings, TableEnvironment
 from penstock.table.functions.definition import Session
 from penstock.table.plan.executor import ChangelogRow
@@ -62,6 +63,9 @@ class Recorder:
         self, plans: Sequence[Node], options: Mapping[str, str], session: Session, details: Sequence[str]
     ) -> str:
         return f"== Physical Plan ==\n{len(plans)} plans {','.join(details)}"
+
+    def plan(self, plans: Sequence[Node], options: Mapping[str, str], session: Session) -> Plan:
+        raise NotImplementedError
 
     @property
     def last(self) -> str:

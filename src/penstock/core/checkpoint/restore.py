@@ -7,7 +7,7 @@ from penstock.base.errors import CheckpointError
 from penstock.base.options import RECOVERY_IGNORE_UNCLAIMED_STATE, RECOVERY_MATCH_BY_PLACE, STATE_BACKEND
 from penstock.core.checkpoint.in_flight_rescaling import check_in_flight
 from penstock.core.checkpoint.places import check_places
-from penstock.core.graph.job_graph import JobGraph, JobVertex
+from penstock.core.graph.job_graph import JobGraph, JobVertex, OperatorInfo
 from penstock.storage.metadata import CheckpointMetadata, OperatorState
 
 
@@ -34,6 +34,7 @@ def check_restorable(
     if not matches_by_place:
         check_places(metadata.operators, job_graph)
     lines = _unclaimed(states, job_graph, ignores_unclaimed)
+    lines += [f"begins without state: {_step(new)}" for new in _new_steps(states, job_graph)]
     check_in_flight(metadata, job_graph)
     for vertex in job_graph.vertices:
         known = [states[o.operator_id] for o in vertex.operators if o.operator_id in states]
@@ -91,10 +92,36 @@ def _unclaimed(states: dict[str, OperatorState], job_graph: JobGraph, ignores: b
     names = ", ".join(_named(state) for state in left)
     if ignores:
         return [f"dropped state that no operator claims: {names}"]
+    if any(state.description for state in left):
+        raise _changed_query(left, _new_steps(states, job_graph))
     raise CheckpointError(
         f"no operator of the job claims the state of {names}: give the operator its uid back, or drop the state with "
         f"{RECOVERY_IGNORE_UNCLAIMED_STATE.key()}: true"
     )
+
+
+def _changed_query(left: list[OperatorState], new: list[OperatorInfo]) -> CheckpointError:
+    """The error for state of steps that queries had, and have no more."""
+    lines = [
+        "no operator of the job claims the state of all steps of its queries. State is good for the query that made it"
+    ]
+    lines += [f"  left over: {_named(state)}" for state in left]
+    lines += [f"  new, without state: {_step(operator)}" for operator in new]
+    lines.append(
+        "Run the queries as they were, or drop the state of what was changed, which then begins empty, with "
+        f"{RECOVERY_IGNORE_UNCLAIMED_STATE.key()}: true"
+    )
+    return CheckpointError("\n".join(lines))
+
+
+def _new_steps(states: dict[str, OperatorState], job_graph: JobGraph) -> list[OperatorInfo]:
+    """The steps of queries that may have state, and for which the checkpoint has none."""
+    operators = [operator for vertex in job_graph.vertices for operator in vertex.operators]
+    return [one for one in operators if one.is_stateful and one.description and one.operator_id not in states]
+
+
+def _step(operator: OperatorInfo) -> str:
+    return f"{operator.name!r}, which is {operator.description}"
 
 
 def _holds_keyed(state: OperatorState) -> bool:
@@ -102,6 +129,7 @@ def _holds_keyed(state: OperatorState) -> bool:
 
 
 def _named(state: OperatorState) -> str:
-    return (
-        f"{state.name!r} (uid {state.uid!r})" if state.uid is not None else f"{state.name!r} (id {state.operator_id})"
-    )
+    if state.uid is not None:
+        return f"{state.name!r} (uid {state.uid!r})"
+    found = f"{state.name!r} (id {state.operator_id})"
+    return f"{found}, which was {state.description}" if state.description else found

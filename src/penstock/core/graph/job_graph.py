@@ -41,6 +41,8 @@ class OperatorInfo:
     has_placed_id: bool = False
     #: whether it is a sink that commits: what it writes is seen only then, and cannot be taken back any more
     commits: bool = False
+    #: what it does, as the program or a query says; "" where they do not
+    description: str = ""
 
 
 @dataclass(frozen=True)
@@ -103,6 +105,7 @@ class JobVertex:
             operator.key_type,
             operator.has_placed_id,
             watermarks or {},
+            operator.description,
         )
 
 

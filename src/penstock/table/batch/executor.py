@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -20,6 +21,7 @@ from penstock.datastream.data_stream import StreamExecutionEnvironment
 from penstock.drivers.spark.frame_source import DataFrameSource
 from penstock.drivers.spark.handle import SparkHandle
 from penstock.drivers.spark.session import hand_back, obtain_spark
+from penstock.plan.description import Plan
 from penstock.plan.transformation import Transformation, Upstream
 from penstock.table.batch import packed
 from penstock.table.batch.failures import failures_told
@@ -73,7 +75,7 @@ class BatchExecutor:
     def explain(
         self, plans: Sequence[Node], options: Mapping[str, str], session: Session, details: Sequence[str]
     ) -> str:
-        """Spark's plan of each query."""
+        """Spark's plan of each query; with JSON_EXECUTION_PLAN the same as JSON."""
         found = []
         with self._planning(options, session) as (_, planner):
             for plan in plans:
@@ -82,7 +84,21 @@ class BatchExecutor:
                 with contextlib.redirect_stdout(shown):
                     frame.explain()
                 found.append(shown.getvalue().strip())
-        return "\n\n".join(found) + "\n"
+        text = "\n\n".join(found) + "\n"
+        if "JSON_EXECUTION_PLAN" not in details:
+            return text
+        nodes = [
+            {"id": number, "type": "Spark SQL", "pact": "Operator", "contents": plan}
+            for number, plan in enumerate(found, start=1)
+        ]
+        return f"{text}\n== Physical Execution Plan ==\n{json.dumps({'nodes': nodes}, indent=2)}"
+
+    def plan(self, plans: Sequence[Node], options: Mapping[str, str], session: Session) -> Plan:
+        """Spark plans a batch: raises `UnsupportedError`."""
+        raise UnsupportedError(
+            "a picture of a plan is one of a stream, and in batch Spark plans the query: use explain(), or "
+            "to_dataframe().explain()"
+        )
 
     @contextmanager
     def _planning(self, options: Mapping[str, str], session: Session) -> Iterator[tuple[SparkHandle, BatchPlanner]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
+from penstock.plan.description import Plan
 from penstock.table.functions.definition import Session
 from penstock.table.plan.logical import Node, Write
 
@@ -50,3 +51,6 @@ class Executor(Protocol):
         self, plans: Sequence[Node], options: Mapping[str, str], session: Session, details: Sequence[str]
     ) -> str:
         """What EXPLAIN shows below the logical plans: how they would run."""
+
+    def plan(self, plans: Sequence[Node], options: Mapping[str, str], session: Session) -> Plan:
+        """The job of these plans, to look at. Raises `UnsupportedError` where there is none before it runs."""

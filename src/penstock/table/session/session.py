@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from penstock.base.errors import UnsupportedError
+from penstock.plan.description import Plan
 from penstock.table.catalog.catalog import Catalog, CatalogFactory
 from penstock.table.catalog.columns import ResolvedSchema
 from penstock.table.catalog.descriptor import CatalogDescriptor
@@ -145,6 +146,10 @@ class TableSession:
         if self._executor is None:
             return text
         return f"{text}\n{self._executor.explain(plans, self.config.to_map(), self._session(), details)}"
+
+    def plan(self, plans: Sequence[Node]) -> Plan:
+        """The job of these plans, to look at."""
+        return self.executor.plan(plans, self.config.to_map(), self._session())
 
 
 def _counts(job: Job, sinks: int) -> Iterator[ChangelogRow]:

@@ -12,6 +12,7 @@ from penstock.base.errors import ConfigurationError, UnsupportedError
 from penstock.base.options import STATE_BACKEND
 from penstock.datastream.closeable_iterator import CloseableIterator
 from penstock.datastream.data_stream import DataStream, StreamExecutionEnvironment
+from penstock.plan.description import Plan
 from penstock.table.analyser.calls import Calls
 from penstock.table.connectors.connector import Connectors
 from penstock.table.connectors.push_down import PushDown
@@ -20,6 +21,7 @@ from penstock.table.functions.definition import Session
 from penstock.table.plan.changes import ALL, SHORT
 from penstock.table.plan.executor import ChangelogRow
 from penstock.table.plan.logical import Node, Write
+from penstock.table.streaming.planning.described import facts_of
 from penstock.table.streaming.planning.lookups import Lookups
 from penstock.table.streaming.planning.options import plan_options
 from penstock.table.streaming.planning.planner import StreamPlanner
@@ -93,9 +95,26 @@ class StreamExecutor:
     def explain(
         self, plans: Sequence[Node], options: Mapping[str, str], session: Session, details: Sequence[str]
     ) -> str:
-        """The steps of the job, with the changes that each sends."""
+        """The steps of the job, with the changes that each sends; with JSON_EXECUTION_PLAN also the job's operators."""
         _, planner = self._begin(options, session)
-        return "== Streams ==\n" + "\n".join(planner.explained(plan) for plan in plans)
+        text = "== Streams ==\n" + "\n".join(planner.explained(plan) for plan in plans)
+        if "JSON_EXECUTION_PLAN" not in details:
+            return text
+        plan, planner = self._drawn(plans, options, session)
+        return f"{text}\n\n== Physical Execution Plan ==\n{plan.to_json(facts_of(planner))}"
+
+    def plan(self, plans: Sequence[Node], options: Mapping[str, str], session: Session) -> Plan:
+        """The job, to look at."""
+        return self._drawn(plans, options, session)[0]
+
+    def _drawn(self, plans: Sequence[Node], options: Mapping[str, str], session: Session) -> tuple[Plan, StreamPlanner]:
+        environment, planner = self._begin(options, session)
+        for plan in plans:
+            if isinstance(plan, Write):
+                self._add_sinks(planner, [plan])
+            else:
+                planner.shown(plan)
+        return environment.plan(), planner
 
     def push_down(self) -> PushDown:
         """How tables are read in part."""

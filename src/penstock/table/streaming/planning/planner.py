@@ -11,10 +11,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import count
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from penstock.base.errors import UnsupportedError
 from penstock.base.watermark_strategy import WatermarkStrategy
+from penstock.connectors.collect import CollectSink
 from penstock.core.operators.sink.sink import SinkOperator
 from penstock.core.operators.source.source import SourceOperator
 from penstock.plan.transformation import Transformation, Upstream
@@ -97,6 +98,13 @@ def _rule_of(node: logical.Node) -> Rule[Any]:
     return found
 
 
+class Planned(NamedTuple):
+    """A node whose steps are added, and whether its updates come with the row as it was before."""
+
+    node: logical.Node
+    wants_before: bool
+
+
 class StreamPlanner:
     """Plans one job. `add` takes its transformations, and `reader` knows the tables that are read.
 
@@ -135,8 +143,10 @@ class StreamPlanner:
         self._is_taken = is_taken
         self._tables = tables
         #: the nodes whose steps are being added, the innermost one last; and the ids that steps have
-        self._planned: list[logical.Node] = []
+        self._planned: list[Planned] = []
         self._ids: set[str] = set()
+        #: the steps that were added, and what each of them is for
+        self.steps: list[tuple[Transformation, Planned]] = []
 
     def rewritten(self, node: logical.Node) -> logical.Node:
         """The plan of a node as it is run, see `relational`, `plan_normalize` and `rewrites`."""
@@ -202,15 +212,15 @@ class StreamPlanner:
         key = (rows_text(node), wants_before, whole)
         found = self._streams.get(key) if self._shares else None
         if found is None:
-            with self._planning(node):
+            with self._planning(node, wants_before):
                 found = _rule_of(node).stream(node, self, wants_before)
             if _is_stable(node):
                 self._streams[key] = found
         return found
 
     @contextmanager
-    def _planning(self, node: logical.Node) -> Iterator[None]:
-        self._planned.append(node)
+    def _planning(self, node: logical.Node, wants_before: bool = True) -> Iterator[None]:
+        self._planned.append(Planned(node, wants_before))
         try:
             yield
         finally:
@@ -221,7 +231,7 @@ class StreamPlanner:
         if not self._planned:
             return None
         for number in count(1):
-            found = state_id(self._planned[-1], f"{role} {number}")
+            found = state_id(self._planned[-1].node, f"{role} {number}")
             if found not in self._ids and not self._is_taken(found):
                 self._ids.add(found)
                 return found
@@ -263,6 +273,12 @@ class StreamPlanner:
         """The rows of a node one by one, see `ToRowsOperator`."""
         return self._as_rows(node, False, self._for_client(node, accepts, wants_before, title).upstreams)
 
+    def shown(self, node: logical.Node) -> None:
+        """Add what hands the rows of a node to the client, for plans that are only looked at."""
+        upstreams = self.rows(node, ALL, True, "collect")
+        sink = CollectSink(True)
+        self.step("Collect", partial(SinkOperator, sink), upstreams, sink=sink, parallelism=1)
+
     def _as_rows(self, node: logical.Node, as_text: bool, upstreams: tuple[Upstream, ...]) -> tuple[Upstream, ...]:
         operator = partial(ToRowsOperator, node.schema.types, as_text)
         return self.step("Rows", operator, upstreams, self.changes(node) != INSERTS)
@@ -303,6 +319,9 @@ class StreamPlanner:
         if more.get("parallelism") is None:
             more["parallelism"] = parallelism_in_order(inputs, are_changes)
         transformation = Transformation(kind, operator, tuple(inputs), uid_hash=self._id(kind), **more)
+        if self._planned:
+            transformation.description = node_text(self._planned[-1].node)
+            self.steps.append((transformation, self._planned[-1]))
         self.add(transformation)
         return (Upstream(transformation),)
 

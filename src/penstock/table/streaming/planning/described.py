@@ -1,0 +1,36 @@
+"""What is said of the steps of a job besides their operators: changes, state ids and keys, for plans as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from penstock.plan.transformation import Transformation
+from penstock.table.plan.changes import shown
+from penstock.table.plan.logical import Write
+from penstock.table.streaming.planning.planner import Planned, StreamPlanner
+
+
+def facts_of(planner: StreamPlanner) -> Callable[[Transformation], dict[str, Any]]:
+    """What is known of each step: which changes its rows are, which columns tell them apart, and its state's id."""
+    planned = {id(step): found for step, found in planner.steps}
+
+    def facts(step: Transformation) -> dict[str, Any]:
+        found = planned.get(id(step))
+        if found is None:
+            return {}
+        state = {"stateId": step.uid_hash} if step.is_stateful else {}
+        return {**_about_rows(planner, found), **state}
+
+    return facts
+
+
+def _about_rows(planner: StreamPlanner, planned: Planned) -> dict[str, Any]:
+    node = planned.node.input if isinstance(planned.node, Write) else planner.rewritten(planned.node)
+    names = node.schema.names
+    keys = [[names[place] for place in sorted(key)] for key in planner.upsert_keys.of(planner.rewritten(node))]
+    return {
+        "fields": names,
+        "changelogMode": shown(planner.changes(node), planned.wants_before),
+        "upsertKeys": sorted(keys),
+    }

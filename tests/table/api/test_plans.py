@@ -1,0 +1,140 @@
+"""Plans as JSON and as pictures, and what a savepoint says of queries that have changed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from penstock.base.errors import CheckpointError, JobExecutionError
+from penstock.table import EnvironmentSettings, ExplainDetail, TableEnvironment
+from penstock.table.expressions import col
+
+AGGREGATE = "SELECT customer, SUM(price) AS total FROM orders GROUP BY customer"
+
+
+def environment(**options: str) -> TableEnvironment:
+    tables = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+    for key, value in {"execution.target": "local", **options}.items():
+        tables.get_config().set(key, value)
+    tables.execute_sql(
+        "CREATE TABLE orders (id BIGINT, customer STRING, price INT) WITH ('connector' = 'datagen', "
+        "'rows-per-second' = '1000', 'fields.customer.length' = '1')"
+    )
+    tables.execute_sql("CREATE TABLE sink (customer STRING, total INT) WITH ('connector' = 'blackhole')")
+    return tables
+
+
+def nodes(text: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(text.partition("== Physical Execution Plan ==")[2])["nodes"]
+    return found
+
+
+# --- JSON -------------------------------------------------------------------------------------------------------------
+
+
+def test_json_has_the_operators_with_changes_keys_and_state_ids() -> None:
+    tables = environment()
+    found = nodes(tables.explain_sql(f"INSERT INTO sink {AGGREGATE}", ExplainDetail.JSON_EXECUTION_PLAN))
+    source, *_, aggregate, sink = found
+    assert source["pact"] == "Data Source"
+    assert source["changelogMode"] == "[I]"
+    assert source["fields"] == ["customer", "price"]
+    assert aggregate["type"] == "Group Aggregate"
+    assert aggregate["contents"] == "Aggregate(groupBy=[customer], select=[SUM(price) AS $agg0])"
+    assert aggregate["changelogMode"] == "[I,UA]"
+    assert aggregate["upsertKeys"] == [["customer"]]
+    assert len(aggregate["stateId"]) == 32
+    assert sink["pact"] == "Data Sink"
+    assert [one["id"] for one in sink["predecessors"]] == [aggregate["id"]]
+    assert "stateId" in source
+
+
+def test_details_may_be_named_in_sql_and_of_tables() -> None:
+    tables = environment()
+    with tables.execute_sql(
+        f"EXPLAIN JSON_EXECUTION_PLAN, ESTIMATED_COST, CHANGELOG_MODE {AGGREGATE}"
+    ).collect() as rows:
+        (row,) = list(rows)
+    table = tables.sql_query(AGGREGATE)
+    explained = table.explain(ExplainDetail.JSON_EXECUTION_PLAN, ExplainDetail.ESTIMATED_COST)
+    assert [one["type"] for one in nodes(row[0])] == [one["type"] for one in nodes(explained)]
+    assert nodes(explained)[-1]["pact"] == "Data Sink"
+    assert "Physical Execution Plan" not in table.explain()
+
+
+def test_explaining_starts_nothing() -> None:
+    """The same query can be planned again, and has the same ids."""
+    tables = environment()
+    first, second = (nodes(tables.explain_sql(AGGREGATE, ExplainDetail.JSON_EXECUTION_PLAN)) for _ in range(2))
+    assert first == second
+
+
+# --- pictures ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_table_is_drawn() -> None:
+    table = (
+        environment().from_path("orders").group_by(col("customer")).select(col("customer"), col("price").sum.alias("s"))
+    )
+    plan = table.plan()
+    assert "groupBy=[customer]" in plan.to_mermaid()
+    assert plan.to_mermaid().startswith("flowchart LR")
+    texts = [one.text for one in ElementTree.fromstring(plan.to_svg()).iter("{http://www.w3.org/2000/svg}text")]
+    assert "Group Aggregate" in texts
+    assert any("groupBy=[customer]" in (text or "") for text in texts)
+
+
+def test_a_statement_set_is_drawn_as_one_job() -> None:
+    tables = environment()
+    statements = tables.create_statement_set()
+    for where in ("price > 1", "price > 2"):
+        statements.add_insert_sql(f"INSERT INTO sink SELECT customer, price FROM orders WHERE {where}")
+    assert statements.plan().to_text().count("Sink default_catalog.default_database.sink") == 2
+
+
+# --- savepoints of other queries --------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def savepoint(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Of an INSERT of sums."""
+    result = environment().execute_sql(f"INSERT INTO sink {AGGREGATE}")
+    path = tmp_path_factory.mktemp("savepoints")
+    return str(result.get_job_client().stop_with_savepoint(False, str(path)).result(60))
+
+
+def restored(savepoint: str, query: str, **more: str) -> Any:
+    tables = environment(**{"execution.state-recovery.path": savepoint, **more})
+    return tables.execute_sql(f"INSERT INTO sink {query}").get_job_client()
+
+
+def test_an_unchanged_query_goes_on(savepoint: str, tmp_path: Path) -> None:
+    client = restored(savepoint, "SELECT customer AS c, SUM(price) FROM orders GROUP BY customer")
+    client.stop_with_savepoint(False, str(tmp_path)).result(60)
+
+
+def test_a_changed_query_is_told_with_its_steps(savepoint: str) -> None:
+    """What is left over of the query before, and what is new in this one, each by what it does."""
+    with pytest.raises((CheckpointError, JobExecutionError)) as error:
+        restored(
+            savepoint, "SELECT customer, MAX(price) FROM orders GROUP BY customer"
+        ).get_job_execution_result().result(60)
+    text = "\n".join(str(one) for one in _causes(error.value))
+    assert "left over: 'Group Aggregate'" in text
+    assert "which was Aggregate(groupBy=[customer], select=[SUM(price) AS $agg0])" in text
+    assert "new, without state: 'Group Aggregate', which is Aggregate(groupBy=[customer], select=[MAX(price)" in text
+    assert "execution.state-recovery.ignore-unclaimed-state: true" in text
+
+
+def test_state_of_a_changed_query_can_be_dropped(savepoint: str, tmp_path: Path) -> None:
+    query = "SELECT customer, MAX(price) FROM orders GROUP BY customer"
+    client = restored(savepoint, query, **{"execution.state-recovery.ignore-unclaimed-state": "true"})
+    client.stop_with_savepoint(False, str(tmp_path)).result(60)
+
+
+def _causes(error: BaseException | None) -> list[BaseException]:
+    return [] if error is None else [error, *_causes(error.__cause__)]
