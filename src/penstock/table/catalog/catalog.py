@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, MutableMapping
 
 from penstock.table.catalog.objects import CatalogBaseTable, CatalogDatabase, CatalogFunction, ObjectPath
 from penstock.table.data.errors import ValidationError
@@ -17,9 +17,9 @@ class Catalog:
     def __init__(self, name: str = "default_catalog", default_database: str = "default_database") -> None:
         self.name = name
         self._default_database = default_database
-        self._databases: dict[str, CatalogDatabase] = {default_database: CatalogDatabase()}
-        self._tables: dict[ObjectPath, CatalogBaseTable] = {}
-        self._functions: dict[ObjectPath, CatalogFunction] = {}
+        self._databases: MutableMapping[str, CatalogDatabase] = {default_database: CatalogDatabase()}
+        self._tables: MutableMapping[ObjectPath, CatalogBaseTable] = {}
+        self._functions: MutableMapping[ObjectPath, CatalogFunction] = {}
 
     def get_default_database(self) -> str:
         """The database that is used when none is named."""
@@ -54,7 +54,7 @@ class Catalog:
             if not ignore_if_exists:
                 raise ValidationError(f"Database {name} does not exist in Catalog {self.name}.")
             return
-        inside = [path for path in (*self._tables, *self._functions) if path.database_name == name]
+        inside = sorted(path for path in (*self._tables, *self._functions) if path.database_name == name)
         if inside and not cascade:
             raise ValidationError(f"Database {name} in Catalog {self.name} is not empty: it has {inside[0]}")
         for path in inside:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any, Final
 
 from penstock.base.errors import UnsupportedError
@@ -11,9 +12,13 @@ from penstock.plan.description import Plan
 from penstock.table.catalog.catalog import Catalog, CatalogFactory
 from penstock.table.catalog.columns import ResolvedSchema
 from penstock.table.catalog.descriptor import CatalogDescriptor
+from penstock.table.catalog.file.catalog import TYPE as FILE
+from penstock.table.catalog.file.catalog import file_catalog
 from penstock.table.catalog.inline_view import inline_view
 from penstock.table.catalog.manager import CatalogManager
 from penstock.table.catalog.objects import ObjectPath
+from penstock.table.catalog.spark.catalog import TYPE as SPARK
+from penstock.table.catalog.spark.catalog import spark_catalog
 from penstock.table.data.errors import ValidationError
 from penstock.table.data.logical_types import BigIntType, DataType
 from penstock.table.functions.built_in import is_built_in
@@ -57,7 +62,11 @@ class TableSession:
         self.first_options = config.get_configuration().to_dict()
         self.functions = UserFunctions()
         self.manager = CatalogManager(catalog, self._session, self._function)
-        self.catalog_factories: dict[str, CatalogFactory] = {IN_MEMORY: _in_memory}
+        self.catalog_factories: dict[str, CatalogFactory] = {
+            IN_MEMORY: _in_memory,
+            FILE: file_catalog,
+            SPARK: partial(spark_catalog, config.to_map),
+        }
         self.catalog_descriptors = {catalog.name: CatalogDescriptor(catalog.name, {"type": IN_MEMORY})}
         #: the inserts of BEGIN STATEMENT SET, until END
         self.open_set: list[Write] | None = None

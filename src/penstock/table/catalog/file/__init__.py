@@ -1,0 +1,1 @@
+"""A catalog in files of a directory: see `catalog`."""
