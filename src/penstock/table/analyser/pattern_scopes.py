@@ -139,7 +139,7 @@ class PatternScope:
         if node.name == "MATCH_PROCTIME":
             return self._calls.call("PROCTIME", [])
         if not node.operands:
-            return self._refer(MatchTime(TimestampType(3)), node.name)
+            return self._refer(MatchTime(TimestampType(3, False)), node.name)
         operand = node.operands[0]
         column = self.column(operand.path, operand.at)[1] if isinstance(operand, syntax.Reference) else None
         if len(node.operands) > 1 or column is None or self._source.schema[column.index].time != TimeAttribute.ROWTIME:

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from penstock.base.errors import UnsupportedError
-from penstock.core.patterns.pattern import Contiguity
 from penstock.core.patterns.skipping import Skip, SkipStrategy
 from penstock.table.analyser.calls import Calls
 from penstock.table.analyser.literals import constant
@@ -17,7 +16,7 @@ from penstock.table.analyser.select import nulls_first, time_of
 from penstock.table.data.errors import ValidationError
 from penstock.table.data.logical_types import BooleanType, DayTimeIntervalType
 from penstock.table.plan.logical import SortKey
-from penstock.table.plan.patterns import MatchedExpression, MatchRecognize, MatchTime, Variable
+from penstock.table.plan.patterns import MatchedExpression, MatchRecognize, MatchTime, Navigation, Variable
 from penstock.table.plan.row_schema import PlanColumn, RowSchema, TimeAttribute
 from penstock.table.sql import relations, sql_of, syntax
 from penstock.table.sql.relations import Pattern
@@ -48,7 +47,7 @@ def match_recognize(node: relations.MatchRecognize, source: RelationScope, calls
     columns = [PlanColumn(one.name, one.type) for one in columns]
     for item, measure in zip(node.measures, measures, strict=True):
         assert item.alias is not None
-        columns.append(PlanColumn(item.alias, measure.expression.type, _time_of(measure)))
+        columns.append(PlanColumn(item.alias, measure.expression.type, _time_of(measure, source.plan.schema)))
     return MatchRecognize(
         schema=RowSchema(tuple(columns)),
         input=source.plan,
@@ -87,12 +86,15 @@ def _sort_key(item: syntax.OrderItem, analyser: ScalarAnalyser) -> SortKey:
     return SortKey(column.index, item.is_descending, nulls_first(item.is_descending, item.nulls))
 
 
-def _time_of(measure: MatchedExpression) -> TimeAttribute | None:
-    """Which time attribute a measure is."""
+def _time_of(measure: MatchedExpression, rows: RowSchema) -> TimeAttribute | None:
+    """Which time attribute a measure is: the time of the match, or of one of its rows."""
     found = measure.expression
-    if isinstance(found, Field) and isinstance(measure.references[found.index], MatchTime):
-        return TimeAttribute.ROWTIME
-    return time_of(found)
+    if not isinstance(found, Field):
+        return time_of(found)
+    reference = measure.references[found.index]
+    if isinstance(reference, Navigation):
+        return rows[reference.column].time
+    return TimeAttribute.ROWTIME if isinstance(reference, MatchTime) else None
 
 
 def _strategy(skip: str, names: list[str]) -> SkipStrategy:
@@ -134,28 +136,22 @@ class _Variables:
         self._source = source
         self._calls = calls
         self._names: list[str] = []
-        self._contiguity = Contiguity.STRICT
 
     def of(self, pattern: Pattern) -> Iterator[Variable]:
         """Those of a pattern. Raises `UnsupportedError` for what cannot be looked for."""
-        yield from self._parts(pattern)
-        if self._contiguity is not Contiguity.STRICT:
-            raise UnsupportedError("Currently, CEP doesn't support {- -} patterns at the ending.")
-
-    def _parts(self, pattern: Pattern) -> Iterator[Variable]:
         match pattern.kind:
             case "VARIABLE":
                 yield self._variable(pattern.variable, 1, 1, False)
             case "CONCAT":
                 for part in pattern.parts:
-                    yield from self._parts(part)
+                    yield from self.of(part)
             case "REPEAT":
                 (part,) = pattern.parts
                 if part.kind != "VARIABLE":
                     raise UnsupportedError(_refusal(pattern, "Group patterns are not supported yet."))
                 yield self._repeated(part.variable, pattern)
             case "EXCLUDE":
-                self._exclude(pattern)
+                raise UnsupportedError(_refusal(pattern, "Currently, CEP doesn't support '{-' '-}' patterns."))
             case "ALTER":
                 raise UnsupportedError(_refusal(pattern, _NO_BRANCHES))
             case "PERMUTE":
@@ -171,31 +167,17 @@ class _Variables:
             raise UnsupportedError("Reluctant optional variables are not supported yet.")
         return self._variable(name, least, most, quantifier.is_reluctant)
 
-    def _exclude(self, pattern: Pattern) -> None:
-        """{- A* -}: any rows between what is before and behind it; with `*?` none that what is behind could take."""
-        if not self._names:
-            reason = "Currently, CEP doesn't support {- -} patterns at the beginning."
-            raise UnsupportedError(_refusal(pattern, reason))
-        (part,) = pattern.parts
-        if part.kind != "REPEAT":
-            reason = "Currently, CEP doesn't support {- -} patterns without quantifier."
-            raise UnsupportedError(_refusal(pattern, reason))
-        if (part.least, part.most) != (0, None):
-            raise UnsupportedError("Pattern excluded quantifier must be <*?, *>.")
-        self._contiguity = Contiguity.RELAXED if part.is_reluctant else Contiguity.NON_DETERMINISTIC
-
     def _variable(self, name: str, least: int, most: int | None, is_reluctant: bool) -> Variable:
         if name in self._names:
             raise UnsupportedError("Pattern variables must be unique. That might change in the future.")
         self._names.append(name)
-        contiguity, self._contiguity = self._contiguity, Contiguity.STRICT
         condition = None
         if name in self._definitions:
             scope = PatternScope(self._source, self._mentioned, name, self._calls)
             found = scope.expression(self._definitions[name])
             is_true = self._calls.implicit(found.expression, BooleanType())
             condition = MatchedExpression(is_true, found.references)
-        return Variable(name, condition, least, most, is_reluctant, contiguity)
+        return Variable(name, condition, least, most, is_reluctant)
 
 
 def _refusal(pattern: Pattern, reason: str) -> str:

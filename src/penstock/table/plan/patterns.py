@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from penstock.core.patterns.pattern import Contiguity
 from penstock.core.patterns.skipping import SkipStrategy
 from penstock.table.data.logical_types import DataType
 from penstock.table.plan.logical import AggregateCall, SortKey, Unary
@@ -64,14 +63,13 @@ class MatchedExpression:
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A variable of a pattern: its condition (None for none), how often it may come, and what may be before it."""
+    """A variable of a pattern: its condition (None for none), and how often it may come."""
 
     name: str
     condition: MatchedExpression | None
     least: int = 1
     most: int | None = 1
     is_reluctant: bool = False
-    contiguity: Contiguity = Contiguity.STRICT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from penstock.core.patterns.pattern import Contiguity
 from penstock.table.plan import logical
 from penstock.table.plan.patterns import (
     Aggregated,
@@ -202,8 +201,7 @@ def _match(node: MatchRecognize) -> str:
 def _variable(one: Variable) -> str:
     most = "" if one.most is None else one.most
     times = "" if (one.least, one.most) == (1, 1) else f"{{{one.least},{most}}}{'?' * one.is_reluctant}"
-    before = "" if one.contiguity is Contiguity.STRICT else f"({one.contiguity.value}) "
-    return f"{before}{one.name}{times}"
+    return f"{one.name}{times}"
 
 
 def _matched(one: MatchedExpression, names: list[str]) -> str:

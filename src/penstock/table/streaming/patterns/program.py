@@ -55,7 +55,7 @@ def _stage(number: int, one: Variable) -> Stage:
         is_greedy=not one.is_reluctant and not is_fixed,
         inner=Contiguity.STRICT,
     )
-    return Stage(one.name, number, one.contiguity, times)
+    return Stage(one.name, number, Contiguity.STRICT, times)
 
 
 class MatchProgram:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import pairwise
 
 from penstock.base.errors import UnsupportedError
 from penstock.table.data.errors import ValidationError
@@ -36,6 +37,8 @@ def match_operator(node: MatchRecognize, session: StreamSession) -> Factory:
             "Greedy quantifiers are not allowed as the last element of a Pattern yet. "
             "Finish your pattern with either a simple variable or reluctant quantifier."
         )
+    if any(one.times.is_greedy and other.times.is_optional for one, other in pairwise(pattern.parts)):
+        raise UnsupportedError("Optional pattern cannot be preceded by greedy pattern")
     conditions = [one.condition for one in node.pattern if one.condition is not None]
     for one in (*conditions, *node.measures):
         _check_aggregates(one)
