@@ -93,7 +93,7 @@ def test_create_table_as() -> None:
         ("RENAME TO u", "AlterAction(verb=RENAME TO, names=((u)))"),
         ("RENAME a TO b", "AlterAction(verb=RENAME COLUMN, names=((a), (b)))"),
         ("ADD a INT FIRST", "AlterAction(verb=ADD COLUMN, column=Column(path=(a), type=INT), position=FIRST)"),
-        ("MODIFY a AFTER b", "AlterAction(verb=MODIFY COLUMN, column=Column(path=(a)), position=AFTER b)"),
+        ("MODIFY a INT FIRST", "AlterAction(verb=MODIFY COLUMN, column=Column(path=(a), type=INT), position=FIRST)"),
         ("ADD PRIMARY KEY (a) NOT ENFORCED", "AlterAction(verb=ADD CONSTRAINT, constraint=KeyConstraint(columns=(a), "
          "is_enforced=False))"),
         ("DROP (a, b.c)", "AlterAction(verb=DROP COLUMN, names=((a), (b, c)))"),

@@ -12,22 +12,27 @@ class AlterParser(TableParser):
 
     def alter_table(self, at: int, is_materialized: bool) -> Statement:
         """What follows ALTER TABLE."""
-        if_exists = self.if_exists()
+        if_exists = not is_materialized and self.if_exists()
         path = self.path()
-        partition = self.partition_values() if self.accept("PARTITION") else ()
         actions = self._actions(is_materialized)
-        return statements.AlterTable(path, tuple(actions), if_exists, is_materialized, partition, at=at)
+        return statements.AlterTable(path, tuple(actions), if_exists, is_materialized, at=at)
 
     def _actions(self, is_materialized: bool) -> list[AlterAction]:
-        if self.accept("RENAME"):
+        if not is_materialized and self.accept("RENAME"):
             return [self._rename()]
+        if is_materialized and self.accept("SET", "FRESHNESS", "="):
+            return [AlterAction("SET FRESHNESS", freshness=self.freshness())]
+        if is_materialized and self.accept("SET", "REFRESH_MODE", "="):
+            return [AlterAction("SET REFRESH_MODE", refresh_mode=self.refresh_mode())]
         if self.accept("SET"):
             return [AlterAction("SET", options=self.options())]
         if self.accept("RESET"):
             return [AlterAction("RESET", names=tuple((key,) for key in self.keys()))]
         verb = self.accept_any("ADD", "MODIFY", "DROP")
         if verb == "DROP":
-            return self._drops()
+            return self._drops(is_materialized)
+        if is_materialized and self.sees("PARTITION"):
+            self.fail("a materialized table takes no partitions")
         if verb is not None:
             return self._additions(verb)
         if is_materialized:
@@ -74,13 +79,6 @@ class AlterParser(TableParser):
         return AlterAction(f"{verb} COLUMN", column=column, position=position)
 
     def _placed_column(self) -> tuple[Column, str | None]:
-        begin = self.index
-        path = self.path()
-        if verb_position := self._place_of_column():
-            return Column(path), verb_position
-        if self.accept("COMMENT"):
-            return Column(path, comment=self.text()), self._place_of_column()
-        self.index = begin
         column = self.column()
         return column, self._place_of_column()
 
@@ -89,22 +87,25 @@ class AlterParser(TableParser):
             return "FIRST"
         return f"AFTER {'.'.join(self.path())}" if self.accept("AFTER") else None
 
-    def _drops(self) -> list[AlterAction]:
-        if_exists = self.if_exists()
-        if self.accept("PARTITION"):
-            found = [AlterAction("DROP PARTITION", partition=self.partition_values(), if_exists=if_exists)]
-            while self.accept(",", "PARTITION") or self.accept("PARTITION"):
-                found.append(AlterAction("DROP PARTITION", partition=self.partition_values(), if_exists=if_exists))
-            return found
+    def _drops(self, is_materialized: bool) -> list[AlterAction]:
+        if not is_materialized and (self.sees("PARTITION") or self.sees("IF", "EXISTS")):
+            return self._dropped_partitions(self.if_exists())
         if self.accept("CONSTRAINT"):
-            return [AlterAction("DROP CONSTRAINT", names=((self.name(),),), if_exists=if_exists)]
+            return [AlterAction("DROP CONSTRAINT", names=((self.name(),),))]
         if self.accept("PRIMARY", "KEY"):
-            return [AlterAction("DROP PRIMARY KEY", if_exists=if_exists)]
+            return [AlterAction("DROP PRIMARY KEY")]
         for word in ("WATERMARK", "DISTRIBUTION"):
             if self.accept(word):
-                return [AlterAction(f"DROP {word}", if_exists=if_exists)]
+                return [AlterAction(f"DROP {word}")]
         names = tuple(self.in_parentheses(lambda: self.list_of(self.path))) if self.sees("(") else (self.path(),)
-        return [AlterAction("DROP COLUMN", names=names, if_exists=if_exists)]
+        return [AlterAction("DROP COLUMN", names=names)]
+
+    def _dropped_partitions(self, if_exists: bool) -> list[AlterAction]:
+        self.expect("PARTITION")
+        found = [AlterAction("DROP PARTITION", partition=self.partition_values(), if_exists=if_exists)]
+        while self.accept(",", "PARTITION"):
+            found.append(AlterAction("DROP PARTITION", partition=self.partition_values(), if_exists=if_exists))
+        return found
 
     def _materialized(self) -> AlterAction:
         """What only materialised tables have."""
@@ -130,13 +131,17 @@ class AlterParser(TableParser):
 
     def alter_other(self, what: str, at: int) -> Statement:
         """What follows ALTER CATALOG, DATABASE, MODEL or CONNECTION."""
-        if_exists = self.if_exists()
-        path: Path = self.path()
+        if_exists = what in ("MODEL", "CONNECTION") and self.if_exists()
+        path: Path = (self.name(),) if what == "CATALOG" else self.path()
         if self.accept("SET"):
             return statements.Alter(what, path, "SET", self.options(), if_exists=if_exists, at=at)
+        if what == "DATABASE":
+            self.fail("expected SET")
         if self.accept("RESET"):
             return statements.Alter(what, path, "RESET", keys=self.keys(), if_exists=if_exists, at=at)
-        if self.accept("COMMENT"):
+        if what == "CATALOG" and self.accept("COMMENT"):
             return statements.Alter(what, path, "COMMENT", text=self.text(), if_exists=if_exists, at=at)
+        if what == "CATALOG":
+            self.fail("expected SET, RESET or COMMENT")
         self.expect("RENAME", "TO")
         return statements.Alter(what, path, "RENAME TO", renamed=self.path(), if_exists=if_exists, at=at)

@@ -105,12 +105,16 @@ class Cursor:
 
     def text(self) -> str:
         """A text in quotes; texts in a row are one."""
-        if self.token.kind is not Kind.TEXT:
-            self.fail("expected a text in single quotes")
-        parts = [self.take().text]
+        parts = [self.single_text()]
         while self.token.kind is Kind.TEXT:
             parts.append(self.take().text)
         return "".join(parts)
+
+    def single_text(self) -> str:
+        """A text in quotes, where another one behind it does not belong to it."""
+        if self.token.kind is not Kind.TEXT:
+            self.fail("expected a text in single quotes")
+        return self.take().text
 
     def accept_text(self) -> str | None:
         """A text if one comes next."""

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from penstock.table.sql import syntax
-from penstock.table.sql.lexer import Kind, SqlParserError
+from penstock.table.sql.lexer import Kind, SqlParserError, Token
 from penstock.table.sql.syntax import Call, Expression, Query
 from penstock.table.sql.type_parser import TypeParser
 from penstock.table.sql.words import BARE_FUNCTIONS, CALLABLE, RESERVED
@@ -55,6 +55,19 @@ _TESTS: Final = (
     ("JSON", "SCALAR"),
     ("JSON",),
 )
+_BEGIN_VALUES: Final = (
+    "ARRAY",
+    "CASE",
+    "CAST",
+    "DATE",
+    "FALSE",
+    "INTERVAL",
+    "NULL",
+    "ROW",
+    "TIME",
+    "TIMESTAMP",
+    "TRUE",
+)
 _BEGIN_QUERIES: Final = ("SELECT", "VALUES", "WITH")
 
 
@@ -68,6 +81,10 @@ class ExpressionParser(TypeParser):
     @abstractmethod
     def function(self, path: tuple[str, ...], at: int, is_quoted: bool) -> Expression:
         """What follows the name of a function: its operands and what belongs to them."""
+
+    @abstractmethod
+    def call(self, path: tuple[str, ...], at: int) -> Call:
+        """The operands of a function, and nothing of what may follow them."""
 
     @abstractmethod
     def special_function(self, word: str) -> Expression | None:
@@ -116,12 +133,13 @@ class ExpressionParser(TypeParser):
         return self._words(left, least)
 
     def _binary(self, left: Expression, operator: str, strength: int) -> Expression:
-        name = "<>" if operator == "!=" else operator
+        if operator == "!=":
+            self.refuse("'!=' is not allowed, and <> says the same,", self.tokens[self.index - 1].at)
         if operator in _COMPARISONS and self.sees_any("SOME", "ANY", "ALL") and self.peek().text == "(":
             quantifier = self.take().text
             among = self._among()
-            return syntax.Quantified(name, left, "SOME" if quantifier == "ANY" else quantifier, among, at=left.at)
-        return Call(name, (left, self.expression(strength + 1)), at=left.at)
+            return syntax.Quantified(operator, left, "SOME" if quantifier == "ANY" else quantifier, among, at=left.at)
+        return Call(operator, (left, self.expression(strength + 1)), at=left.at)
 
     def _test(self, left: Expression) -> Expression:
         self.expect("IS")
@@ -165,7 +183,7 @@ class ExpressionParser(TypeParser):
             mode = " ALL" if self.accept_any("ALL", "DISTINCT") == "ALL" else ""
             return Call(f"MULTISET {operator}{mode}", (left, self.expression(_ADDS + 1)), at=left.at)
         if least <= _COMPARES:
-            negation = "NOT " if self.sees("NOT", "MEMBER") or self.sees("NOT", "SUBMULTISET") else ""
+            negation = "NOT " if self.sees("NOT", "SUBMULTISET") else ""
             if negation:
                 self.take()
             for words in _WORDS:
@@ -182,26 +200,13 @@ class ExpressionParser(TypeParser):
                 self.expect("]")
             elif self.sees(".") and not isinstance(value, syntax.Star):
                 self.take()
-                if self.accept("*"):
-                    return syntax.FieldAccess(value, "*", at=value.at)
-                value = syntax.FieldAccess(value, self.field_name(), at=value.at)
-            elif self.sees("AT", "TIME", "ZONE") or self.sees("AT", "LOCAL"):
-                self.take()
-                zone = None if self.accept("LOCAL") else self._zone()
-                value = syntax.AtTimeZone(value, zone, at=value.at)
-            elif self.accept("COLLATE"):
-                value = Call("COLLATE", (value, syntax.Reference(self.path())), at=value.at)
+                value = syntax.FieldAccess(value, self.name(), at=value.at)
             else:
                 return value
 
-    def field_name(self) -> str:
-        """A name after a dot, which may be a reserved word."""
-        token = self.token
-        return self.take().source if token.kind is Kind.WORD else self.name()
-
-    def _zone(self) -> Expression:
-        self.expect("TIME", "ZONE")
-        return self.expression(_SIGN)
+    def value(self) -> Expression:
+        """A value without operators before or after it."""
+        return self._suffixed(self._primary())
 
     # --- values ------------------------------------------------------------------------------------------------------
 
@@ -212,17 +217,23 @@ class ExpressionParser(TypeParser):
         if token.kind is Kind.TEXT:
             return syntax.TextLiteral(self.text(), at=token.at)
         if token.kind is Kind.BINARY:
-            return syntax.BinaryLiteral(self.take().text, at=token.at)
+            return syntax.BinaryLiteral(self._bytes(), at=token.at)
         if token.kind is Kind.WORD and (found := self._by_word(token.text)) is not None:
             return found
         if self.sees("("):
             return self._parenthesised()
-        if self.sees("*"):
-            self.take()
-            return syntax.Star(at=token.at)
+        if self.accept("?"):
+            return syntax.Reference(("?",), at=token.at)
         if self.sees("{"):
             return self._escaped()
         return self._named()
+
+    def _bytes(self) -> str:
+        """The digits of bytes; those that follow as a text are of the same literal."""
+        digits = self.take().text
+        while self.token.kind is Kind.TEXT:
+            digits += self.take().text
+        return digits
 
     def _escaped(self) -> Expression:
         """What JDBC puts in braces: {fn function(…)}, {d 'date'}, {t 'time'}, {ts 'timestamp'}."""
@@ -249,24 +260,30 @@ class ExpressionParser(TypeParser):
             return syntax.BooleanLiteral({"TRUE": True, "FALSE": False, "UNKNOWN": None}[word], at=at)
         if word in ("DATE", "TIME", "TIMESTAMP") and following.kind is Kind.TEXT:
             self.take()
-            return syntax.TemporalLiteral(word, self.text(), at=at)
+            return syntax.TemporalLiteral(word, self.single_text(), at=at)
         if self.accept("TIMESTAMP", "WITH", "LOCAL", "TIME", "ZONE"):
-            return syntax.TemporalLiteral("TIMESTAMP_LTZ", self.text(), at=at)
-        if word == "INTERVAL" and (following.kind is Kind.TEXT or following.text in ("+", "-")):
+            return syntax.TemporalLiteral("TIMESTAMP_LTZ", self.single_text(), at=at)
+        if word == "INTERVAL" and following.text != "(":
             return self._interval()
-        begins: dict[str, Callable[[], Expression]] = {"CASE": self._case, "CURSOR": self._cursor}
+        begins: dict[str, Callable[[], Expression]] = {"CASE": self._case}
+        begins |= {"EXISTS": self._exists, "UNIQUE": self._exists}
         if following.text == "(":
-            begins |= {"EXISTS": self._exists, "UNIQUE": self._exists, "ROW": self._row}
-        if word in ("ARRAY", "MULTISET", "MAP") and following.text in ("[", "("):
+            begins |= {"ROW": self._row}
+        if word in ("ARRAY", "MULTISET", "MAP") and following.text == "[":
             return self._collection()
+        if word in ("ARRAY", "MULTISET") and following.text == "(":
+            return self._collection()
+        if word == "MAP" and following.text == "(":
+            return self._map(at)
         if word in begins:
             return begins[word]()
         if word in BARE_FUNCTIONS and following.text != "(":
             return Call(word, path=(self.take().source,), at=at)
-        if word == "NEXT" and following.text == "VALUE":
-            self.expect("NEXT", "VALUE", "FOR")
-            return Call("NEXT VALUE", (syntax.Reference(self.path()),), at=at)
-        if word in ("FINAL", "RUNNING") and following.kind is Kind.WORD and self.peek(2).text in ("(", "."):
+        if word in ("NEXT", "CURRENT") and following.text == "VALUE":
+            self.take()
+            self.expect("VALUE", "FOR")
+            return Call(f"{word} VALUE", (syntax.Reference(self.path()),), at=at)
+        if word == "RUNNING" or (word == "FINAL" and self._begins_value(following)):
             self.take()
             return Call(word, (self.expression(_SIGN),), (word,), at=at)
         return self.special_function(word) if following.text == "(" else None
@@ -275,7 +292,20 @@ class ExpressionParser(TypeParser):
         at = self.token.at
         self.expect("INTERVAL")
         is_negative = self.accept_any("+", "-") == "-"
-        return syntax.IntervalLiteral(self.text(), self.interval_qualifier(), is_negative, at=at)
+        if self.token.kind is Kind.TEXT:
+            return syntax.IntervalLiteral(self.take().text, self.interval_qualifier(), is_negative, at=at)
+        operand = self.value()
+        qualifier = self.interval_qualifier(is_range=False)
+        if isinstance(operand, syntax.NumberLiteral):
+            return syntax.IntervalLiteral(operand.text, qualifier, is_negative, at=at)
+        return Call("INTERVAL", (operand, syntax.IntervalLiteral("1", qualifier, is_negative, at=at)), at=at)
+
+    @staticmethod
+    def _begins_value(token: Token) -> bool:
+        """Whether a value begins with a token, and not what may follow a name."""
+        if token.kind is Kind.WORD:
+            return token.text not in RESERVED or token.text in CALLABLE or token.text in _BEGIN_VALUES
+        return token.kind in (Kind.QUOTED, Kind.TEXT, Kind.NUMBER)
 
     def _case(self) -> Expression:
         at = self.token.at
@@ -295,24 +325,30 @@ class ExpressionParser(TypeParser):
         self.expect("END")
         return syntax.Case(operand, tuple(branches), otherwise, at=at)
 
-    def _cursor(self) -> Expression:
-        self.expect("CURSOR")
-        return self._parenthesised()
-
     def _exists(self) -> Expression:
         at = self.token.at
         word = self.take().text
         query = self.try_query()
         if query is None:
-            self.fail("expected a query in parentheses")
+            return Call(word, (self.expression(_SIGN),), (word,), at=at)
         return syntax.Exists(query, word == "UNIQUE", at=at)
 
     def _row(self) -> Expression:
         at = self.token.at
-        self.expect("ROW", "(")
-        items = () if self.sees(")") else self.expressions()
-        self.expect(")")
-        return syntax.RowValue(items, at=at)
+        self.expect("ROW")
+        query = self.try_query()
+        if query is not None:
+            return syntax.RowValue((syntax.Subquery(query, at=at),), at=at)
+        return syntax.RowValue(self.in_parentheses(self.expressions), at=at)
+
+    def _map(self, at: int) -> Expression:
+        """MAP of a query, or of operands as a function has them."""
+        word = self.take().source
+        query = self.try_query()
+        if query is not None:
+            return syntax.Collection("MAP", query, at=at)
+        call = self.call((word,), at)
+        return syntax.Collection("MAP", call.operands, at=at)
 
     def _collection(self) -> Expression:
         at = self.token.at
@@ -324,6 +360,8 @@ class ExpressionParser(TypeParser):
         query = self.try_query()
         if query is not None:
             return syntax.Collection(root, query, at=at)
+        if root == "MULTISET":
+            self.fail("expected a query in parentheses, or elements in brackets")
         self.expect("(")
         items = () if self.sees(")") else self.expressions()
         self.expect(")")
@@ -389,7 +427,7 @@ class ExpressionParser(TypeParser):
                 self.index += 2
                 return syntax.Star(tuple(path), at=first.at)
             self.take()
-            path.append(self.field_name())
+            path.append(self.name())
         if self.sees("("):
             return self.function(tuple(path), first.at, is_quoted)
         return syntax.Reference(tuple(path), at=first.at)

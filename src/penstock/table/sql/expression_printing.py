@@ -14,9 +14,9 @@ from penstock.table.sql.words import BARE_FUNCTIONS, CALLABLE, RESERVED, SPECIAL
 _PREFIXES: Final = {"MINUS_PREFIX": "-", "PLUS_PREFIX": "+", "NOT": "NOT", "FINAL": "FINAL", "RUNNING": "RUNNING"}
 _BINARY: Final = frozenset(
     (
-        *("OR", "AND", "=", "<>", "<", "<=", ">", ">=", "+", "-", "*", "/", "%", "||", "COLLATE"),
+        *("OR", "AND", "=", "<>", "<", "<=", ">", ">=", "+", "-", "*", "/", "%", "||"),
         *("IS DISTINCT FROM", "IS NOT DISTINCT FROM", "OVERLAPS", "CONTAINS", "EQUALS", "PRECEDES", "SUCCEEDS"),
-        *("IMMEDIATELY PRECEDES", "IMMEDIATELY SUCCEEDS", "MEMBER OF", "NOT MEMBER OF", "SUBMULTISET OF"),
+        *("IMMEDIATELY PRECEDES", "IMMEDIATELY SUCCEEDS", "MEMBER OF", "SUBMULTISET OF"),
         "NOT SUBMULTISET OF",
     )
 )
@@ -86,7 +86,7 @@ def _(node: syntax.FieldAccess) -> str:
 
 @sql_of.register
 def _(node: syntax.Cast) -> str:
-    return f"{'TRY_CAST' if node.is_try else 'CAST'}({sql_of(node.operand)} AS {node.to})"
+    return f"{'TRY_CAST' if node.is_try else 'CAST'}({sql_of(node.operand)} AS {node.to.nullable()})"
 
 
 @sql_of.register
@@ -117,12 +117,6 @@ def _(node: syntax.Like) -> str:
 @sql_of.register
 def _(node: syntax.Quantified) -> str:
     return f"({sql_of(node.operand)} {node.operator} {node.quantifier} {_among(node.among)})"
-
-
-@sql_of.register
-def _(node: syntax.AtTimeZone) -> str:
-    zone = "LOCAL" if node.zone is None else f"TIME ZONE {sql_of(node.zone)}"
-    return f"({sql_of(node.operand)} AT {zone})"
 
 
 @sql_of.register
@@ -163,22 +157,27 @@ def _among(among: tuple[Expression, ...] | syntax.Query) -> str:
 @sql_of.register
 def _(node: Call) -> str:
     name, operands = node.name, node.operands
+    if len(node.path) > 1:
+        return f"{path_of(node.path)}({_plain(node)}){_after(node, bool(node.order))}"
     if name in _PREFIXES and len(operands) == 1:
         return f"({_PREFIXES[name]} {sql_of(operands[0])})"
     if name in _BINARY or name.startswith("MULTISET "):
         return f"({sql_of(operands[0])} {name} {sql_of(operands[1])})"
     if name.startswith("IS ") and len(operands) == 1:
         return f"({sql_of(operands[0])} {name})"
-    if name == "NEXT VALUE":
-        return f"NEXT VALUE FOR {sql_of(operands[0])}"
+    if name in ("NEXT VALUE", "CURRENT VALUE"):
+        return f"{name} FOR {sql_of(operands[0])}"
+    if name == "INTERVAL":
+        unit = operands[1]
+        assert isinstance(unit, syntax.IntervalLiteral)
+        return f"INTERVAL {'-' * unit.is_negative}({sql_of(operands[0])}) {unit_of(unit.qualifier)}"
     if name in BARE_FUNCTIONS and not operands and len(node.path) == 1:
         return name
-    return f"{_function(node)}({_operands(node)}){_after(node)}"
+    has_order = bool(node.order) and name not in ("ARRAY_AGG", "JSON_ARRAYAGG")
+    return f"{_function(node)}({_operands(node)}){_after(node, has_order)}"
 
 
 def _function(node: Call) -> str:
-    if len(node.path) > 1:
-        return path_of(node.path)
     (name,) = node.path
     if name in SPECIAL:
         return name
@@ -201,12 +200,19 @@ def _operands(node: Call) -> str:
     if name in ("JSON_OBJECT", "JSON_OBJECTAGG"):
         pairs = zip(operands[::2], operands[1::2], strict=True)
         return spaced(", ".join(f"KEY {sql_of(key)} VALUE {sql_of(value)}" for key, value in pairs), *node.options)
+    if name == "ARRAY_AGG":
+        order = f"ORDER BY {ordered(node.order)}" if node.order else ""
+        return spaced("DISTINCT" if node.is_distinct else "", listed(operands), order)
     if name in ("JSON_ARRAY", "JSON_ARRAYAGG"):
         order = f"ORDER BY {ordered(node.order)}" if node.order else ""
         return spaced(listed(operands), order, *node.options)
     if name in ("JSON_EXISTS", "JSON_VALUE", "JSON_QUERY"):
         return _of_json_path(node)
-    return ("DISTINCT " if node.is_distinct else "") + listed(operands)
+    return _plain(node)
+
+
+def _plain(node: Call) -> str:
+    return ("DISTINCT " if node.is_distinct else "") + listed(node.operands)
 
 
 def _of_json_path(node: Call) -> str:
@@ -221,11 +227,10 @@ def _of_json_path(node: Call) -> str:
     return spaced(listed(node.operands[:2]), returning, *options)
 
 
-def _after(node: Call) -> str:
+def _after(node: Call, has_order: bool) -> str:
     """What follows the parentheses of a call."""
     nulls = {True: "RESPECT NULLS", False: "IGNORE NULLS", None: ""}[node.respects_nulls]
     distinct = f"WITHIN DISTINCT ({listed(node.within_distinct)})" if node.within_distinct else ""
-    has_order = bool(node.order) and node.name not in ("JSON_ARRAY", "JSON_ARRAYAGG")
     group = f"WITHIN GROUP (ORDER BY {ordered(node.order)})" if has_order else ""
     condition = "" if node.condition is None else f"FILTER (WHERE {sql_of(node.condition)})"
     found = spaced(nulls, distinct, group, condition)

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from penstock.table.data.logical_types import DataType
 from penstock.table.sql import syntax
 from penstock.table.sql.expression_parser import ExpressionParser
 from penstock.table.sql.lexer import Kind
@@ -20,6 +19,15 @@ _TIME_UNITS: Final = frozenset(
     SQL_TSI_MINUTE SQL_TSI_MONTH SQL_TSI_QUARTER SQL_TSI_SECOND SQL_TSI_WEEK SQL_TSI_YEAR WEEK YEAR
     """.split()  # noqa: SIM905
 )
+
+
+_DAYS: Final = ("MONDAY", "TUESDAY", "WEDNESDAY", "THURSDAY", "FRIDAY", "SATURDAY", "SUNDAY")
+#: What may stand before ON, and what after it.
+_ON: Final = {
+    "JSON_EXISTS": (("TRUE", "FALSE", "UNKNOWN", "ERROR"), ("ERROR",)),
+    "JSON_VALUE": (("ERROR", "NULL", "DEFAULT"), ("EMPTY", "ERROR")),
+    "JSON_QUERY": (("ERROR", "NULL", "EMPTY"), ("EMPTY", "ERROR")),
+}
 
 
 class FunctionParser(ExpressionParser):
@@ -41,26 +49,38 @@ class FunctionParser(ExpressionParser):
 
     def function(self, path: tuple[str, ...], at: int, is_quoted: bool) -> Expression:
         """What follows the name of a function."""
+        return self._after(self.call(path, at))
+
+    def call(self, path: tuple[str, ...], at: int) -> Call:
+        """The operands of a function, and nothing of what may follow them."""
         self.expect("(")
-        mode = self.accept_any("DISTINCT", "ALL")
         operands: tuple[Expression, ...] = ()
-        if self.sees("*") and self.peek().text == ")":
+        is_distinct = False
+        if self.sees("*"):
             operands = (syntax.Star(at=self.take().at),)
         elif not self.sees(")"):
-            operands = tuple(self.list_of(self._operand))
-        order = self.order_items() if self.accept("ORDER", "BY") else ()
-        nulls = self._nulls()
+            is_distinct = self.accept_any("DISTINCT", "ALL") == "DISTINCT"
+            operands = self._operands()
         self.expect(")")
-        call = Call(path[-1].upper(), operands, path, mode == "DISTINCT", order, at=at, respects_nulls=nulls)
-        return self._after(call)
+        return Call(path[-1].upper(), operands, path, is_distinct, at=at)
 
-    def _operand(self) -> Expression:
+    def _operands(self) -> tuple[Expression, ...]:
+        found = [self._operand(takes_query=True)]
+        while self.accept(","):
+            found.append(self._operand())
+        return tuple(found)
+
+    def _operand(self, takes_query: bool = False) -> Expression:
+        """An operand; with `takes_query` a query may stand there without parentheses."""
         at = self.token.at
-        if self.token.kind in (Kind.WORD, Kind.QUOTED) and self.peek().text == "=>":
-            token = self.take()
+        if self.sees_name() and self.peek().text == "=>":
+            name = self.name()
             self.take()
-            name = token.text if token.kind is Kind.QUOTED else token.source
-            return syntax.NamedArgument(name, self._operand(), at=at)
+            return syntax.NamedArgument(name, self._value_of_operand(True), at=at)
+        return self._value_of_operand(takes_query)
+
+    def _value_of_operand(self, takes_query: bool) -> Expression:
+        at = self.token.at
         if self.accept("DEFAULT"):
             return syntax.DefaultArgument(at=at)
         if self.sees("TABLE") and self.peek().text != "=>":
@@ -70,19 +90,13 @@ class FunctionParser(ExpressionParser):
             return syntax.ModelArgument(self.path(), at=at)
         if self.sees("DESCRIPTOR", "("):
             self.take()
-            return syntax.DescriptorArgument(tuple(self.in_parentheses(lambda: self.list_of(self._column))), at=at)
-        if self.token.text in ("SELECT", "WITH", "VALUES") and self.token.kind is Kind.WORD:
+            return syntax.DescriptorArgument(tuple(self.in_parentheses(lambda: self.list_of(self.path))), at=at)
+        if takes_query and self.token.text in ("SELECT", "WITH", "VALUES") and self.token.kind is Kind.WORD:
             return syntax.Subquery(self.query(), at=at)
         found = self.expression()
         if isinstance(found, syntax.Subquery) and (self.sees("PARTITION", "BY") or self.sees("ORDER", "BY")):
             return self._table_argument_of(found.query, at)
         return found
-
-    def _column(self) -> tuple[str, ...]:
-        path = self.path()
-        if not self.sees_any(",", ")"):
-            self.data_type()
-        return path
 
     def _table_argument(self) -> Expression:
         at = self.token.at
@@ -132,14 +146,14 @@ class FunctionParser(ExpressionParser):
             self.expect("(", "WHERE")
             changes["condition"] = self.expression()
             self.expect(")")
-        if (nulls := self._nulls()) is not None:
-            changes["respects_nulls"] = nulls
-        found = _with(call, changes)
+        return self._over(_with(call, changes))
+
+    def _over(self, found: Call) -> Expression:
         if not self.accept("OVER"):
             return found
         if not self.sees("("):
-            return syntax.Over(found, self.name(), at=call.at)
-        return syntax.Over(found, self.in_parentheses(self.window_specification), at=call.at)
+            return syntax.Over(found, self.name(), at=found.at)
+        return syntax.Over(found, self.in_parentheses(self.window_specification), at=found.at)
 
     # --- functions with a syntax of their own ------------------------------------------------------------------------
 
@@ -148,10 +162,36 @@ class FunctionParser(ExpressionParser):
         parsers: dict[str, Callable[[str, int], Expression]] = {
             "CAST": self._cast,
             "TRY_CAST": self._cast,
+            "SAFE_CAST": self._cast,
+            "DATE": self._plain,
+            "DATETIME": self._plain,
+            "TIME": self._plain,
+            "TIMESTAMP": self._plain,
+            "TUMBLE": self._plain,
+            "HOP": self._plain,
+            "SESSION": self._plain,
+            "CLASSIFIER": self._call,
+            "MATCH_NUMBER": self._call,
+            "FIRST": self._navigation,
+            "LAST": self._navigation,
+            "NEXT": self._navigation,
+            "PREV": self._navigation,
+            "PERIOD": self._period,
+            "ARRAY_AGG": self._array_agg,
+            "PERCENTILE_CONT": self._percentile,
+            "PERCENTILE_DISC": self._percentile,
+            "DATE_DIFF": self._by_unit_at_end,
+            "DATETIME_DIFF": self._by_unit_at_end,
+            "TIMESTAMP_DIFF": self._by_unit_at_end,
+            "TIME_DIFF": self._by_unit_at_end,
+            "DATE_TRUNC": self._by_unit_at_end,
+            "DATETIME_TRUNC": self._by_unit_at_end,
+            "TIMESTAMP_TRUNC": self._by_unit_at_end,
+            "TIME_TRUNC": self._by_unit_at_end,
             "EXTRACT": self._extract,
             "POSITION": self._position,
             "CONVERT": self._convert,
-            "TRANSLATE": self._convert,
+            "TRANSLATE": self._translate,
             "OVERLAY": self._overlay,
             "SUBSTRING": self._substring,
             "FLOOR": self._round_time,
@@ -164,24 +204,56 @@ class FunctionParser(ExpressionParser):
             "JSON_VALUE": self._json_path,
             "JSON_QUERY": self._json_path,
             "JSON_OBJECT": self._json_object,
-            "JSON_OBJECTAGG": self._json_object,
+            "JSON_OBJECTAGG": self._json_object_aggregate,
             "JSON_ARRAY": self._json_array,
-            "JSON_ARRAYAGG": self._json_array,
+            "JSON_ARRAYAGG": self._json_array_aggregate,
         }
         parse = parsers.get(word)
         if parse is None:
             return None
         at = self.take().at
         self.expect("(")
-        found = parse(word, at)  # closes the parenthesis
-        return self._after(found) if isinstance(found, Call) else found
+        return parse(word, at)  # closes the parenthesis
 
     def _cast(self, word: str, at: int) -> Expression:
         operand = self.expression()
         self.expect("AS")
-        found = syntax.Cast(operand, self.data_type(), word == "TRY_CAST", at=at)
+        found = syntax.Cast(operand, self.unqualified_type(), word != "CAST", at=at)
         self.expect(")")
         return found
+
+    def _plain(self, word: str, at: int) -> Expression:
+        """Operands, at least one, with no OVER or FILTER after them."""
+        is_distinct = self.accept_any("DISTINCT", "ALL") == "DISTINCT"
+        return replace(self._call(word, at, *self._operands()), is_distinct=is_distinct)
+
+    def _navigation(self, word: str, at: int) -> Expression:
+        """A value of another row, perhaps with how many rows it is away."""
+        operands = [self.expression()]
+        if self.accept(","):
+            begin, sign = self.token.at, self.accept_any("+", "-")
+            if self.token.kind is not Kind.NUMBER:
+                self.fail("expected a number of rows")
+            distance: Expression = syntax.NumberLiteral(self.take().text, at=begin)
+            operands.append(Call("MINUS_PREFIX", (distance,), at=begin) if sign == "-" else distance)
+        return self._call(word, at, *operands)
+
+    def _period(self, word: str, at: int) -> Expression:
+        begin = self.expression()
+        self.expect(",")
+        return self._call(word, at, begin, self.expression())
+
+    def _array_agg(self, word: str, at: int) -> Expression:
+        mode = self.accept_any("DISTINCT", "ALL")
+        operands = self.expressions()
+        nulls = self._nulls()
+        order = self.order_items() if self.accept("ORDER", "BY") else ()
+        call = replace(self._call(word, at, *operands), is_distinct=mode == "DISTINCT", order=order)
+        return self._after(call if nulls is None else replace(call, respects_nulls=nulls))
+
+    def _percentile(self, word: str, at: int) -> Expression:
+        operands = self.expressions()
+        return self._after(self._call(word, at, *operands))
 
     def _call(self, word: str, at: int, *operands: Expression | None, options: tuple[str, ...] = ()) -> Call:
         self.expect(")")
@@ -189,10 +261,17 @@ class FunctionParser(ExpressionParser):
 
     def _unit_of_time(self) -> Expression:
         token = self.token
-        if token.kind is not Kind.WORD or token.text not in _TIME_UNITS:
+        if token.kind is Kind.WORD and token.text in _TIME_UNITS:
+            self.take()
+            if token.text == "WEEK" and self.sees("("):
+                return syntax.Unit(f"WEEK_{self.in_parentheses(self._day_of_week)}", at=token.at)
+            return syntax.Unit(token.text, at=token.at)
+        if not self.sees_name():
             self.fail("expected a unit of time, such as DAY or SECOND")
-        self.take()
-        return syntax.Unit(token.text, at=token.at)
+        return syntax.Unit(self.name().upper(), at=token.at)
+
+    def _day_of_week(self) -> str:
+        return self.accept_any(*_DAYS) or self.name().upper()
 
     def _extract(self, word: str, at: int) -> Expression:
         unit = self._unit_of_time()
@@ -200,69 +279,87 @@ class FunctionParser(ExpressionParser):
         return self._call(word, at, unit, self.expression())
 
     def _position(self, word: str, at: int) -> Expression:
-        what = self.expression(33)  # above IN
+        what = self.value()
         self.expect("IN")
         where = self.expression()
         return self._call(word, at, what, where, self.expression() if self.accept("FROM") else None)
 
     def _convert(self, word: str, at: int) -> Expression:
-        operands = self.expressions()
+        """CONVERT of a text to a character set."""
+        operands = [self.expression()]
         if self.accept("USING"):
+            return self._call(word, at, *operands, syntax.Reference(self.path()))
+        for _ in range(2):
+            self.expect(",")
+            operands.append(syntax.Reference((self.name(),)))
+        return self._call(word, at, *operands)
+
+    def _translate(self, word: str, at: int) -> Expression:
+        operands = self._operands()
+        if len(operands) == 1 and self.accept("USING"):
             operands = (*operands, syntax.Reference(self.path()))
         return self._call(word, at, *operands)
 
     def _overlay(self, word: str, at: int) -> Expression:
-        operands = list(self.expressions())
-        for keyword in ("PLACING", "FROM", "FOR"):
-            if self.accept(keyword):
-                operands.append(self.expression())
+        operands = [self.expression()]
+        for keyword in ("PLACING", "FROM"):
+            self.expect(keyword)
+            operands.append(self.expression())
+        if self.accept("FOR"):
+            operands.append(self.expression())
         return self._call(word, at, *operands)
 
     def _substring(self, word: str, at: int) -> Expression:
-        operands = list(self.expressions())
-        for keyword in ("FROM", "FOR"):
-            if self.accept(keyword):
-                operands.append(self.expression())
+        operands = [self.expression()]
+        if self.accept_any("FROM", ",") is None:
+            self.fail("expected FROM or a comma")
+        operands.append(self.expression())
+        if self.accept_any("FOR", ",") is not None:
+            operands.append(self.expression())
         return self._call(word, at, *operands)
 
     def _round_time(self, word: str, at: int) -> Expression:
-        operands = self.expressions()
+        operands = [self.expression()]
         if self.accept("TO"):
-            operands = (*operands, self._unit_of_time())
-        return self._call("CEIL" if word == "CEILING" else word, at, *operands)
+            operands.append(self._unit_of_time())
+        return self._over(self._call("CEIL" if word == "CEILING" else word, at, *operands))
 
     def _trim(self, word: str, at: int) -> Expression:
         side = self.accept_any("BOTH", "LEADING", "TRAILING")
-        characters = None if self.sees("FROM") else self.expression()
+        characters = None if side is not None and self.sees("FROM") else self.expression()
         if self.accept("FROM"):
             return self._call(word, at, self.expression(), characters, options=(side or "BOTH",))
-        more = self.expressions() if side is None and self.accept(",") else ()
-        return self._call(word, at, characters, *more, options=(side or "BOTH",))
+        return self._call(word, at, characters, options=(side or "BOTH",))
 
     def _by_unit(self, word: str, at: int) -> Expression:
         operands: list[Expression] = [self._unit_of_time()]
-        while self.accept(","):
+        for _ in range(2):
+            self.expect(",")
             operands.append(self.expression())
         return self._call(word, at, *operands)
+
+    def _by_unit_at_end(self, word: str, at: int) -> Expression:
+        operands: list[Expression] = []
+        for _ in range(2 if word.endswith("_DIFF") else 1):
+            operands.append(self.expression())
+            self.expect(",")
+        return self._call(word, at, *operands, self._unit_of_time())
 
     # --- JSON --------------------------------------------------------------------------------------------------------
 
     def _json_path(self, word: str, at: int) -> Expression:
-        operands = [self.expression()]
-        self._format_json()
+        operands = [self._json_item()]
         self.expect(",")
         operands.append(self.expression())
         if self.accept("PASSING"):
             self.list_of(self._passed)
-        returns: DataType | None = None
+        returns = self.unqualified_type() if word != "JSON_EXISTS" and self.accept("RETURNING") else None
         options: list[str] = []
-        while not self.sees(")"):
-            if self.accept("RETURNING"):
-                returns = self.data_type()
-            elif self.sees_any("WITH", "WITHOUT"):
-                options.append(self._wrapper())
-            else:
-                options.append(self._on(operands))
+        if word == "JSON_QUERY" and self.sees_any("WITH", "WITHOUT"):
+            options.append(self._wrapper())
+        behaviours, events = _ON[word]
+        while not self.sees(")") and (word != "JSON_EXISTS" or not options):
+            options.append(self._on(operands, behaviours, events))
         self.expect(")")
         return Call(word, tuple(operands), (word,), options=tuple(options), returns=returns, at=at)
 
@@ -271,32 +368,30 @@ class FunctionParser(ExpressionParser):
         self.expect("AS")
         self.name()
 
-    def _format_json(self) -> None:
-        if self.accept("FORMAT"):
-            self.expect("JSON")
-
     def _wrapper(self) -> str:
         words = [self.take().text]
-        while (word := self.accept_any("CONDITIONAL", "UNCONDITIONAL", "ARRAY")) is not None:
-            words.append(word)
+        if words[0] == "WITH" and (condition := self.accept_any("CONDITIONAL", "UNCONDITIONAL")) is not None:
+            words.append(condition)
+        self.accept("ARRAY")
         self.expect("WRAPPER")
-        return " ".join([*(word for word in words if word != "ARRAY"), "WRAPPER"])
+        return " ".join([*words, "WRAPPER"])
 
-    def _on(self, operands: list[Expression]) -> str:
+    def _on(self, operands: list[Expression], behaviours: tuple[str, ...], events: tuple[str, ...]) -> str:
         """What a JSON function does with nothing, or with an error."""
-        if self.accept("DEFAULT"):
-            operands.append(self.expression())
-            behaviour = "DEFAULT"
-        elif self.accept("EMPTY"):
-            behaviour = f"EMPTY {self.accept_any('ARRAY', 'OBJECT') or ''}".strip()
-        else:
-            behaviour = self.accept_any("NULL", "ERROR", "TRUE", "FALSE", "UNKNOWN") or ""
-        if not behaviour:
+        behaviour = self.accept_any(*behaviours)
+        if behaviour is None:
             self.fail("expected )")
+        if behaviour == "DEFAULT":
+            operands.append(self.expression())
+        elif behaviour == "EMPTY":
+            what = self.accept_any("ARRAY", "OBJECT")
+            if what is None:
+                self.fail("expected ARRAY or OBJECT")
+            behaviour = f"EMPTY {what}"
         self.expect("ON")
-        event = self.accept_any("EMPTY", "ERROR")
+        event = self.accept_any(*events)
         if event is None:
-            self.fail("expected EMPTY or ERROR")
+            self.fail(f"expected {' or '.join(events)}")
         return f"{behaviour} ON {event}"
 
     def _on_null(self) -> tuple[str, ...]:
@@ -307,33 +402,40 @@ class FunctionParser(ExpressionParser):
 
     def _json_object(self, word: str, at: int) -> Expression:
         operands: list[Expression] = []
-        if not self.sees(")") and not self.sees_any("NULL", "ABSENT"):
+        begins_rule = self.sees_any("NULL", "ABSENT") and self.peek().text == "ON"
+        if not self.sees(")") and not begins_rule:
             for key, value in self.list_of(self._key_and_value):
                 operands += (key, value)
         return self._call(word, at, *operands, options=self._on_null())
 
+    def _json_object_aggregate(self, word: str, at: int) -> Expression:
+        return self._call(word, at, *self._key_and_value(), options=self._on_null())
+
     def _key_and_value(self) -> tuple[Expression, Expression]:
         self.accept("KEY")
         key = self.expression()
-        if self.accept_any("VALUE", ":", ",") is None:
+        if self.accept_any("VALUE", ":") is None:
             self.fail("expected VALUE")
-        value = self.expression()
-        self._format_json()
-        return key, value
+        return key, self._json_item()
 
     def _json_array(self, word: str, at: int) -> Expression:
-        operands: list[Expression] = []
-        begins_rule = self.sees_any("NULL", "ABSENT") and self.peek().text == "ON"
-        if not self.sees(")") and not begins_rule:
-            operands = self.list_of(self._json_item)
+        operands: list[Expression] = [] if self.sees(")") else self.list_of(self._json_item)
+        return self._call(word, at, *operands, options=self._on_null())
+
+    def _json_array_aggregate(self, word: str, at: int) -> Expression:
+        item = self._json_item()
         order = self.order_items() if self.accept("ORDER", "BY") else ()
-        options = self._on_null()
-        self.expect(")")
-        return Call(word, tuple(operands), (word,), order=order, options=options, at=at)
+        call = self._call(word, at, item, options=self._on_null())
+        if self.accept("WITHIN", "GROUP"):
+            self.expect("(", "ORDER", "BY")
+            order = self.order_items()
+            self.expect(")")
+        return replace(call, order=order)
 
     def _json_item(self) -> Expression:
         found = self.expression()
-        self._format_json()
+        if self.accept("FORMAT"):
+            self.expect("JSON")
         return found
 
 

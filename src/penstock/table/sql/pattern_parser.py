@@ -25,7 +25,8 @@ class PatternParser(RelationParser):
         self.expect(")")
         within = self._within() if self.accept("WITHIN") else None
         subsets = tuple(self.list_of(self._subset)) if self.accept("SUBSET") else ()
-        definitions = tuple(self.list_of(self._definition)) if self.accept("DEFINE") else ()
+        self.expect("DEFINE")
+        definitions = tuple(self.list_of(self._definition))
         self.expect(")")
         clauses = (partition, order, measures, rows_per_match, skip, pattern, within, subsets, definitions)
         return relations.MatchRecognize(source, *clauses, at=source.at)
@@ -37,9 +38,6 @@ class PatternParser(RelationParser):
 
     def _rows_per_match(self) -> str:
         if self.accept("ALL", "ROWS", "PER", "MATCH"):
-            for words in (("SHOW", "EMPTY", "MATCHES"), ("OMIT", "EMPTY", "MATCHES"), ("WITH", "UNMATCHED", "ROWS")):
-                if self.accept(*words):
-                    return "ALL ROWS PER MATCH " + " ".join(words)
             return "ALL ROWS PER MATCH"
         self.accept("ONE", "ROW", "PER", "MATCH")
         return "ONE ROW PER MATCH"
@@ -52,7 +50,8 @@ class PatternParser(RelationParser):
         self.expect("TO")
         if self.accept("NEXT", "ROW"):
             return "TO NEXT ROW"
-        where = self.accept_any("FIRST", "LAST") or "LAST"
+        begins_name = self.sees_any("FIRST", "LAST") and self.peek().text == "PATTERN"
+        where = (None if begins_name else self.accept_any("FIRST", "LAST")) or "LAST"
         return f"TO {where} {self.name()}"
 
     def _within(self) -> tuple[str, IntervalQualifier]:

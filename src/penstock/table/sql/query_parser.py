@@ -11,7 +11,7 @@ from penstock.table.sql.lexer import Kind
 from penstock.table.sql.relations import GroupItem, Hint, Relation, SelectItem
 from penstock.table.sql.syntax import Bound, Expression, OrderItem, Query, WindowSpecification
 
-_UNIONS: Final = ("UNION", "EXCEPT", "MINUS")
+_UNIONS: Final = ("UNION", "EXCEPT")
 
 
 class QueryParser(FunctionParser):
@@ -40,8 +40,7 @@ class QueryParser(FunctionParser):
         left = self._intersection()
         while (operator := self.accept_any(*_UNIONS)) is not None:
             is_all = self.accept_any("ALL", "DISTINCT") == "ALL"
-            name = "EXCEPT" if operator == "MINUS" else operator
-            left = relations.SetOperation(name, left, self._intersection(), is_all, at=left.at)
+            left = relations.SetOperation(operator, left, self._intersection(), is_all, at=left.at)
         return left
 
     def _intersection(self) -> Query:
@@ -94,7 +93,8 @@ class QueryParser(FunctionParser):
 
     def select_item(self) -> SelectItem:
         """An expression with the name that it may get."""
-        expression = self.expression()
+        at = self.token.at
+        expression = syntax.Star(at=at) if self.accept("*") else self.expression()
         if self.accept("AS"):
             return SelectItem(expression, self.name())
         return SelectItem(expression, self.accept_name())
@@ -127,7 +127,10 @@ class QueryParser(FunctionParser):
         offset = fetch = None
         while True:
             at = self.token.at
-            if fetch is None and self.accept("LIMIT"):
+            if fetch is None and self.sees("LIMIT"):
+                if offset is not None:
+                    self.refuse("'OFFSET start LIMIT count' is not allowed, and LIMIT comes first:", at)
+                self.take()
                 if not self.accept("ALL"):
                     fetch = self._count()
                 if self.sees(","):
@@ -181,10 +184,10 @@ class QueryParser(FunctionParser):
 
     def window_specification(self) -> WindowSpecification:
         """A window, without the parentheses around it."""
-        base = None if self.sees_any("PARTITION", "ORDER", "ROWS", "RANGE", "GROUPS") else self.accept_name()
+        base = None if self.sees_any("PARTITION", "ORDER", "ROWS", "RANGE") else self.accept_name()
         partition = self.expressions() if self.accept("PARTITION", "BY") else ()
         order = self.order_items() if self.accept("ORDER", "BY") else ()
-        unit = self.accept_any("ROWS", "RANGE", "GROUPS")
+        unit = self.accept_any("ROWS", "RANGE")
         lower = upper = None
         if unit is not None and self.accept("BETWEEN"):
             lower = self._bound()
@@ -192,7 +195,7 @@ class QueryParser(FunctionParser):
             upper = self._bound()
         elif unit is not None:
             lower = self._bound()
-        exclusion = self._exclusion() if self.accept("EXCLUDE") else None
+        exclusion = self._exclusion() if unit is not None and self.accept("EXCLUDE") else None
         if self.accept_any("ALLOW", "DISALLOW"):
             self.expect("PARTIAL")
         return WindowSpecification(base, partition, order, unit, lower, upper, exclusion)
@@ -207,10 +210,10 @@ class QueryParser(FunctionParser):
         return Bound(direction, distance)
 
     def _exclusion(self) -> str:
-        for words in (("CURRENT", "ROW"), ("GROUP",), ("TIES",), ("NO", "OTHERS")):
+        for words in (("CURRENT", "ROW"), ("NO", "OTHERS")):
             if self.accept(*words):
                 return " ".join(words)
-        self.fail("expected CURRENT ROW, GROUP, TIES or NO OTHERS")
+        self.fail("expected CURRENT ROW or NO OTHERS")
 
     # --- hints -------------------------------------------------------------------------------------------------------
 
@@ -218,12 +221,15 @@ class QueryParser(FunctionParser):
         """Hints in one comment, if one comes next."""
         if not (self.token.kind is Kind.HINT and self.accept("/*+")):
             return ()
-        found = [self._hint()]
-        while not self.sees("*/"):
-            self.accept(",")
-            found.append(self._hint())
+        found = self.list_of(self._hint)
         self.expect("*/")
         return tuple(found)
+
+    def _signed_number(self) -> str:
+        sign = "-" if self.accept("-") else ""
+        if self.token.kind is not Kind.NUMBER:
+            self.fail("expected a number")
+        return sign + self.take().text
 
     def _hint(self) -> Hint:
         name = self.name().upper()
@@ -237,10 +243,10 @@ class QueryParser(FunctionParser):
                         options.append((key, self.text()))
                     else:
                         arguments.append(key)
-                elif self.token.kind is Kind.NUMBER:
-                    arguments.append(self.take().text)
+                elif self.token.kind is Kind.NUMBER or self.sees("-"):
+                    arguments.append(self._signed_number())
                 else:
-                    arguments.append(".".join(self.path()))
+                    arguments.append(self.name())
                     if self.accept("="):
                         options.append((arguments.pop(), self.text()))
                 if not self.sees(")"):

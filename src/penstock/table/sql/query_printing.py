@@ -131,10 +131,9 @@ def _join(join: relations.Join) -> tuple[str, bool]:
     right, _ = _relation(join.right)
     if has_comma or isinstance(join.right, relations.Join):
         return f"{left}, {right}", True
-    kind = {"SEMI": "LEFT SEMI", "ANTI": "LEFT ANTI"}.get(join.join_type, join.join_type)
     condition = "" if join.condition is None else f"ON {sql_of(join.condition)}"
     using = f"USING ({_names(join.using)})" if join.using else ""
-    return spaced(left, "NATURAL" if join.is_natural else "", kind, "JOIN", right, condition, using), False
+    return spaced(left, "NATURAL" if join.is_natural else "", join.join_type, "JOIN", right, condition, using), False
 
 
 def _unnamed(relation: Relation) -> str:

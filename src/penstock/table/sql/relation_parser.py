@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import replace
 
-from penstock.table.sql import relations
+from penstock.table.sql import relations, syntax
 from penstock.table.sql.lexer import Kind
 from penstock.table.sql.query_parser import QueryParser
 from penstock.table.sql.relations import Relation
@@ -41,8 +41,6 @@ class RelationParser(QueryParser):
         side = self.accept_any("INNER", "LEFT", "RIGHT", "FULL", "CROSS", "ASOF")
         if side in ("LEFT", "RIGHT", "FULL"):
             self.accept("OUTER")
-            if side == "LEFT" and (kind := self.accept_any("SEMI", "ANTI")) is not None:
-                side = kind
         if self.accept("JOIN"):
             return side or "INNER", is_natural
         self.index = begin
@@ -54,22 +52,77 @@ class RelationParser(QueryParser):
         found = self._unnamed()
         if self.sees("FOR", "SYSTEM_TIME"):
             found = self._as_of(found)
-        if self.sees("MATCH_RECOGNIZE", "("):
-            self.take()
-            found = self.match_recognize(self._with_alias(found))
-        while self.sees_any("PIVOT", "UNPIVOT") and self.peek().text in ("(", "INCLUDE", "EXCLUDE"):
-            found = relations.Pivot(self._with_alias(found), self._skipped(), at=found.at)
+        found = self._matched_or_pivoted(found)
+        is_named = self.sees("AS")
         found = self._with_alias(found)
-        if self.sees("MATCH_RECOGNIZE", "("):
-            self.take()
-            found = self._with_alias(self.match_recognize(found))
+        if is_named and self.sees("MATCH_RECOGNIZE"):
+            found = self._with_alias(self._matched(found))
         if self.accept("TABLESAMPLE"):
             found = self._sampled(found)
         return found
 
+    def _matched_or_pivoted(self, found: Relation) -> Relation:
+        """With MATCH_RECOGNIZE, PIVOT or UNPIVOT, where one comes next."""
+        if self.sees("MATCH_RECOGNIZE"):
+            return self._matched(found)
+        begin = self.token.at
+        if self.accept("PIVOT"):
+            self.in_parentheses(self._pivot)
+        elif self.accept("UNPIVOT"):
+            if self.accept_any("INCLUDE", "EXCLUDE") is not None:
+                self.expect("NULLS")
+            self.in_parentheses(self._unpivot)
+        else:
+            return found
+        return relations.Pivot(found, self.sql[begin : self.token.at].strip(), at=found.at)
+
+    def _matched(self, found: Relation) -> Relation:
+        return self.match_recognize(found) if self.accept("MATCH_RECOGNIZE") else found
+
+    def _pivot(self) -> None:
+        """Aggregates FOR columns IN values."""
+        self.list_of(self._pivoted_aggregate)
+        self.expect("FOR")
+        self._name_or_names()
+        self.expect("IN")
+        self.in_parentheses(lambda: None if self.sees(")") else self.list_of(self._named_expression))
+
+    def _pivoted_aggregate(self) -> None:
+        at = self.token.at
+        self.function(self.path() if self.sees_name() else (self.take().source,), at, False)
+        self._optional_alias()
+
+    def _named_expression(self) -> None:
+        self.expression()
+        self._optional_alias()
+
+    def _optional_alias(self) -> None:
+        if self.accept("AS"):
+            self.name()
+        else:
+            self.accept_name()
+
+    def _unpivot(self) -> None:
+        """Measures FOR axes IN columns."""
+        self._name_or_names()
+        self.expect("FOR")
+        self._name_or_names()
+        self.expect("IN")
+        self.in_parentheses(lambda: self.list_of(self._unpivoted))
+
+    def _unpivoted(self) -> None:
+        self._name_or_names()
+        if self.accept("AS"):
+            self.expression()
+
+    def _name_or_names(self) -> tuple[str, ...]:
+        return self.names_in_parentheses() if self.sees("(") else (self.name(),)
+
     def _with_alias(self, found: Relation) -> Relation:
         """With the name, and the names of columns, that follow."""
         if self.accept("AS") or (self.sees_name() and not self._begins_clause()):
+            if isinstance(found, relations.AliasedJoin):
+                self.refuse("A join in parentheses takes no name, and here is one", self.tokens[self.index - 1].at)
             alias = self.name()
         else:
             return found
@@ -78,11 +131,7 @@ class RelationParser(QueryParser):
 
     def _begins_clause(self) -> bool:
         """Whether a word that may be a name begins something else here."""
-        return self.sees("MATCH_RECOGNIZE") or (
-            self.token.kind is Kind.WORD
-            and self.token.text in ("ASOF", "PIVOT", "UNPIVOT", "SEMI", "ANTI")
-            and self.peek().text in ("JOIN", "(")
-        )
+        return self.sees("ASOF", "JOIN")
 
     def _unnamed(self) -> Relation:
         at = self.token.at
@@ -91,25 +140,24 @@ class RelationParser(QueryParser):
             self.take()
             return self._function_table(is_lateral, at)
         if self.accept("UNNEST"):
-            expressions = self.in_parentheses(self.expressions)
+            query = self.try_query()
+            expressions = self.in_parentheses(self.expressions) if query is None else (syntax.Subquery(query, at=at),)
             return relations.UnnestedTable(expressions, self.accept("WITH", "ORDINALITY"), at=at)
         if self.sees("("):
             return self._in_parentheses(is_lateral, at)
-        if self.accept("TABLE"):
-            return relations.NamedTable(self.path(), self.hints(), at=at)
         if self.sees("VALUES"):
             self.fail("expected a table, and VALUES is one only in parentheses")
-        path_at = self.token.at
+        if is_lateral:
+            self.fail("expected TABLE or ( after LATERAL")
         path = self.path()
         if self.sees("("):
-            return relations.FunctionTable(self.function(path, path_at, False), is_lateral, at=at)
-        if is_lateral:
-            self.fail("expected ( after LATERAL")
+            return relations.FunctionTable(self.call(path, at), is_lateral, at=at)
         return relations.NamedTable(path, self.hints(), at=at)
 
     def _function_table(self, is_lateral: bool, at: int) -> Relation:
         self.expect("(")
-        call = self.expression()
+        path_at = self.token.at
+        call = self.call(self.path(), path_at)
         self.expect(")")
         return relations.FunctionTable(call, is_lateral, at=at)
 
@@ -117,36 +165,36 @@ class RelationParser(QueryParser):
         query = self.try_query()
         if query is not None:
             return relations.DerivedTable(query, is_lateral, self.hints(), at=at)
-        return relations.AliasedJoin(self.in_parentheses(self.relation), at=at)
+        joined = self.in_parentheses(self._joined)
+        if not isinstance(joined, relations.Join | relations.AliasedJoin):
+            self.refuse("Expected a query or a join in the parentheses that begin", at)
+        return relations.AliasedJoin(joined, at=at)
 
     def _as_of(self, found: Relation) -> Relation:
         self.expect("FOR", "SYSTEM_TIME", "AS", "OF")
-        moment = self.expression(40)
+        moment = self.expression()
         if not isinstance(found, relations.NamedTable):
             self.refuse("FOR SYSTEM_TIME AS OF follows the name of a table, and not what begins", found.at)
         return replace(found, as_of=moment)
 
     def _sampled(self, found: Relation) -> Relation:
         begin = self.token.at
-        self.accept_any("BERNOULLI", "SYSTEM", "SUBSTITUTE")
-        self._skip_parentheses()
-        if self.accept("REPEATABLE"):
-            self._skip_parentheses()
+        if self.accept("SUBSTITUTE"):
+            self.in_parentheses(self.text)
+        elif self.accept_any("BERNOULLI", "SYSTEM") is not None:
+            self.in_parentheses(self._share)
+            if self.accept("REPEATABLE"):
+                self.in_parentheses(self._seed)
+        else:
+            self.fail("expected BERNOULLI or SYSTEM")
         text = self.sql[begin : self.token.at].strip()
         return replace(found, sample=text) if isinstance(found, relations.NamedTable) else found
 
-    def _skipped(self) -> str:
-        begin = self.token.at
-        while not self.sees("("):
-            self.take()
-        self._skip_parentheses()
-        return self.sql[begin : self.token.at].strip()
+    def _seed(self) -> None:
+        self.accept("-")
+        self.whole_number()
 
-    def _skip_parentheses(self) -> None:
-        self.expect("(")
-        depth = 1
-        while depth:
-            token = self.take()
-            if token.kind is Kind.END:
-                self.fail("expected )")
-            depth += {"(": 1, ")": -1}.get(token.text, 0) if token.kind is Kind.OPERATOR else 0
+    def _share(self) -> None:
+        if self.take().kind is not Kind.NUMBER:
+            self.index -= 1
+            self.fail("expected a number")

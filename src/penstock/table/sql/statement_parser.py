@@ -13,6 +13,9 @@ from penstock.table.sql.syntax import Expression, Query
 from penstock.table.sql.table_parser import Words
 
 _DETAILS: Final = ("ESTIMATED_COST", "CHANGELOG_MODE", "JSON_EXECUTION_PLAN", "PLAN_ADVICE")
+#: What is shown without a place or a pattern.
+_SHOWN_WHOLE: Final = ("MODULES", "FULL MODULES", "JARS", "JOBS")
+_SHOWN_ILIKE: Final = ("CATALOGS", "DATABASES", "FUNCTIONS", "USER FUNCTIONS", "PROCEDURES")
 _OTHERS: Final = ("CATALOG", "DATABASE", "MODEL", "CONNECTION")
 
 
@@ -38,7 +41,6 @@ class StatementParser(AlterParser):
             "COMPILE": self._compile,
             "BEGIN": self._begin,
             "END": self._end,
-            "STATEMENT": self._statement_set,
             "SET": self._set,
             "RESET": self._reset,
             "UPDATE": self._update,
@@ -70,7 +72,6 @@ class StatementParser(AlterParser):
         overwrites = not upserts and self.accept("OVERWRITE")
         if not overwrites:
             self.expect("INTO")
-        self.accept("TABLE")
         path = self.path()
         hints = self.hints()
         partition = self.partition_values() if self.accept("PARTITION") else ()
@@ -124,8 +125,12 @@ class StatementParser(AlterParser):
 
     def _call_procedure(self, at: int) -> Statement:
         self.expect("CALL")
-        begin, is_quoted = self.token.at, self.token.kind is Kind.QUOTED
-        return statements.CallProcedure(self.function(self.path(), begin, is_quoted), at=at)
+        begin = self.token.at
+        path = self.path()
+        if self.sees("(", "*") or (self.sees("(") and self.peek().text in ("DISTINCT", "ALL")):
+            self.take()
+            self.fail("expected the operands of a procedure")
+        return statements.CallProcedure(self.call(path, begin), at=at)
 
     def _analyze(self, at: int) -> Statement:
         self.expect("ANALYZE", "TABLE")
@@ -142,7 +147,7 @@ class StatementParser(AlterParser):
         return statements.Analyze(path, partition, columns, at=at)
 
     def _partition_part(self) -> tuple[str, Expression | None]:
-        return self.name(), self.expression() if self.accept("=") else None
+        return self.name(), self.literal() if self.accept("=") else None
 
     # --- sets, plans, EXPLAIN ----------------------------------------------------------------------------------------
 
@@ -153,13 +158,26 @@ class StatementParser(AlterParser):
             self.expect("FOR")
         elif self.sees_any(*_DETAILS):
             details = self.list_of(self._detail)
+            if len(set(details)) < len(details):
+                self.refuse(f"EXPLAIN takes each of {', '.join(details)} once, and is wrong", at)
+        if self.sees("STATEMENT", "SET") or self.accept("EXECUTE"):
+            return statements.Explain(self._executed(), tuple(details), at=at)
         statement = self.statement()
-        if isinstance(statement, statements.Execute):
-            statement = statement.statement
-        explained = (statements.QueryStatement, statements.Insert, statements.StatementSet, statements.CreateTable)
-        if not isinstance(statement, explained):
+        explained = (statements.QueryStatement, statements.Insert, statements.CreateTable)
+        has_query = not isinstance(statement, statements.CreateTable) or statement.query is not None
+        if not isinstance(statement, explained) or not has_query:
             self.refuse("EXPLAIN is for queries, INSERT and STATEMENT SET, and not for the statement that begins", at)
         return statements.Explain(statement, tuple(details), at=at)
+
+    def _executed(self) -> Statement:
+        """What EXECUTE runs: a query, INSERT or STATEMENT SET."""
+        at = self.token.at
+        if self.sees("STATEMENT"):
+            return self._statement_set(at)
+        statement = self.statement()
+        if not isinstance(statement, statements.QueryStatement | statements.Insert):
+            self.refuse("EXECUTE is for queries, INSERT and STATEMENT SET, and not for the statement that begins", at)
+        return statement
 
     def _detail(self) -> str:
         detail = self.accept_any(*_DETAILS)
@@ -171,16 +189,22 @@ class StatementParser(AlterParser):
         self.expect("EXECUTE")
         if self.accept("PLAN"):
             return statements.ExecutePlan(self.text(), at=at)
-        return statements.Execute(self.statement(), at=at)
+        return statements.Execute(self._executed(), at=at)
 
     def _compile(self, at: int) -> Statement:
         self.expect("COMPILE")
         executes = self.accept("AND", "EXECUTE")
         self.expect("PLAN")
         file = self.text()
-        if_not_exists = self.if_not_exists()
+        if_not_exists = not executes and self.if_not_exists()
         self.expect("FOR")
-        return statements.ExecutePlan(file, self.statement(), True, executes, if_not_exists, at=at)
+        planned = self._statement_set(self.token.at) if self.sees("STATEMENT") else self._planned()
+        return statements.ExecutePlan(file, planned, True, executes, if_not_exists, at=at)
+
+    def _planned(self) -> Statement:
+        if not self.sees_any("INSERT", "UPSERT"):
+            self.fail("expected INSERT or STATEMENT SET")
+        return self._insert(self.token.at)
 
     def _begin(self, at: int) -> Statement:
         self.expect("BEGIN", "STATEMENT", "SET")
@@ -216,30 +240,38 @@ class StatementParser(AlterParser):
     def _create(self, at: int) -> Statement:
         self.expect("CREATE")
         words = self._create_words()
-        if self.accept("TABLE"):
-            return self.create_table(words, at)
-        if self.accept("MATERIALIZED", "TABLE"):
+        if self.sees("MATERIALIZED", "TABLE"):
+            if words.is_temporary or words.replaces:
+                self.fail("a materialized table can be neither temporary nor replaced")
+            self.index += 2
             return self.create_materialized_table(words, at)
-        if self.accept("VIEW"):
-            return self.create_view(words, at)
+        if words.alters:
+            self.fail("expected MATERIALIZED TABLE")
         if self.accept("FUNCTION"):
             return self._create_function(words, at)
-        what = self.accept_any(*_OTHERS)
+        what = self.accept_any("CONNECTION") if words.is_system else self.accept_any("TABLE", "VIEW", *_OTHERS)
         if what is None:
             self.fail("expected TABLE, VIEW, FUNCTION, CATALOG, DATABASE or MODEL")
-        return self._create_other(what, words, at)
+        if what == "TABLE":
+            return self.create_table(words, at)
+        return self.create_view(words, at) if what == "VIEW" else self._create_other(what, words, at)
 
     def _replace(self, at: int) -> Statement:
-        self.expect("REPLACE", "TABLE")
-        return self.create_table(Words(replaces=True), at, is_replace=True)
+        self.expect("REPLACE")
+        is_temporary = self.accept("TEMPORARY")
+        self.expect("TABLE")
+        return self.create_table(Words(is_temporary=is_temporary, replaces=True), at, is_replace=True)
 
     def _create_function(self, words: Words, at: int) -> Statement:
         if_not_exists = self.if_not_exists()
         path = self.path()
         self.expect("AS")
-        target = self.text()
+        target = self.single_text()
         language = self._language()
+        begin = self.token.at
         files = tuple(self.list_of(self._file)) if self.accept("USING") else ()
+        if files and language == "PYTHON":
+            self.refuse("A function in PYTHON takes no JAR or ARTIFACT, and here begins one", begin)
         options = self.options() if self.accept("WITH") else ()
         return statements.CreateFunction(
             path=path,
@@ -262,17 +294,19 @@ class StatementParser(AlterParser):
         return language
 
     def _file(self) -> tuple[str, str]:
-        kind = self.accept_any("JAR", "FILE", "ARTIFACT")
+        kind = self.accept_any("JAR", "ARTIFACT")
         if kind is None:
-            self.fail("expected JAR, FILE or ARTIFACT")
+            self.fail("expected JAR or ARTIFACT")
         return kind, self.text()
 
     def _create_other(self, what: str, words: Words, at: int) -> Statement:
         if_not_exists = self.if_not_exists()
-        path = self.path()
+        path = (self.name(),) if what == "CATALOG" else self.path()
         inputs = self.elements().columns if self.accept("INPUT") else ()
         outputs = self.elements().columns if self.accept("OUTPUT") else ()
         comment = self.comment()
+        if what == "CONNECTION" and not self.sees("WITH"):
+            self.fail("expected WITH and options")
         options = self.options() if self.accept("WITH") else ()
         query: Query | None = self.query() if what == "MODEL" and self.accept("AS") else None
         return statements.Create(
@@ -305,7 +339,7 @@ class StatementParser(AlterParser):
             self.expect("AS")
             return statements.AlterFunction(
                 path=path,
-                target=self.text(),
+                target=self.single_text(),
                 language=self._language(),
                 is_temporary=is_temporary,
                 is_system=is_system,
@@ -320,14 +354,16 @@ class StatementParser(AlterParser):
     def _drop(self, at: int) -> Statement:
         self.expect("DROP")
         is_temporary = self.accept("TEMPORARY")
-        is_system = is_temporary and self.accept("SYSTEM")
-        what = "MATERIALIZED TABLE" if self.accept("MATERIALIZED", "TABLE") else None
-        what = what or self.accept_any("TABLE", "VIEW", "FUNCTION", *_OTHERS)
+        is_system = self.accept("SYSTEM")
+        what = "MATERIALIZED TABLE" if not is_temporary and self.accept("MATERIALIZED", "TABLE") else None
+        what = what or self.accept_any("FUNCTION", "CONNECTION")
+        if what is None and not is_system:
+            what = self.accept_any("TABLE", "VIEW", *_OTHERS)
         if what is None:
             self.fail("expected TABLE, VIEW, FUNCTION, CATALOG, DATABASE or MODEL")
         if_exists = self.if_exists()
         path = self.path()
-        behaviour = self.accept_any("RESTRICT", "CASCADE")
+        behaviour = self.accept_any("RESTRICT", "CASCADE") if what == "DATABASE" else None
         return statements.Drop(what, path, if_exists, is_temporary, is_system, behaviour, at=at)
 
     # --- looking around ----------------------------------------------------------------------------------------------
@@ -354,13 +390,16 @@ class StatementParser(AlterParser):
             partition = self.partition_values() if self.accept("PARTITION") else ()
             return statements.Show("PARTITIONS", path, partition=partition, at=at)
         what = self._shown()
-        path = self.path() if self.accept_any("FROM", "IN") else ()
+        if what in _SHOWN_WHOLE:
+            return statements.Show(what, at=at)
+        path = self.path() if what != "CATALOGS" and self.accept_any("FROM", "IN") else ()
         if what == "COLUMNS" and not path:
             self.fail("expected FROM or IN")
-        is_negated = self.sees("NOT") and self.peek().text in ("LIKE", "ILIKE")
+        patterns = ("LIKE", "ILIKE") if what in _SHOWN_ILIKE else ("LIKE",)
+        is_negated = self.sees("NOT") and self.peek().text in patterns
         if is_negated:
             self.take()
-        kind = self.accept_any("LIKE", "ILIKE")
+        kind = self.accept_any(*patterns)
         pattern = self.text() if kind else None
         return statements.Show(what, path, pattern, kind or "LIKE", is_negated, at=at)
 
@@ -378,19 +417,23 @@ class StatementParser(AlterParser):
 
     def _show_create(self, at: int) -> Statement:
         what = "MATERIALIZED TABLE" if self.accept("MATERIALIZED", "TABLE") else None
-        what = what or self.accept_any("TABLE", "VIEW", *_OTHERS)
+        what = what or self.accept_any("TABLE", "VIEW", "CATALOG", "MODEL", "CONNECTION")
         if what is None:
             self.fail("expected TABLE, VIEW, CATALOG or MODEL")
-        return statements.Show(f"CREATE {what}", self.path(), at=at)
+        path = (self.name(),) if what == "CATALOG" else self.path()
+        return statements.Show(f"CREATE {what}", path, at=at)
 
     def _describe(self, at: int) -> Statement:
-        self.take()
+        is_short = self.take().text == "DESC"
         if self.accept("JOB"):
             return statements.JobStatement("DESCRIBE", self.text(), at=at)
-        for what in ("CATALOG", "DATABASE", "FUNCTION", "MODEL"):
-            if self.sees(what) and self.peek().kind is not Kind.END:
-                self.take()
+        if not is_short and self.sees_any("SELECT", "VALUES", "VALUE", "WITH", "("):
+            return statements.Explain(statements.QueryStatement(self.query(), at=at), at=at)
+        for what in ("CATALOG", "DATABASE", "FUNCTION", "MODEL", "CONNECTION"):
+            if self.accept(what):
                 return statements.Describe(what, *self._described(), at=at)
+        if not is_short:
+            self.accept("TABLE")
         return statements.Describe("TABLE", *self._described(), at=at)
 
     def _described(self) -> tuple[Path, bool]:
@@ -428,17 +471,17 @@ class StatementParser(AlterParser):
     def _jar(self, at: int) -> Statement:
         removes = self.take().text == "REMOVE"
         self.expect("JAR")
-        return statements.JarStatement(self.text(), removes, at=at)
+        return statements.JarStatement(self.single_text(), removes, at=at)
 
     def _stop_job(self, at: int) -> Statement:
         self.expect("STOP", "JOB")
-        job_id = self.text()
-        options = []
-        while self.accept("WITH"):
-            option = self.accept_any("SAVEPOINT", "DRAIN")
-            if option is None:
-                self.fail("expected SAVEPOINT or DRAIN")
-            options.append(option)
+        job_id = self.single_text()
+        options: list[str] = []
+        for option in ("SAVEPOINT", "DRAIN"):
+            if len(options) < 2 and self.accept("WITH", option):
+                options.append(option)
+            elif not options:
+                break
         return statements.JobStatement("STOP", job_id, tuple(options), at=at)
 
     def _shell(self, at: int) -> Statement:

@@ -225,8 +225,8 @@ class CreateTable(Statement):
 
     @property
     def kind(self) -> str:  # type: ignore[override]
-        """REPLACE TABLE has none of its own."""
-        return "OTHER_DDL" if self.is_replace else "CREATE_TABLE"
+        """REPLACE TABLE, and CREATE OR REPLACE TABLE of a query, have none of their own."""
+        return "OTHER_DDL" if self.replaces and self.query is not None else "CREATE_TABLE"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,6 +235,8 @@ class CreateMaterializedTable(CreateTable):
 
     freshness: Expression | None = None
     refresh_mode: str | None = None
+    #: FROM_NOW, RESUME_OR_FROM_TIMESTAMP … and the operand that some of them take
+    start_mode: tuple[str, Expression | None] | None = None
     alters: bool = False
 
     @property
@@ -287,6 +289,7 @@ class AlterAction:
     if_exists: bool = False
     query: Query | None = None
     freshness: Expression | None = None
+    refresh_mode: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,7 +360,7 @@ class Alter(Statement):
     if_exists: bool = False
 
 
-_DROPS = {"TABLE": "DROP_TABLE", "VIEW": "DROP_VIEW", "FUNCTION": "DROP_FUNCTION"}
+_DROPS = {"TABLE": "DROP_TABLE", "MATERIALIZED TABLE": "DROP_TABLE", "VIEW": "DROP_VIEW", "FUNCTION": "DROP_FUNCTION"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -434,7 +437,7 @@ class SetOption(Statement):
 class LoadModule(Statement):
     """LOAD MODULE, or UNLOAD MODULE."""
 
-    kind: ClassVar = "OTHER_DDL"
+    kind: ClassVar = "OTHER"
     name: str
     options: Options = ()
     unloads: bool = False
@@ -444,6 +447,7 @@ class LoadModule(Statement):
 class JarStatement(Statement):
     """ADD JAR or REMOVE JAR, which a job in Python has no use for."""
 
+    kind: ClassVar = "OTHER_DDL"
     file: str
     removes: bool = False
 
@@ -455,6 +459,11 @@ class JobStatement(Statement):
     verb: str
     job_id: str
     options: tuple[str, ...] = ()
+
+    @property
+    def kind(self) -> str:  # type: ignore[override]
+        """Only looking at a job is no DDL to Calcite."""
+        return "OTHER_DDL" if self.verb == "STOP" else "OTHER"
 
 
 @dataclass(frozen=True, slots=True)

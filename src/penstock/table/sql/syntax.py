@@ -333,15 +333,7 @@ class Item(Expression):
 
 @dataclass(frozen=True, slots=True)
 class FieldAccess(Expression):
-    """`operand.name`; `*` for all fields."""
+    """`operand.name`."""
 
     operand: Expression
     name: str
-
-
-@dataclass(frozen=True, slots=True)
-class AtTimeZone(Expression):
-    """`operand AT TIME ZONE zone`, or AT LOCAL."""
-
-    operand: Expression
-    zone: Expression | None

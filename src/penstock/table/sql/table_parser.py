@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from penstock.table.sql import statements
+from penstock.table.sql import statements, syntax
 from penstock.table.sql.lexer import Kind
 from penstock.table.sql.pattern_parser import PatternParser
 from penstock.table.sql.statements import (
@@ -22,7 +22,15 @@ from penstock.table.sql.syntax import Expression, Query
 _LIKE_RULES: Final = ("INCLUDING", "EXCLUDING", "OVERWRITING")
 _LIKE_PARTS: Final = (
     *("ALL", "CONSTRAINTS", "DISTRIBUTION", "GENERATED", "METADATA", "OPTIONS", "PARTITIONS", "WATERMARKS"),
-    "DISTRIBUTED",
+)
+_LITERALS: Final = (
+    *(syntax.NumberLiteral, syntax.TextLiteral, syntax.BinaryLiteral, syntax.BooleanLiteral, syntax.NullLiteral),
+    *(syntax.TemporalLiteral, syntax.IntervalLiteral),
+)
+_REFRESH_MODES: Final = ("FULL", "CONTINUOUS")
+_START_MODES: Final = (
+    *("FROM_BEGINNING", "FROM_NOW", "FROM_TIMESTAMP"),
+    *("RESUME_OR_FROM_BEGINNING", "RESUME_OR_FROM_NOW", "RESUME_OR_FROM_TIMESTAMP"),
 )
 
 
@@ -50,6 +58,8 @@ class TableParser(PatternParser):
             found.append((key, self.text()))
             if not self.accept(","):
                 break
+            if self.sees(")"):
+                self.fail("expected another option after the comma")
         self.expect(")")
         return tuple(found)
 
@@ -72,7 +82,24 @@ class TableParser(PatternParser):
     def _partition_value(self) -> tuple[str, Expression]:
         name = self.name()
         self.expect("=")
-        return name, self.expression()
+        return name, self.literal()
+
+    def literal(self) -> Expression:
+        """A constant, as the value of a partition is one."""
+        at = self.token.at
+        sign = self.accept_any("+", "-")
+        found = self.value()
+        if not isinstance(found, _LITERALS) or (sign and not isinstance(found, syntax.NumberLiteral)):
+            self.refuse("Expected a literal, and none begins", at)
+        return syntax.Call("MINUS_PREFIX", (found,), at=at) if sign == "-" else found
+
+    def computed(self) -> Expression:
+        """An expression that is no query."""
+        at = self.token.at
+        found = self.expression()
+        if isinstance(found, syntax.Subquery):
+            self.refuse("Expected an expression, and a query begins", at)
+        return found
 
     # --- columns, keys, watermarks -----------------------------------------------------------------------------------
 
@@ -84,6 +111,8 @@ class TableParser(PatternParser):
         self.expect("(")
         while True:
             if self.sees("WATERMARK", "FOR"):
+                if watermarks:
+                    self.fail("a table has one watermark, and this is another")
                 watermarks.append(self.watermark())
             elif self.sees_any("CONSTRAINT", "PRIMARY", "UNIQUE"):
                 constraints.append(self.constraint())
@@ -99,7 +128,7 @@ class TableParser(PatternParser):
         self.expect("WATERMARK", "FOR")
         column = self.path()
         self.expect("AS")
-        return Watermark(column, self.expression())
+        return Watermark(column, self.computed())
 
     def constraint(self) -> KeyConstraint:
         """A key with its columns."""
@@ -118,16 +147,15 @@ class TableParser(PatternParser):
         """A column of any kind, with its comment."""
         at = self.token.at
         path = self.path()
-        if self.accept("AS"):
-            return Column(path, expression=self.expression(), comment=self.comment(), at=at)
+        if len(path) == 1 and self.accept("AS"):
+            return Column(path, expression=self.computed(), comment=self.comment(), at=at)
+        if self.sees("NULL"):
+            self.fail("expected a type")
         data_type = self.data_type()
         if self.accept("METADATA"):
             metadata = self.text() if self.accept("FROM") else None
             is_virtual = self.accept("VIRTUAL")
-            is_primary, name, enforced = self._column_key()
-            return Column(
-                path, data_type, None, metadata, True, is_virtual, is_primary, enforced, name, self.comment(), at=at
-            )
+            return Column(path, data_type, None, metadata, True, is_virtual, comment=self.comment(), at=at)
         is_primary, name, enforced = self._column_key()
         return Column(
             path, data_type, None, is_primary=is_primary, is_enforced=enforced, constraint=name, comment=self.comment(),
@@ -140,12 +168,16 @@ class TableParser(PatternParser):
             return True, name, self._enforcement()
         if self.accept("UNIQUE"):
             return False, name, self._enforcement()
-        return False, name, None
+        if name is not None:
+            self.fail("expected PRIMARY KEY or UNIQUE after CONSTRAINT")
+        return False, None, None
 
     def distribution(self) -> Distribution:
         """What follows DISTRIBUTED BY, DISTRIBUTED or DISTRIBUTION."""
         kind = None
         columns: tuple[str, ...] = ()
+        if not self.sees_any("BY", "INTO"):
+            self.fail("expected BY or INTO")
         if self.accept("BY"):
             kind = self.accept_any("HASH", "RANGE")
             columns = self.names_in_parentheses()
@@ -172,7 +204,7 @@ class TableParser(PatternParser):
         partition_keys = self.names_in_parentheses() if self.accept("PARTITIONED", "BY") else ()
         options = self.options() if self.accept("WITH") else ()
         like = self._like() if self.accept("LIKE") else None
-        query = self.query() if self.accept("AS") else None
+        query = self.query() if like is None and self.accept("AS") else None
         if is_replace and query is None:
             self.fail("expected AS and a query")
         if names and query is None:
@@ -206,7 +238,7 @@ class TableParser(PatternParser):
         path = self.path()
         rules: list[tuple[str, str]] = []
         if self.accept("("):
-            while not self.accept(")"):
+            while not rules or not self.accept(")"):
                 rule = self.accept_any(*_LIKE_RULES)
                 part = self.accept_any(*_LIKE_PARTS)
                 if rule is None or part is None:
@@ -216,7 +248,6 @@ class TableParser(PatternParser):
 
     def create_materialized_table(self, words: Words, at: int) -> Statement:
         """What follows MATERIALIZED TABLE."""
-        if_not_exists = self.if_not_exists()
         path = self.path()
         names: tuple[str, ...] = ()
         elements = Elements()
@@ -228,16 +259,9 @@ class TableParser(PatternParser):
         distribution = self.distribution() if self.accept("DISTRIBUTED") else None
         partition_keys = self.names_in_parentheses() if self.accept("PARTITIONED", "BY") else ()
         options = self.options() if self.accept("WITH") else ()
-        freshness = None
-        if self.accept("FRESHNESS"):
-            self.expect("=")
-            freshness = self.expression()
-        refresh_mode = None
-        if self.accept("REFRESH_MODE"):
-            self.expect("=")
-            refresh_mode = self.accept_any("FULL", "CONTINUOUS")
-            if refresh_mode is None:
-                self.fail("expected FULL or CONTINUOUS")
+        start_mode = self._start_mode() if self.accept("START_MODE", "=") else None
+        freshness = self.freshness() if self.accept("FRESHNESS", "=") else None
+        refresh_mode = self.refresh_mode() if self.accept("REFRESH_MODE", "=") else None
         self.expect("AS")
         return statements.CreateMaterializedTable(
             path=path,
@@ -248,13 +272,37 @@ class TableParser(PatternParser):
             partition_keys=partition_keys,
             options=options,
             query=self.query(),
-            if_not_exists=if_not_exists,
             freshness=freshness,
             refresh_mode=refresh_mode,
+            start_mode=start_mode,
             alters=words.alters,
             replaces=words.replaces,
             at=at,
         )
+
+    def freshness(self) -> Expression:
+        """How old the rows of a materialized table may be: an interval."""
+        at = self.token.at
+        found = self.expression()
+        if not isinstance(found, syntax.IntervalLiteral) or self.sql[at:].split()[1:][0][:1] not in "'+-":
+            self.refuse("FRESHNESS is an interval, and what it is here begins", at)
+        return found
+
+    def refresh_mode(self) -> str:
+        """How a materialized table becomes fresh."""
+        mode = self.accept_any(*_REFRESH_MODES)
+        if mode is None:
+            self.fail("expected FULL or CONTINUOUS")
+        return mode
+
+    def _start_mode(self) -> tuple[str, Expression | None]:
+        mode = self.accept_any(*_START_MODES)
+        if mode is None:
+            self.fail(f"expected one of {', '.join(_START_MODES)}")
+        if mode.endswith("FROM_TIMESTAMP"):
+            return mode, self.in_parentheses(self.literal)
+        takes_operand = mode.endswith("FROM_NOW") and self.sees("(")
+        return mode, self.in_parentheses(self.freshness) if takes_operand else None
 
     # --- CREATE VIEW -------------------------------------------------------------------------------------------------
 

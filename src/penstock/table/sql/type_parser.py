@@ -41,13 +41,20 @@ class TypeParser(Cursor):
 
     def data_type(self) -> DataType:
         """A type, with [NOT] NULL and with the collections around it."""
+        return self._in_collections(self._nullability)
+
+    def unqualified_type(self) -> DataType:
+        """A type as CAST has it: without [NOT] NULL, though its parts may have that."""
+        if self.sees("NULL"):
+            self.fail("expected a type")
+        return self._in_collections(lambda found: found)
+
+    def _in_collections(self, qualified: Callable[[DataType], DataType]) -> DataType:
         at = self.token.at
         try:
-            found = self._nullability(self._root())
+            found = qualified(self._root())
             while collection := self.accept_any("ARRAY", "MULTISET"):
-                found = self._nullability(
-                    types.ArrayType(found) if collection == "ARRAY" else types.MultisetType(found)
-                )
+                found = qualified(types.ArrayType(found) if collection == "ARRAY" else types.MultisetType(found))
         except WrongValueError as error:
             self.refuse(f"{str(error).capitalize()}:", at)
         return found
@@ -177,8 +184,8 @@ class TypeParser(Cursor):
 
     # --- units of intervals ------------------------------------------------------------------------------------------
 
-    def interval_qualifier(self) -> IntervalQualifier:
-        """A unit, or two with TO in between, and how many digits they have."""
+    def interval_qualifier(self, is_range: bool = True) -> IntervalQualifier:
+        """A unit, or with `is_range` two with TO in between, and how many digits they have."""
         first = self._unit()
         if first in _MULTIPLES:
             resolution, times = _MULTIPLES[first]
@@ -186,7 +193,7 @@ class TypeParser(Cursor):
         numbers = self._numbers(2 if first == "SECOND" else 1)
         precision = numbers[0] if numbers else None
         fraction = numbers[1] if len(numbers) > 1 else None
-        if not self.accept("TO"):
+        if not is_range or not self.accept("TO"):
             return IntervalQualifier(IntervalResolution(first), precision, fraction)
         at = self.token.at
         last = self._unit()
