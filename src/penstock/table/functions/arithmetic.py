@@ -62,7 +62,7 @@ def _signed(call: Operands, index: int) -> DataType | None:
 
 _NUMBER = where("<NUMERIC>", _number)
 _EXACT = where("<EXACT_NUMERIC>", partial(_number, exact=True))
-SIGNED = where("<NUMERIC>", _signed)
+_SIGNED = where("<NUMERIC>", _signed)
 
 
 def _is_temporal(call: Operands | Call) -> bool:
@@ -200,7 +200,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
     ),
     scalar(
         "MINUS_PREFIX",
-        _with_times("MINUS_PREFIX", takes(SIGNED)),
+        _with_times("MINUS_PREFIX", takes(_SIGNED)),
         returns_operand(0),
         _negate,
         "The number with the other sign.",
@@ -210,7 +210,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
     ),
     scalar(
         "PLUS_PREFIX",
-        _with_times("PLUS_PREFIX", takes(SIGNED)),
+        _with_times("PLUS_PREFIX", takes(_SIGNED)),
         returns_operand(0),
         _same,
         "The number itself.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 from penstock.base.errors import UnsupportedError
@@ -12,6 +13,7 @@ from penstock.table.data.logical_types import (
     BooleanType,
     DataType,
     DateType,
+    DecimalType,
     DoubleType,
     FloatType,
     IntegralType,
@@ -53,6 +55,19 @@ def _of_float(number: float) -> int:
     return int.from_bytes(struct.pack(">f", number), "big", signed=True)
 
 
+def _of_decimal(number: Decimal) -> int:
+    """That of the digits as a whole number, which goes by 32 bits, and of how many stand behind the point."""
+    sign, digits, exponent = number.as_tuple()
+    rest, found = int("".join(map(str, digits))), 0
+    words = []
+    while rest:
+        rest, word = divmod(rest, 2**32)
+        words.append(word)
+    for word in reversed(words):
+        found = (31 * found + word) & 0xFFFFFFFF
+    return _wrapped(31 * (-found if sign else found) - int(exponent))
+
+
 def _of_timestamp(nanoseconds: int) -> int:
     milliseconds, rest = divmod(nanoseconds, 1_000_000)
     return _wrapped(31 * _of_long(milliseconds) + rest)
@@ -65,6 +80,8 @@ def _hash_of(data_type: DataType) -> Callable[[Any], int]:
         return lambda value: 1231 if value else 1237
     if isinstance(data_type, BigIntType):
         return _of_long
+    if isinstance(data_type, DecimalType):
+        return _of_decimal
     if isinstance(data_type, IntegralType | DateType | TimeType):
         return int
     if isinstance(data_type, DoubleType):

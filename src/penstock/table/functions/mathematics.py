@@ -12,7 +12,6 @@ import pyarrow.compute as pc
 from penstock.table.data.arrow_types import arrow_type
 from penstock.table.data.logical_types import DataType, DayTimeIntervalType, DecimalType, NullType
 from penstock.table.data.values import Datum, Kernel
-from penstock.table.functions.arithmetic import SIGNED
 from penstock.table.functions.decimal_arithmetic import fitted
 from penstock.table.functions.definition import Call, Operand, Operands, ScalarFunction, scalar
 from penstock.table.functions.kernels import arrow
@@ -20,6 +19,7 @@ from penstock.table.functions.signatures import (
     AS_DOUBLE,
     DOUBLE,
     INTERVAL,
+    NUMERIC,
     either,
     returns,
     returns_not_null,
@@ -34,11 +34,8 @@ _RADIANS: Final = 0.017453292519943295
 
 
 def _as_double(call: Operands, index: int) -> DataType | None:
-    """A number, or text that is one."""
-    found = call.types[index]
-    if is_text(found):
-        return DOUBLE.nullable() if found.is_nullable else DOUBLE.not_null()
-    return AS_DOUBLE.check(call, index)
+    """A number; text is none, though it may be read as one elsewhere."""
+    return None if is_text(call.types[index]) else AS_DOUBLE.check(call, index)
 
 
 _DOUBLE = where("<NUMERIC>", _as_double)
@@ -46,10 +43,10 @@ _DOUBLE = where("<NUMERIC>", _as_double)
 
 def _sized(call: Operands, index: int) -> DataType | None:
     found = call.types[index]
-    return SIGNED.check(call, index) if isinstance(found, NullType) else INTERVAL.check(call, index)
+    return NUMERIC.check(call, index) if isinstance(found, NullType) else INTERVAL.check(call, index)
 
 
-_SIZED: Operand = either(SIGNED, where("<INTERVAL>", _sized))
+_SIZED: Operand = either(NUMERIC, where("<INTERVAL>", _sized))
 
 
 def _absolute(call: Call) -> Kernel:
@@ -172,7 +169,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
     ),
     scalar(
         "SIGN",
-        takes(SIGNED),
+        takes(NUMERIC),
         returns_operand(0),
         _sign,
         "1 for numbers above 0, -1 for those below, else 0.",

@@ -16,11 +16,10 @@ from penstock.table.data.arrow_types import arrow_type
 from penstock.table.data.errors import TableRuntimeError
 from penstock.table.data.logical_types import PRECISION_MAX, DataType, DecimalType, DoubleType, FloatType
 from penstock.table.data.values import Datum, Kernel
-from penstock.table.functions.arithmetic import SIGNED
 from penstock.table.functions.decimal_arithmetic import as_decimals, fitted
 from penstock.table.functions.definition import UNKNOWN, Call, Operands, ScalarFunction, scalar
 from penstock.table.functions.kernels import value_kernel
-from penstock.table.functions.signatures import AS_INT, takes
+from penstock.table.functions.signatures import AS_INT, NUMERIC, takes
 from penstock.table.functions.type_rules import rounded_decimal
 
 _EXACT: Final = Context(prec=1200, Emax=9999, Emin=-9999)
@@ -165,7 +164,7 @@ def _round_sizes(sizes: _Floats, digits: int, mode: str) -> _Floats:
     return number(times + (number(times + 1) <= sizes))
 
 
-_SIGNATURES: Final = (takes(SIGNED), takes(SIGNED, AS_INT))
+_SIGNATURES: Final = (takes(NUMERIC), takes(NUMERIC, AS_INT))
 
 FUNCTIONS: tuple[ScalarFunction, ...] = (
     scalar(

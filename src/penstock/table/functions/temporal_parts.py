@@ -11,6 +11,7 @@ import numpy as np
 from penstock.table.data import moments
 from penstock.table.data.logical_types import (
     DataType,
+    DateType,
     DayTimeIntervalType,
     NullType,
     TimestampType,
@@ -90,7 +91,7 @@ def _whole(call: Operands, index: int, unit: str) -> DataType | None:
     found = call.types[index]
     if isinstance(found, NullType):
         return TimestampType(3)
-    return found if isinstance(found, TIMES) and _has_part(found, unit) else None
+    return found if _has_part(found, unit) and (unit != "WEEK" or isinstance(found, TIMES)) else None
 
 
 def _result(call: Operands) -> DataType:
@@ -107,14 +108,27 @@ def _part(unit: str, found: DataType) -> Callable[[Numbers], Numbers]:
         return lambda numbers: (
             numbers * (per_number // SECOND_NS) if per_number > SECOND_NS else numbers // (SECOND_NS // per_number)
         )
+    if isinstance(found, DateType) and unit in _OF_TIME:
+        return partial(_of_milliseconds, *_OF_TIME[unit])  # Flink takes the number of the day for milliseconds
     if isinstance(found, DayTimeIntervalType):
         size, greater = {"DAY": (DAY_NS, 0), "WEEK": (7 * DAY_NS, 0)}.get(unit, _OF_TIME.get(unit, (1, 0)))
         return partial(_of_milliseconds, size, greater)
     if unit in _OF_DAY:
         of_day = _OF_DAY[unit]
-        return lambda numbers: of_day(days_and_nanos(numbers, per_number)[0])
+        return lambda numbers: of_day(_days(numbers, per_number))
     size, greater = _OF_TIME[unit]
+    if unit in ("HOUR", "MINUTE", "SECOND"):
+        return lambda numbers: _of_milliseconds(size, greater, _milliseconds(numbers, per_number))
     return lambda numbers: days_and_nanos(numbers, per_number)[1] % greater // size
+
+
+def _milliseconds(numbers: Numbers, per_number: int) -> Numbers:
+    return numbers * (per_number // 1_000_000) if per_number > 1_000_000 else numbers // (1_000_000 // per_number)
+
+
+def _days(numbers: Numbers, per_number: int) -> Numbers:
+    """The day, which before 1970 is that after the moment, as in Flink, where it is not midnight."""
+    return numbers if per_number == DAY_NS else toward_zero(_milliseconds(numbers, per_number), DAY_NS // 1_000_000)
 
 
 def _of_months(size: int, greater: int, first: int, months: Numbers) -> Numbers:

@@ -46,10 +46,10 @@ def _is_whole(text: str) -> bool:
 
 
 def _always(answer: bool) -> Kernel:
-    """The answer for all values but NULL, for which it is FALSE."""
+    """The same answer for all values, NULL among them."""
 
     def kernel(column: Datum) -> Datum:
-        return pc.is_valid(column) if answer else pc.and_not(pc.is_valid(column), pc.is_valid(column))
+        return pc.or_(pc.is_valid(column), pc.is_null(column)) if answer else pc.is_null(pc.is_null(column))
 
     return kernel
 

@@ -417,7 +417,7 @@ class StatementParser(AlterParser):
 
     def _show_create(self, at: int) -> Statement:
         what = "MATERIALIZED TABLE" if self.accept("MATERIALIZED", "TABLE") else None
-        what = what or self.accept_any("TABLE", "VIEW", "CATALOG", "MODEL", "CONNECTION")
+        what = what or self.accept_any("TABLE", "VIEW", *_OTHERS)
         if what is None:
             self.fail("expected TABLE, VIEW, CATALOG or MODEL")
         path = (self.name(),) if what == "CATALOG" else self.path()
