@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -12,6 +13,7 @@ import pytest
 from penstock.base.errors import CheckpointError, JobExecutionError
 from penstock.table import EnvironmentSettings, ExplainDetail, TableEnvironment
 from penstock.table.expressions import col
+from penstock.table.udf import udf
 
 AGGREGATE = "SELECT customer, SUM(price) AS total FROM orders GROUP BY customer"
 
@@ -99,30 +101,47 @@ def test_a_statement_set_is_drawn_as_one_job() -> None:
 # --- savepoints of other queries --------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def savepoint(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Of an INSERT of sums."""
-    result = environment().execute_sql(f"INSERT INTO sink {AGGREGATE}")
-    path = tmp_path_factory.mktemp("savepoints")
-    return str(result.get_job_client().stop_with_savepoint(False, str(path)).result(60))
+#: set when a row has come; the barrier of a savepoint that is asked for then comes behind it
+HAS_COME = threading.Event()
 
 
-def restored(savepoint: str, query: str, **more: str) -> Any:
-    tables = environment(**{"execution.state-recovery.path": savepoint, **more})
+def seen(price: int) -> bool:
+    """Let every row pass, and tell that it did."""
+    HAS_COME.set()
+    return True
+
+
+def grouped(aggregate: str) -> str:
+    return f"SELECT customer, {aggregate}(price) AS total FROM orders WHERE seen(price) GROUP BY customer"
+
+
+def started(query: str, **options: str) -> Any:
+    tables = environment(**options)
+    tables.create_temporary_function("seen", udf(seen, result_type="BOOLEAN"))
     return tables.execute_sql(f"INSERT INTO sink {query}").get_job_client()
 
 
+@pytest.fixture(scope="module")
+def savepoint(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Of an INSERT of sums, which has state."""
+    job = started(grouped("SUM"))
+    assert HAS_COME.wait(60)
+    return str(job.stop_with_savepoint(False, str(tmp_path_factory.mktemp("savepoints"))).result(60))
+
+
+def restored(savepoint: str, query: str, **more: str) -> Any:
+    return started(query, **{"execution.state-recovery.path": savepoint, **more})
+
+
 def test_an_unchanged_query_goes_on(savepoint: str, tmp_path: Path) -> None:
-    client = restored(savepoint, "SELECT customer AS c, SUM(price) FROM orders GROUP BY customer")
+    client = restored(savepoint, grouped("SUM").replace("AS total", "AS other"))
     client.stop_with_savepoint(False, str(tmp_path)).result(60)
 
 
 def test_a_changed_query_is_told_with_its_steps(savepoint: str) -> None:
     """What is left over of the query before, and what is new in this one, each by what it does."""
     with pytest.raises((CheckpointError, JobExecutionError)) as error:
-        restored(
-            savepoint, "SELECT customer, MAX(price) FROM orders GROUP BY customer"
-        ).get_job_execution_result().result(60)
+        restored(savepoint, grouped("MAX")).get_job_execution_result().result(60)
     text = "\n".join(str(one) for one in _causes(error.value))
     assert "left over: 'Group Aggregate'" in text
     assert "which was Aggregate(groupBy=[customer], select=[SUM(price) AS $agg0])" in text
@@ -131,8 +150,7 @@ def test_a_changed_query_is_told_with_its_steps(savepoint: str) -> None:
 
 
 def test_state_of_a_changed_query_can_be_dropped(savepoint: str, tmp_path: Path) -> None:
-    query = "SELECT customer, MAX(price) FROM orders GROUP BY customer"
-    client = restored(savepoint, query, **{"execution.state-recovery.ignore-unclaimed-state": "true"})
+    client = restored(savepoint, grouped("MAX"), **{"execution.state-recovery.ignore-unclaimed-state": "true"})
     client.stop_with_savepoint(False, str(tmp_path)).result(60)
 
 
