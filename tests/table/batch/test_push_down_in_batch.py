@@ -76,3 +76,20 @@ def test_results_are_the_same_as_without(folder: Path, sql: str, monkeypatch: py
     found = rows()
     monkeypatch.setattr("penstock.table.batch.executor.PushDown", lambda scan: PushDown())
     assert found == rows() != []
+
+
+@pytest.mark.spark
+def test_options_that_belong_to_no_connector_are_taken(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """A statement that runs as a stream runs as a batch, too: they say how streams go on, and nothing to a batch."""
+    tables = TableEnvironment(EnvironmentSettings.in_batch_mode(), BatchExecutor(built_in()))
+    tables.execute_sql(
+        ddl(folder).removesuffix(")") + ", 'scan.parallelism' = '2', 'scan.watermark.emit.strategy' = 'on-event', "
+        "'scan.watermark.idle-timeout' = '1 s')"
+    )
+    tables.execute_sql(
+        "CREATE TABLE s (id BIGINT) WITH ('connector' = 'filesystem', 'format' = 'json', 'sink.parallelism' = '1', "
+        f"'path' = '{tmp_path_factory.mktemp('out')}')"
+    )
+    tables.execute_sql("INSERT INTO s SELECT id FROM t WHERE p = 2 AND id < 22").wait()
+    with tables.execute_sql("SELECT id FROM s").collect() as found:
+        assert sorted(row[0] for row in found) == [20, 21]

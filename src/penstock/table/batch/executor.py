@@ -32,8 +32,10 @@ from penstock.table.batch.planning import BatchPlanner
 from penstock.table.batch.query import BatchQuery
 from penstock.table.connectors.connector import Connectors
 from penstock.table.connectors.push_down import PushDown
+from penstock.table.connectors.tables import TableReader
 from penstock.table.functions.definition import Session
-from penstock.table.plan.logical import Node, Write
+from penstock.table.plan.logical import Node, Scan, Write
+from penstock.table.streaming.planning.table_options import of_connector
 from penstock.table.streaming.rows.rows_operator import ToRowsOperator
 from penstock.table.streaming.sinks.constraint_operator import ConstraintOperator
 from penstock.table.streaming.sinks.constraints import constraints_of
@@ -110,14 +112,17 @@ class BatchExecutor:
         parameters = tuple(sorted(configuration.read(GLOBAL_JOB_PARAMETERS).items()))
         settings = async_settings(options)
         carried = BatchSession(session.zone, session.legacy_cast, session.now(), settings, parameters)
-        tables = PushDown(self._connectors.scan)
+        tables = PushDown(lambda scan: self._connectors.scan(of_connector(scan)))
         slots = spark.slots_now() or 1
-        planner = BatchPlanner(QUERIES, spark.session, self._connectors.reader, carried, slots, tables)
+        planner = BatchPlanner(QUERIES, spark.session, self._reader, carried, slots, tables)
         try:
             with failures_told("planning the query in Spark"):
                 yield spark, planner
         finally:
             planner.close()
+
+    def _reader(self, scan: Scan) -> TableReader:
+        return self._connectors.reader(of_connector(scan))
 
     def _sink(self, environment: StreamExecutionEnvironment, frame: Any, plan: Write, options: SinkOptions) -> None:
         title = ".".join(plan.path)
@@ -125,7 +130,7 @@ class BatchExecutor:
             raise UnsupportedError(f"INSERT OVERWRITE is not supported in batch yet: table {title}")
         if plan.conflict is not None:
             raise UnsupportedError(f"ON CONFLICT is not supported yet: table {title}")
-        writer = self._connectors.writer(plan)
+        writer = self._connectors.writer(of_connector(plan))
         types = plan.input.schema.types
         source = DataFrameSource(
             frame.mapInArrow(packed.Packing(tuple(types)), packed.SCHEMA), Types.PRIMITIVE_ARRAY(Types.BYTE()), None
