@@ -199,7 +199,7 @@ def test_a_condition_behind_one_that_guards_it_does_not_fail() -> None:
 def test_match_rowtime_and_match_proctime_are_time_attributes() -> None:
     node = node_of(
         """ORDER BY ts MEASURES A.price AS a, MATCH_ROWTIME() AS r, MATCH_ROWTIME(ts) AS s, MATCH_PROCTIME() AS p,
-        A.ts AS t PATTERN (A)"""
+        A.ts AS t PATTERN (A) DEFINE A AS TRUE"""
     )
     assert [str(column) for column in node.schema] == [
         "INT",
@@ -344,6 +344,8 @@ def test_a_plan_shows_what_is_looked_for() -> None:
     ],
 )
 def test_what_is_refused(clauses: str, error: type[Exception], message: str) -> None:
+    if "DEFINE" not in clauses:
+        clauses += " DEFINE A AS TRUE"
     with pytest.raises(error) as raised:
         match_operator(node_of(clauses), StreamSession())
     assert message in str(raised.value)

@@ -11,7 +11,6 @@ import numpy as np
 from penstock.table.data import moments
 from penstock.table.data.logical_types import (
     DataType,
-    DateType,
     DayTimeIntervalType,
     NullType,
     TimestampType,
@@ -108,27 +107,14 @@ def _part(unit: str, found: DataType) -> Callable[[Numbers], Numbers]:
         return lambda numbers: (
             numbers * (per_number // SECOND_NS) if per_number > SECOND_NS else numbers // (SECOND_NS // per_number)
         )
-    if isinstance(found, DateType) and unit in _OF_TIME:
-        return partial(_of_milliseconds, *_OF_TIME[unit])  # Flink takes the number of the day for milliseconds
     if isinstance(found, DayTimeIntervalType):
         size, greater = {"DAY": (DAY_NS, 0), "WEEK": (7 * DAY_NS, 0)}.get(unit, _OF_TIME.get(unit, (1, 0)))
         return partial(_of_milliseconds, size, greater)
     if unit in _OF_DAY:
         of_day = _OF_DAY[unit]
-        return lambda numbers: of_day(_days(numbers, per_number))
+        return lambda numbers: of_day(days_and_nanos(numbers, per_number)[0])
     size, greater = _OF_TIME[unit]
-    if unit in ("HOUR", "MINUTE", "SECOND"):
-        return lambda numbers: _of_milliseconds(size, greater, _milliseconds(numbers, per_number))
     return lambda numbers: days_and_nanos(numbers, per_number)[1] % greater // size
-
-
-def _milliseconds(numbers: Numbers, per_number: int) -> Numbers:
-    return numbers * (per_number // 1_000_000) if per_number > 1_000_000 else numbers // (1_000_000 // per_number)
-
-
-def _days(numbers: Numbers, per_number: int) -> Numbers:
-    """The day, which before 1970 is that after the moment, as in Flink, where it is not midnight."""
-    return numbers if per_number == DAY_NS else toward_zero(_milliseconds(numbers, per_number), DAY_NS // 1_000_000)
 
 
 def _of_months(size: int, greater: int, first: int, months: Numbers) -> Numbers:
