@@ -352,10 +352,10 @@ def _is_same(flinks: dict[str, Any], sink: dict[str, Any], rows: Sequence[str]) 
     raw = flinks.get("raw")
     if raw is not None and Counter(raw) == Counter(rows):
         return True
-    return bool(flinks.get("net_equal")) and _table(sink, rows) == Counter(flinks["materialized"])
+    return bool(flinks.get("net_equal")) and table_of(sink, rows) == Counter(flinks["materialized"])
 
 
-def _table(sink: dict[str, Any], rows: Sequence[str]) -> Counter[str]:
+def table_of(sink: dict[str, Any], rows: Sequence[str]) -> Counter[str]:
     """The table that changes stand for, by the key of those that come without the rows as they were."""
     if sink["upserts_by_key"]:
         return Counter(_by_key(rows, sink["upserts_by_key"]))
