@@ -55,6 +55,22 @@ def join(
 # --- what each change sends -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("join_type", [JoinType.LEFT, JoinType.FULL])
+def test_an_outer_join_sends_each_row_right_behind_what_it_takes_back(join_type: JoinType) -> None:
+    """What counts the rows behind it shows how many there are after each change."""
+    driven = join(join_type)
+    driven.send(0, ("+I", 1, "a"), ("+I", 1, "b"), ("+I", 1, "b"))
+    alone = [(1, "a", None, None), (1, "b", None, None), (1, "b", None, None)]
+    pairs = [(*row[:2], 1, "x") for row in alone]
+    assert driven.send(1, ("+I", 1, "x")) == [
+        change for row, pair in zip(alone, pairs, strict=True) for change in (("-D", *row), ("+I", *pair))
+    ]
+    kind = "-D" if join_type is JoinType.FULL else "-U"
+    assert driven.send(1, ("-U", 1, "x")) == [
+        change for row, pair in zip(alone, pairs, strict=True) for change in ((kind, *pair), ("+I", *row))
+    ]
+
+
 def test_an_inner_join_sends_each_pair_once_the_later_row_has_come() -> None:
     driven = join(JoinType.INNER)
     assert driven.send(0, ("+I", 1, "a"), ("+I", 2, "b")) == []

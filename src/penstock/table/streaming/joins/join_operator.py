@@ -1,8 +1,9 @@
 """Joins of two changelogs: each row with its matches, and for outer joins with NULL as long as it has none.
 
 A row of an outer side is sent with NULL when it has no match; that is taken back before its first match is sent, and
-sent again after its last one has gone. The rows of an inner join have the kinds of the rows that make them; those of
-an outer one are inserts and deletes, but for what a row of the inner side takes back.
+sent again after its last one has gone. Each row is sent right behind what it takes back, since steps behind show what
+is there meanwhile. The rows of an inner join have the kinds of the rows that make them; those of an outer one are
+inserts and deletes, but for what a row of the inner side takes back.
 """
 
 from __future__ import annotations
@@ -29,26 +30,34 @@ class JoinOperator(JoiningOperator):
         keeps_mine, keeps_other = self._keeps if is_left else self._keeps[::-1]
         entries, places = pairs.entries, pairs.of(row)
         matches = sum(entries[place][COUNT] for place in places)
-        if kind in (UPDATE_BEFORE, DELETE):
-            as_kind = DELETE if keeps_mine else kind
+        goes = kind in (UPDATE_BEFORE, DELETE)
+        as_kind = kind
+        if keeps_mine or (keeps_other and not goes):
+            as_kind = DELETE if goes else INSERT
+        if not (keeps_other and counts):
             for place in places:
                 sent.add(row, place, as_kind, entries[place][COUNT])
-            if keeps_other and counts:
-                for place in places:
-                    entry = entries[place]
-                    entry[MATCHES] -= 1
-                    if entry[MATCHES] == 0:
-                        sent.add(None, place, INSERT, entry[COUNT])
         else:
-            as_kind = INSERT if keeps_mine or keeps_other else kind
-            if keeps_other and counts:
-                for place in places:
-                    entry = entries[place]
-                    if entry[MATCHES] == 0:
-                        sent.add(None, place, DELETE, entry[COUNT])
-                    entry[MATCHES] += 1
             for place in places:
-                sent.add(row, place, as_kind, entries[place][COUNT])
+                entry = entries[place]
+                is_alone = entry[MATCHES] == (1 if goes else 0)
+                entry[MATCHES] += -1 if goes else 1
+                _swap(row, place, as_kind, entry[COUNT], is_alone, sent)
         if keeps_mine and matches <= 0:
             sent.add(row, None, as_kind)
         return matches
+
+
+def _swap(row: int, place: int, kind: int, times: int, is_alone: bool, sent: Sent) -> None:
+    """Send a pair as often as the other row is there, each time in the place of NULL or ahead of it if `is_alone`."""
+    if not is_alone or times < 0:
+        sent.add(row, place, kind, times)
+    goes = kind in (UPDATE_BEFORE, DELETE)
+    if is_alone and times < 0:
+        sent.add(None, place, INSERT if goes else DELETE, times)
+    for _ in range(times if is_alone else 0):
+        if not goes:
+            sent.add(None, place, DELETE)
+        sent.add(row, place, kind)
+        if goes:
+            sent.add(None, place, INSERT)
