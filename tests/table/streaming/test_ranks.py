@@ -98,6 +98,13 @@ def test_the_end_may_be_in_a_column_of_the_first_row_of_a_partition() -> None:
     assert ranked.take() == [("+I", "a", 2), ("+I", "a", 9)]
 
 
+def test_the_end_stays_when_the_first_row_has_gone() -> None:
+    operator = partial(RankOperator, (K,), (), V, True, RetractableTopN(1, False, True), TYPES, NAMES)
+    ranked = Under(operator)
+    ranked.rows(("a", 1), ("-D", "a", 1), ("a", 5), ("a", 6))
+    assert ranked.take() == [("+I", "a", 1), ("-D", "a", 1), ("+I", "a", 5)]
+
+
 def test_no_more_rows_are_held_than_are_asked_for() -> None:
     ranked = under(TopN(1, False, True), 2)
     ranked.rows(*[("a", value) for value in range(10)])

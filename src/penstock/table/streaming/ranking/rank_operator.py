@@ -88,7 +88,8 @@ class RankOperator(ExpiringOperator):
                 top.remove(held, places[index], row, sent, owes=not self.ttl_ms)
             else:
                 top.add(held, places[index], row, sent)
-            if not held[1] and top.is_empty(held):
+            # What the first row of a partition says of its end holds after that row has gone, too.
+            if not held[1] and top.is_empty(held) and not self._ends_in_column:
                 del entries[key]
 
     def _changes(self, sent: Sent) -> ColumnBatch:
