@@ -35,7 +35,9 @@ def written(write: Write, writer: TableWriter, planning: Planning) -> tuple[Upst
     keys = planning.upsert_keys.of(node)
     if writer.deletes_by_key and not materialize and frozenset(key) in keys:
         planning.by_key = deleted_by_key(node, planning)
-    wants_before = (writer.wants_before or materialize) and Changes.UPDATE in changes
+    # Where another key may have replaced the row of this one, the row as it was has to be taken back.
+    is_by_other_key = bool(key) and not any(one <= set(key) for one in keys)
+    wants_before = (writer.wants_before or is_by_other_key) and Changes.UPDATE in changes
     stream = checked(planning.stream(node, wants_before), write.schema, planning)
     if materialize:
         own = min(map(sorted, keys), key=len, default=None)
