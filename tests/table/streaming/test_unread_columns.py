@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from tests.table.planned import manager_of, plan_of
 from tests.table.running import Rows, run
+from tests.table.streaming.written import RETRACTS, Source, by_key, written
 
 from penstock.connectors.collect import CollectSink
 from penstock.table.connectors.tables import TableReader
@@ -93,6 +95,17 @@ def test_a_plan_that_loses_nothing_stays_the_same_object() -> None:
     manager = manager_of(*TABLES.strip().split(";"))
     plan = plan_of("SELECT * FROM u WHERE a > 1", manager)
     assert without_unread_columns(plan, no_narrower) is plan
+
+
+def test_updates_of_columns_that_nobody_reads_change_nothing() -> None:
+    """Also where the table itself is read whole, as here: the rows are told apart by what is left of them."""
+    changes: list[Any] = [("+I", (1, "x", 1, 10)), ("+U", (1, "x", 2, 20)), ("+U", (1, "y", 2, 30))]
+    table = Source(ROWS.columns, changes, more=", PRIMARY KEY (a) NOT ENFORCED", by=by_key())
+    assert written("SELECT b FROM t", "b STRING", writer=RETRACTS, t=table) == [
+        ("+I", ("x",)),
+        ("-U", ("x",)),
+        ("+U", ("y",)),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -60,9 +60,15 @@ def _reader(source: Source, table: Callable[[Scan], TableReader]) -> TableReader
     return table(source) if isinstance(source, Scan) else source
 
 
-def _table_below(node: Node) -> tuple[Source, dict[int, int]] | None:
-    """The table or stream that a node is, with its watermarks; and where its columns are."""
+def _table_below(node: Node, is_narrowed: bool = False) -> tuple[Source, dict[int, int]] | None:
+    """The table or stream that a node is, with its watermarks; and where its columns are.
+
+    `is_narrowed`: whether columns may have been left out above the watermarks.
+    """
     path: list[Project] = []
+    if isinstance(node, Project) and is_narrowed:
+        path.append(node)
+        node = node.input
     if isinstance(node, WatermarkAssigner):
         node = node.input
         while isinstance(node, Project):
@@ -79,7 +85,7 @@ def _table_below(node: Node) -> tuple[Source, dict[int, int]] | None:
 
 def source_of(node: ChangelogNormalize) -> Source:
     """The table or stream of a step."""
-    found = _table_below(node.input)
+    found = _table_below(node.input, is_narrowed=True)
     assert found is not None  # `with_normalizers` has seen it
     return found[0]
 

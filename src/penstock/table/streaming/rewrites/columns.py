@@ -147,7 +147,8 @@ class _Pruner:
         return logical.Filter(schema=schema, input=inner, condition=_moved(node.condition, places)), places
 
     def _normalize(self, node: logical.ChangelogNormalize, used: Used) -> tuple[Node, Places]:
-        inner, places = self.kept(node.input, used | frozenset(node.key))
+        # Exactly these, also of a table that is read whole: an update of other columns changes nothing.
+        inner, places = self._exactly(node.input, used | frozenset(node.key))
         if inner is node.input:
             return node, places
         schema = _schema(node.schema, sorted(places, key=places.__getitem__))
