@@ -32,19 +32,37 @@ _FIRST: Final = b"penstock.first_row"
 
 def distinct_keys(columns: Sequence[Any]) -> tuple[Any, list[Any]]:
     """For each row the number of its key, as a numpy array, and the keys: values, or tuples of several columns."""
-    parts = [_encoded(column) for column in columns]
-    codes, keys = parts[0].indices.to_numpy(zero_copy_only=False), parts[0].dictionary.to_pylist()
+    parts = [_distinct(column) for column in columns]
+    codes, keys = parts[0]
     if len(parts) == 1:
         return codes, keys
     keys = [(key,) for key in keys]
-    for part in parts[1:]:
-        values = part.dictionary.to_pylist()
+    for of_part, values in parts[1:]:
         size = len(values)
-        pairs = codes.astype(np.int64) * size + part.indices.to_numpy(zero_copy_only=False)
+        pairs = codes.astype(np.int64) * size + of_part
         found = pc.dictionary_encode(pa.array(pairs))
         codes = found.indices.to_numpy(zero_copy_only=False)
         keys = [(*keys[pair // size], values[pair % size]) for pair in found.dictionary.to_pylist()]
     return codes, keys
+
+
+def _distinct(column: Any) -> tuple[Any, list[Any]]:
+    """The same for one column. Rows, arrays and maps are tuples as keys."""
+    if pa.types.is_nested(column.type):
+        numbers: dict[Any, int] = {}
+        codes = [numbers.setdefault(_frozen(value), len(numbers)) for value in column.to_pylist()]
+        return np.array(codes, np.int64), list(numbers)
+    found = _encoded(column)
+    return found.indices.to_numpy(zero_copy_only=False), found.dictionary.to_pylist()
+
+
+def _frozen(value: Any) -> Any:
+    """A value in which nothing can change, so that it can be a key."""
+    if isinstance(value, dict):
+        value = value.values()
+    elif not isinstance(value, list | tuple):
+        return value
+    return tuple(map(_frozen, value))
 
 
 def _encoded(column: Any) -> Any:

@@ -18,6 +18,9 @@ from penstock.table.data.logical_types import (
     DataType,
     DecimalType,
     FloatType,
+    MapType,
+    RowField,
+    RowType,
     TinyIntType,
     VarCharType,
 )
@@ -220,6 +223,40 @@ def test_bitmaps_of_numbers() -> None:
 def test_types(call: str, kind: DataType, grouped: bool, wanted: str) -> None:
     """Without groups there may be no row, so most results may be NULL."""
     assert type_of(call, kind, " GROUP BY b" if grouped else "") == wanted
+
+
+# --- groups -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        (ArrayType(INT), ([1, None], None, [1, None], [])),
+        (MapType(STRING, INT), ([("a", 1)], None, [("a", 1)], [])),
+        (RowType([RowField("x", INT), RowField("y", ArrayType(STRING))]), ((1, ["a"]), None, (1, ["a"]), (1, None))),
+    ],
+)
+def test_rows_may_be_grouped_by_arrays_maps_and_rows(kind: DataType, values: tuple[Any, ...]) -> None:
+    table = Rows({"a": kind, "b": INT}, [("+I", (value, 1)) for value in values])
+    assert run("SELECT b, COUNT(*) AS n, a FROM t GROUP BY a, b", t=table).rows() == [
+        (1, 1, None),
+        (1, 2, values[0]),
+        (1, 1, values[3]),
+    ]
+    assert sorted(run("SELECT COUNT(*) FROM t GROUP BY a", t=table).rows()) == [(1,), (1,), (2,)]
+
+
+def test_distinct_groups_are_handed_on_as_they_are() -> None:
+    """They are told apart by what they are grouped by, so an update stays one. What they give may be the same."""
+    table = Rows({"a": INT, "b": INT}, [("+I", (1, 1)), ("+I", (1, 2)), ("+I", (2, 3))])
+    groups = "(SELECT a, SUM(b) AS s FROM t GROUP BY a)"
+    assert run(f"SELECT DISTINCT a, s FROM {groups}", t=table).shown() == [
+        ("+I", 1, 1),
+        ("-U", 1, 1),
+        ("+U", 1, 3),
+        ("+I", 2, 3),
+    ]
+    assert run(f"SELECT DISTINCT s FROM {groups}", t=table).shown() == [("+I", 1), ("-D", 1), ("+I", 3)]
 
 
 @pytest.mark.parametrize(

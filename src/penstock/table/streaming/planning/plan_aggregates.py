@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from penstock.table.analyser.window_properties import is_of_windows
 from penstock.table.plan.changes import ALL, INSERTS, Changes
-from penstock.table.plan.logical import Aggregate, Distinct
+from penstock.table.plan.logical import Aggregate, ChangelogNormalize, Distinct, Scan
 from penstock.table.streaming.aggregates.accumulators import check_unbounded
 from penstock.table.streaming.aggregates.group_aggregate_operator import GroupAggregateOperator
 from penstock.table.streaming.planning.plan_windows import aggregate_stream
 from penstock.table.streaming.planning.rule import Factory, Planning, Rule
 from penstock.table.streaming.planning.streams import Stream, by_columns, names_of
 from penstock.table.streaming.rows.state_times import lasting
+
+#: whose keys tell their rows apart
+_UNIQUE: Final = (Aggregate, Distinct, ChangelogNormalize, Scan)
 
 AggregateNode: TypeAlias = Aggregate | Distinct
 
@@ -25,6 +28,8 @@ class AggregateRule(Rule[AggregateNode]):
 
     def changes(self, node: AggregateNode, planning: Planning) -> Changes:
         """See `Rule`."""
+        if _is_distinct_already(node, planning):
+            return planning.changes(node.input)
         if isinstance(node, Distinct):
             return INSERTS if planning.changes(node.input) == INSERTS else ALL
         if is_of_windows(node):
@@ -33,10 +38,14 @@ class AggregateRule(Rule[AggregateNode]):
 
     def asks_before(self, node: AggregateNode, planning: Planning, wants_before: bool) -> bool:
         """What was added is taken back by its values."""
+        if _is_distinct_already(node, planning):
+            return wants_before
         return planning.updates(node.input)
 
     def stream(self, node: AggregateNode, planning: Planning, wants_before: bool) -> Stream:
         """See `Rule`."""
+        if _is_distinct_already(node, planning):
+            return planning.stream(node.input, wants_before)
         if isinstance(node, Aggregate) and is_of_windows(node):
             return aggregate_stream(node, planning)
         inner = planning.stream(node.input, planning.changes(node.input) != INSERTS)
@@ -47,6 +56,14 @@ class AggregateRule(Rule[AggregateNode]):
             )
             return _groups(distinct, inner, planning, wants_before)
         return _groups(node, inner, planning, wants_before)
+
+
+def _is_distinct_already(node: AggregateNode, planning: Planning) -> bool:
+    """Whether it is a DISTINCT of groups, or of rows of a table with a key, of which no two are the same."""
+    if not isinstance(node, Distinct):
+        return False
+    rows = planning.calc_of(node.input).input
+    return isinstance(rows, _UNIQUE) and bool(planning.upsert_keys.of(node.input))
 
 
 def _groups(node: Aggregate, inner: Stream, planning: Planning, wants_before: bool) -> Stream:
