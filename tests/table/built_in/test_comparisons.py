@@ -51,6 +51,7 @@ def kind(sql: str, **columns: str) -> str:
         ("x'01' < x'02'", True),
         ("'a' = NULL", None),
         ("1 IN (1.0, 2.5)", True),
+        ("(1, 'a') IN ((2, 'b'), (1, 'a'))", True),
     ],
 )
 def test_operands_of_different_types(sql: str, wanted: object) -> None:

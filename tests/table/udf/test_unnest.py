@@ -51,7 +51,8 @@ QUERIES: dict[str, list[tuple[Any, ...]]] = {
         (1, "b", 2),
         (4, "c", 1),
     ],
-    "SELECT id, u.x, y FROM t CROSS JOIN UNNEST(pairs) AS u": [(1, 1, "p"), (1, None, None), (4, None, "q")],
+    # A row that is NULL is none.
+    "SELECT id, u.x, y FROM t CROSS JOIN UNNEST(pairs) AS u": [(1, 1, "p"), (4, None, "q")],
     "SELECT id, word, place FROM t CROSS JOIN UNNEST(bag) WITH ORDINALITY AS u (word, place)": [
         (1, "u", 1),
         (1, "u", 2),

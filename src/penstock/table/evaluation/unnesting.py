@@ -28,7 +28,12 @@ def unnest_kernel(collection: DataType, with_ordinality: bool) -> TableKernel:
             columns = [columns[0].take(pa.array(np.repeat(np.arange(len(times)), times)))]
         if not isinstance(collection, MapType):
             (element,) = collection.children()
-            columns = columns[0].flatten() if isinstance(element, RowType) else columns
+            if isinstance(element, RowType):
+                if columns[0].null_count and not with_ordinality:
+                    # A row that is NULL is none, as in Flink; a row of NULLs is one.
+                    is_there = columns[0].is_valid()
+                    parents, columns = parents[is_there.to_numpy(zero_copy_only=False)], [columns[0].filter(is_there)]
+                columns = columns[0].flatten()
         if with_ordinality:
             columns.append(_numbered(parents))
         return parents, columns

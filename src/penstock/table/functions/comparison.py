@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial, reduce
 from typing import Final
 
@@ -201,7 +202,8 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
 
 def _in(call: Call) -> Kernel:
     """Whether the first operand is one of the others: NULL where it is none of them but one is NULL."""
-    equal = _compare("=")(call)
+    pair = replace(call.operands, types=call.types[:2])
+    equal = _compare("=")(replace(call, operands=pair))
     is_simple = not isinstance(call.types[0], _NESTED)
 
     def kernel(operand: Datum, *among: Datum) -> Datum:
