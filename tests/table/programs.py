@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -35,24 +36,20 @@ from penstock.datastream import StreamExecutionEnvironment
 from penstock.drivers.clock import SystemClock
 from penstock.drivers.local import job as local_job
 from penstock.plan.transformation import Transformation
-from penstock.table.analyser.select import project
-from penstock.table.catalog.columns import ResolvedSchema
 from penstock.table.catalog.manager import CatalogManager
-from penstock.table.catalog.resolution import row_schema
 from penstock.table.connectors.lookup import ColumnsLookup, TableLookup
 from penstock.table.connectors.tables import TableReader, TableWriter
-from penstock.table.data.errors import ValidationError
 from penstock.table.data.logical_types import DataType
 from penstock.table.data.values import column_of
 from penstock.table.functions.row_text import row_text
 from penstock.table.plan import logical
 from penstock.table.plan.changes import ALL, INSERTS, SHORT, Changes
 from penstock.table.sql import SqlParserError, parse_script, statements
+from penstock.table.statements.insert import target, write_of, write_plan
 from penstock.table.streaming.planning.lookups import Lookups
 from penstock.table.streaming.planning.options import plan_options
 from penstock.table.streaming.planning.planner import StreamPlanner
 from penstock.table.streaming.rows.sessions import StreamSession
-from penstock.table.typed.nodes import Constant
 
 PATIENCE_S = 20.0
 KINDS = {short: number for number, short in enumerate(SHORT)}
@@ -117,15 +114,14 @@ class Program:
                 (statement,) = parse_script(self.case["table_api_as_sql"])
                 assert isinstance(statement, statements.QueryStatement)
                 plan = manager.analyser().query(statement.query)
-                found.append(self._insert(plan, self.case["table_api_sink"], (), manager))
+                session = _session(manager)
+                found.append(self._insert(write_plan(session, *target(session, (self.case["table_api_sink"],)), plan)))
         return found
 
     def _inserts_of(self, statement: statements.Statement, manager: CatalogManager) -> list[Insert]:
         match statement:
             case statements.Insert():
-                plan = manager.analyser().query(statement.query)
-                columns, conflict = statement.columns, statement.conflict
-                return [self._insert(plan, statement.path[-1], columns, manager, conflict)]
+                return [self._insert(write_of(_session(manager), statement))]
             case statements.StatementSet():
                 return [one for insert in statement.inserts for one in self._inserts_of(insert, manager)]
             case statements.Execute():
@@ -133,39 +129,8 @@ class Program:
             case _:
                 raise NotApplicableError(f"a step that is no INSERT: {type(statement).__name__}")
 
-    def _insert(
-        self,
-        plan: logical.Node,
-        sink: str,
-        columns: Sequence[statements.Path],
-        manager: CatalogManager,
-        conflict: str | None = None,
-    ) -> Insert:
-        found = manager.find((sink,))
-        assert found is not None
-        schema = manager.resolved(found[1])
-        target = _written(schema)
-        key = tuple(target.names.index(name) for name in found[1].schema.primary_key)
-        rows = self._cast(plan, schema, columns, manager)
-        write = logical.Write(schema=target, input=rows, path=found[0], key=key, conflict=conflict)
-        return Insert(write, self.sinks[sink], target.types)
-
-    def _cast(
-        self, plan: logical.Node, schema: ResolvedSchema, columns: Sequence[statements.Path], manager: CatalogManager
-    ) -> logical.Node:
-        target = _written(schema)
-        names = [one[-1] for one in columns] or target.names[: len(plan.schema)]
-        if len(names) != len(plan.schema) or (not columns and len(plan.schema) != len(target)):
-            raise ValidationError(f"the sink has {len(target)} columns, and the query {len(plan.schema)}")
-        calls = manager.calls()
-        expressions = []
-        for column in target:
-            if column.name in names:
-                one = plan.schema.field(names.index(column.name))
-                expressions.append(calls.cast(one, column.type) if one.type != column.type else one)
-            else:
-                expressions.append(Constant(column.type.nullable(), None))
-        return project(plan, expressions, target.names)
+    def _insert(self, write: logical.Write) -> Insert:
+        return Insert(write, self.sinks[write.path[-1]], write.schema.types)
 
     # --- running -----------------------------------------------------------------------------------------------------
 
@@ -320,9 +285,7 @@ class Program:
         if mode == {"I"}:
             # Some tables of the file say that rows only come, and have others all the same.
             mode |= {_MODES[row[0]] for row in data}
-        changes = INSERTS
-        changes |= Changes.UPDATE if "UA" in mode else INSERTS
-        changes |= Changes.DELETE if "D" in mode else INSERTS
+        changes = _changes(mode)
         is_upsert = "UA" in mode and "UB" not in mode
         columns = ColumnsThenWait(batch, kinds if any(kinds) else None, 1, waits)
         is_by_key = source["options"].get("source.produces-delete-by-key") == "true"
@@ -406,8 +369,9 @@ def _by_key(rows: Sequence[str], places: Sequence[int]) -> list[str]:
     return list(found.values())
 
 
-def _written(schema: ResolvedSchema) -> Any:
-    return row_schema([column for column in schema.columns if column.is_persisted()])
+def _session(manager: CatalogManager) -> Any:
+    """As much of a session as planning an INSERT asks for."""
+    return SimpleNamespace(manager=manager)
 
 
 def _writer(sink: dict[str, Any], records: CollectSink) -> TableWriter:
@@ -418,7 +382,16 @@ def _writer(sink: dict[str, Any], records: CollectSink) -> TableWriter:
     mode = options.get("changelog-mode")
     wants_before = "UB" in mode.split(",") if mode else sink["primary_key"] is None
     by_key = options.get("sink.supports-delete-by-key") == "true"
-    return TableWriter(records, ALL, wants_before, deletes_by_key=by_key)
+    accepts = ALL if mode is None else _changes(set(mode.split(",")))
+    return TableWriter(records, accepts, wants_before, deletes_by_key=by_key)
+
+
+def _changes(mode: set[str]) -> Changes:
+    """The changes of a mode."""
+    changes = INSERTS
+    changes |= Changes.UPDATE if "UA" in mode else INSERTS
+    changes |= Changes.DELETE if "D" in mode else INSERTS
+    return changes
 
 
 def outcome(case: dict[str, Any], restores: bool) -> str:
