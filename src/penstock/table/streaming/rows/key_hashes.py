@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 import xxhash
 
 from penstock.state.key_bytes import key_bytes
+from penstock.state.key_columns import distinct_keys
 
 #: what mixes the columns of a key
 _FACTOR: Final = np.uint64(0x9E3779B97F4A7C15)
@@ -46,8 +47,8 @@ def same_keys(one: Sequence[pa.Array], other: Sequence[pa.Array]) -> Any:
             # By their bits, so that NaN is like NaN.
             equal = pa.array(_bits(left) == _bits(right), mask=_nothing(left) | _nothing(right))
         elif pa.types.is_nested(left.type):
-            pairs = zip(left.to_pylist(), right.to_pylist(), strict=True)
-            equal = pa.array([_frozen(one) == _frozen(other) for one, other in pairs])
+            codes, _ = distinct_keys([pa.concat_arrays([left, right])])
+            equal = pa.array(codes[: len(left)] == codes[len(left) :])
         else:
             equal = pc.equal(left, right)
         equal = pc.fill_null(equal, False).to_numpy(zero_copy_only=False)
@@ -83,24 +84,12 @@ def _hashes(column: pa.Array) -> Any:
         found = found.astype(np.int64, copy=False)
     elif pa.types.is_floating(kind):
         found = _bits(column)
-    elif pa.types.is_nested(kind):
-        return np.fromiter((_hash(_frozen(value)) for value in column.to_pylist()), np.int64, len(column))
     else:
-        encoded = pc.dictionary_encode(column)
-        values = np.fromiter(map(_hash, encoded.dictionary.to_pylist()), np.int64, len(encoded.dictionary))
-        if not len(values):
-            return np.full(len(column), _NULL, np.int64)
-        found = values[encoded.indices.fill_null(0).to_numpy(zero_copy_only=False)]
+        codes, values = distinct_keys([column])
+        found = np.fromiter(map(_hash, values), np.int64, len(values))[codes]
     if column.null_count:
         found = np.where(_nothing(column), _NULL, found)
     return found
-
-
-def _frozen(value: Any) -> Any:
-    """A nested value as tuples."""
-    if isinstance(value, dict):
-        value = list(value.values())
-    return tuple(map(_frozen, value)) if isinstance(value, list) else value
 
 
 def _hash(value: Any) -> int:
