@@ -97,6 +97,17 @@ def test_a_subtask_reads_in_order_of_time_what_several_have_left() -> None:
     assert list(map(tuple, found)) == rows_of(events(3 * CHUNK_EVENTS, ("event_type",)))[100:]
 
 
+def test_a_subtask_leaves_the_chunks_of_others_alone() -> None:
+    """G8: though they have not begun yet, it would be too late for them."""
+    cluster = Cluster(events(2 * CHUNK_EVENTS, ("event_type",)), 2)
+    for subtask in (0, 1):
+        while subtask not in cluster.ended:
+            cluster.poll(subtask, CHUNK_EVENTS)
+            cluster.deliver()
+    cluster.close()
+    assert [len(values) for values in cluster.values] == [CHUNK_EVENTS] * 2
+
+
 def test_fewer_events_are_a_part_of_more() -> None:
     """Also their texts, which lie side by side in memory."""
     few, many = columns_of(events(1_000)), columns_of(events(CHUNK_EVENTS + 500))

@@ -296,6 +296,8 @@ class TimedQueries(Queries):
     def _window_rank(self, depth: int, window: Window, by_window: bool, inserts: bool) -> Timed:
         """The first rows of each window, or of each group in a window."""
         inner = self._in_windows(depth - 1, window, by_window, inserts)
+        if inner.edges == NO_EDGES:
+            return inner
         by = ", ".join([*inner.edges, *(one.name for one in self._some(inner.others, 0, 1))])
         order = self._order(inner.relation)
         last = self._number(1, 3)

@@ -80,9 +80,9 @@ class NexmarkColumnsSource(Source[Any, NexmarkSplit]):
     def create_enumerator(
         self, context: SplitEnumeratorContext[NexmarkSplit], restored: Any | None
     ) -> SplitEnumerator[NexmarkSplit]:
-        """Hands out one series of chunks for each subtask."""
+        """Hands out one series of chunks to each subtask."""
         step = context.parallelism
-        return SplitQueue(context, [NexmarkSplit(chunk, step) for chunk in range(step)], restored)
+        return _OneSeriesEach(context, [NexmarkSplit(chunk, step) for chunk in range(step)], restored)
 
     def create_reader(self, context: SourceReaderContext) -> SourceReader[Any, NexmarkSplit]:
         """A new reader."""
@@ -123,6 +123,18 @@ class NexmarkColumnsSource(Source[Any, NexmarkSplit]):
             return rows
         places = pa.array(np.cumsum(has_kind) - 1, mask=~has_kind)
         return rows.take(places)
+
+
+class _OneSeriesEach(SplitQueue[NexmarkSplit]):
+    """Keeps each series for its subtask: one that has read its own would read another too late for its event time."""
+
+    def handle_split_request(self, subtask_index: int) -> None:
+        for split in self._splits:
+            if split.chunk % self._context.parallelism == subtask_index:
+                self._splits.remove(split)
+                self._context.assign_split(split, subtask_index)
+                return
+        self._context.signal_no_more_splits(subtask_index)
 
 
 class _NexmarkReader(PositionedReader[NexmarkSplit]):
