@@ -18,6 +18,7 @@ from benchmarks.nexmark_sql.events import Pace, connectors
 from benchmarks.nexmark_sql.files import rows_in_files
 from benchmarks.nexmark_sql.kept import Folded, Kept
 from benchmarks.nexmark_sql.queries import NexmarkQuery, kept_sink, tables
+from penstock.base.errors import CheckpointError
 from penstock.core.job.progress import JobProgress
 from penstock.drivers.spark.garbage import rare_collections
 from penstock.table import EnvironmentSettings, TableEnvironment
@@ -98,8 +99,7 @@ class Runs:
         kept = Kept()
         result = self._slow(SLOW_S)._started(query, kept)
         time.sleep(SLOW_S / 2)
-        stopped = result.get_job_client().stop_with_savepoint(False, str(scratch / "savepoints"))
-        begins = {"execution.state-recovery.path": str(stopped.result(PATIENCE_S))}
+        begins = {"execution.state-recovery.path": _stopped(result.get_job_client(), str(scratch / "savepoints"))}
         return replace(self, parallelism=parallelism, options=begins).rows(query, kept)
 
     def rows_after_a_kill(self, query: NexmarkQuery, scratch: Path) -> Folded:
@@ -130,6 +130,18 @@ class Runs:
     def _started(self, query: NexmarkQuery, kept: Kept) -> Any:
         sink = query.sink if query.files is not None else kept_sink(query)
         return self.environment(query, sink, kept).execute_sql(query.insert)
+
+
+def _stopped(client: Any, folder: str) -> str:
+    """Stop a job with a savepoint, which tasks decline that begin or end just then."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            return str(client.stop_with_savepoint(False, folder).result(PATIENCE_S))
+        except CheckpointError:
+            if time.monotonic() > deadline or client.get_job_execution_result().done():
+                raise
+            time.sleep(0.1)
 
 
 def _progress_when(client: Any, is_wanted: Callable[[JobProgress], bool]) -> JobProgress:

@@ -61,7 +61,14 @@ class TimedQueries(Queries):
         """A query whose last step works by event time."""
         if depth == 0 or self._flag():
             return self._settled(self.timed(depth))
-        return self._one([self._interval_outer_join, self._window_join, self._window_half_join, self._last_row])(depth)
+        steps = [
+            self._interval_outer_join,
+            self._window_join,
+            self._window_half_join,
+            self._window_one_row,
+            self._last_row,
+        ]
+        return self._one(steps)(depth)
 
     def timed(self, depth: int) -> Timed:
         """A query with a column of event time."""
@@ -241,16 +248,22 @@ class TimedQueries(Queries):
             return self._window_rows(max(depth, 1), window, by_window, inserts)
         if self._number(1, 3) > 1:
             return self._window_aggregate(depth, window)
-        return self._one([self._window_rank, self._windows_joined])(depth, window, by_window, inserts)
+        return self._one([self._window_rank, self._windows_joined])(depth, window, inserts)
 
     def _window_rows(self, depth: int, window: Window, by_window: bool, inserts: bool) -> Timed:
         """Each row with each of its windows. The time is that of the row, or of the window."""
         is_session = window.kind == "SESSION"
         inner = self._inserts(depth - 1) if is_session or inserts else self.timed(depth - 1)
+        # The rows of a session come when it is over, and are late by their own time.
+        return self._rows_in(inner, window, by_window or is_session or self._flag())
+
+    def _window_rows_in_order(self, depth: int, window: Window) -> Timed:
+        return self._rows_in(self._in_order(depth - 1), window, False)
+
+    def _rows_in(self, inner: Timed, window: Window, by_window: bool) -> Timed:
+        is_session = window.kind == "SESSION"
         plain = [one for one in inner.relation.columns if one.kind != ROWTIME]
         apart = self._some(plain, 0, 2) if is_session else []
-        # The rows of a session come when it is over, and are late by their own time.
-        by_window = by_window or is_session or self._flag()
         edges, time = (self._name(), self._name()), "window_time" if by_window else inner.time
         named = {one.name: Column(self._name(), one.kind) for one in plain}
         if time != inner.time and self._flag():
@@ -293,28 +306,35 @@ class TimedQueries(Queries):
         names = ", ".join(keys)
         return [self._one([f"ROLLUP ({names})", f"CUBE ({names})", f"GROUPING SETS (({names}), ())"])]
 
-    def _window_rank(self, depth: int, window: Window, by_window: bool, inserts: bool) -> Timed:
+    def _window_rank(self, depth: int, window: Window, inserts: bool) -> Timed:
         """The first rows of each window, or of each group in a window."""
-        inner = self._in_windows(depth - 1, window, by_window, inserts)
+        inner = self._in_windows(depth - 1, window, by_window=True, inserts=inserts)
         if inner.edges == NO_EDGES:
             return inner
+        columns = inner.relation.columns
+        ranked = self._ranked(inner, self._order(inner.relation), self._number(1, 3), columns)
+        return replace(inner, relation=ranked, sessions_by=None)
+
+    def _window_one_row(self, depth: int) -> Relation:
+        """The first or the last row of each window by its own time, by which it is late for other steps."""
+        inner = self._window_rows_in_order(depth, Window("TUMBLE", (self._number(1, 6),)))
+        order = f"{inner.time} {self._one(['ASC', 'DESC'])}"
+        return self._ranked(inner, order, self._number(1, 2), tuple(inner.others))
+
+    def _ranked(self, inner: Timed, order: str, last: int, columns: tuple[Column, ...]) -> Relation:
         by = ", ".join([*inner.edges, *(one.name for one in self._some(inner.others, 0, 1))])
-        order = self._order(inner.relation)
-        last = self._number(1, 3)
-        if inner.in_order and self._flag():
-            order, last = f"{inner.time} {self._one(['ASC', 'DESC'])}", self._number(1, 2)
-        number, names = self._name(), ", ".join(one.name for one in inner.relation.columns)
+        number, names = self._name(), ", ".join(one.name for one in columns)
         sql = (
             f"SELECT {names} FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY {by} ORDER BY {order}) AS {number} "
             f"FROM ({inner.relation.sql}){self._alias()}){self._alias()} WHERE {number} <= {last}"
         )
-        return replace(inner, relation=Relation(sql, inner.relation.columns), sessions_by=None)
+        return Relation(sql, columns)
 
-    def _windows_joined(self, depth: int, window: Window, by_window: bool, inserts: bool) -> Timed:
-        """Pairs of rows in the same window, with the window and the time of the first."""
+    def _windows_joined(self, depth: int, window: Window, inserts: bool) -> Timed:
+        """Pairs of rows in the same window, with the window and its time."""
         if window.kind == "SESSION":
-            return self._window_rows(depth, window, by_window, inserts)
-        one, other = (self._in_windows(depth - 1, window, by_window, inserts=True) for _ in range(2))
+            return self._window_rows(depth, window, True, inserts)
+        one, other = (self._in_windows(depth - 1, window, by_window=True, inserts=True) for _ in range(2))
         sides = self._sides(one, other)
         found = self._pairs_of_windows(sides, self._one(["JOIN", "LEFT JOIN"]), (one.time,))
         edges = found.columns[-3].name, found.columns[-2].name
