@@ -26,9 +26,9 @@ from penstock.table.runtimes import ExecutorOfMode
 from penstock.table.udf import udf
 
 PATIENCE_S: Final = 120
-#: how long a job takes that is to be stopped, or is to lose a worker, amid its events
+#: how long a job takes at least that is to be stopped, or is to lose a worker, amid its events
 SLOW_S: Final = 2
-KILLED_S: Final = 6
+SPARK_SLOW_S: Final = 6
 #: how long no events come at the end of a query that counts by the clock, in windows of a second
 CLOCK_WAITS_MS: Final = 2_500
 
@@ -97,8 +97,10 @@ class Runs:
     def restored_rows(self, query: NexmarkQuery, scratch: Path, parallelism: int) -> Folded:
         """The same, stopped with a savepoint amid the events, and gone on with at another parallelism."""
         kept = Kept()
-        result = self._slow(SLOW_S)._started(query, kept)
-        time.sleep(SLOW_S / 2)
+        # On Spark workers have to start first.
+        seconds = SLOW_S if self.target == "local" else SPARK_SLOW_S
+        result = self._slow(seconds)._started(query, kept)
+        time.sleep(seconds / 2)
         begins = {"execution.state-recovery.path": _stopped(result.get_job_client(), str(scratch / "savepoints"))}
         return replace(self, parallelism=parallelism, options=begins).rows(query, kept)
 
@@ -115,7 +117,7 @@ class Runs:
             "restart-strategy.fixed-delay.attempts": "3",
             "restart-strategy.fixed-delay.delay": "100 ms",
         }
-        result = replace(self._slow(KILLED_S), options=checkpoints)._started(query, kept)
+        result = replace(self._slow(SPARK_SLOW_S), options=checkpoints)._started(query, kept)
         client = result.get_job_client()
         progress = _progress_when(client, lambda one: bool(one.workers) and one.checkpoints_completed > 1)
         *_, (_, _, process_id) = progress.workers
