@@ -68,7 +68,7 @@ class TestOperators:
             ("-whole / 2", -3, "INT"),
             ("whole + single", 8.5, "FLOAT"),
             ("whole + twice", 9.5, "DOUBLE"),
-            ("single * twice", 3.75, "DOUBLE"),
+            ("single * twice", 3.75, "FLOAT"),
             ("money + twice", 14.84, "DOUBLE"),
             ("money + single", 13.84, "DOUBLE"),
             ("money + money", "24.68", "DECIMAL(11, 2)"),
@@ -96,14 +96,20 @@ class TestOperators:
         shown(sql, value, kind)
 
     @pytest.mark.parametrize(
-        ("sql", "value", "kind"),
-        [("'5' + 1", 6, "INT NOT NULL"), ("1 - '5'", -4, "INT NOT NULL"), ("twice * text", 12.5, "DOUBLE")],
-    )
-    def test_read_text_as_what_the_other_operand_is(self, sql: str, value: Any, kind: str) -> None:
-        shown(sql, value, kind)
-
-    @pytest.mark.parametrize(
-        "sql", ["'5' + '6'", "true + 1", "1e0 % 2", "NULL + NULL", "1 / 0e0", "twice / 0e0", "1e0 / 0"]
+        "sql",
+        [
+            "'5' + '6'",
+            "'5' + 1",
+            "1 - '5'",
+            "twice * text",
+            "-'5'",
+            "true + 1",
+            "1e0 % 2",
+            "NULL + NULL",
+            "1 / 0e0",
+            "twice / 0e0",
+            "1e0 / 0",
+        ],
     )
     def test_are_refused(self, sql: str) -> None:
         with pytest.raises(ValidationError):

@@ -189,3 +189,7 @@ def test_behind_an_empty_match_the_next_character_follows() -> None:
 )
 def test_texts_are_split_as_in_java(pattern: str, text: str, limit: int, parts: list[str]) -> None:
     assert split(compiled(pattern), text, limit) == parts
+
+
+def test_a_group_below_zero_is_not_there() -> None:
+    assert column(r"REGEXP_EXTRACT(s, '(\w+)', -1)", s=["a b"]) == [None]

@@ -9,7 +9,14 @@ from penstock.base.errors import UnsupportedError
 from penstock.table.analyser.calls import Calls
 from penstock.table.analyser.literals import constant, number
 from penstock.table.data.errors import ValidationError
-from penstock.table.data.logical_types import IntType, NullType, RowType
+from penstock.table.data.logical_types import (
+    IntType,
+    LocalZonedTimestampType,
+    NullType,
+    RowType,
+    TimestampType,
+    TimeType,
+)
 from penstock.table.functions.json_construction import EMBEDDING, MISPLACED_JSON
 from penstock.table.functions.registry import find_scalar
 from penstock.table.sql import syntax
@@ -215,7 +222,12 @@ _SIGNS = ("MINUS_PREFIX", "PLUS_PREFIX")
 def _if(analyser: ScalarAnalyser, operands: Sequence[syntax.Expression]) -> Typed:
     if len(operands) != 3:
         raise ValidationError(f"IF takes a condition and two values, not {len(operands)} operands")
-    return analyser.case([analyser.typed(one) for one in operands])
+    condition, one, other = map(analyser.typed, operands)
+    for kinds in (TimeType, TimestampType | LocalZonedTimestampType):
+        if isinstance(one.type, kinds) and isinstance(other.type, kinds):  # the first one says how many digits
+            nullable = other.type.is_nullable
+            other = analyser.calls.implicit(other, one.type.nullable() if nullable else one.type.not_null())
+    return analyser.case([condition, one, other])
 
 
 def _null_if(analyser: ScalarAnalyser, operands: Sequence[syntax.Expression]) -> Typed:

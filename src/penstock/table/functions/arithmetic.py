@@ -27,22 +27,20 @@ from penstock.table.data.values import Datum, Kernel
 from penstock.table.functions import temporal_arithmetic
 from penstock.table.functions.decimal_arithmetic import RESULTS, decimal_kernel
 from penstock.table.functions.definition import UNKNOWN, Call, Operands, ScalarFunction, Signature, scalar
-from penstock.table.functions.signatures import DOUBLE, INT, returns_operand, takes, where
-from penstock.table.functions.type_rules import INTERVALS, TIMES, as_decimal, common_type, is_text
+from penstock.table.functions.signatures import DOUBLE, NUMERIC, returns_operand, takes, where
+from penstock.table.functions.type_rules import INTERVALS, TIMES, as_decimal, least_restrictive
 
 _APPROXIMATE: Final = (FloatType, DoubleType)
 
 
 def _number(call: Operands, index: int, exact: bool = False) -> DataType | None:
-    """One of two numbers. NULL and text become what the other one is; a decimal beside a floating-point number DOUBLE.
+    """One of two numbers. NULL becomes what the other one is; a decimal beside a floating-point number DOUBLE.
 
     `exact`: whether floating-point numbers are not taken.
     """
     found, other = call.types[index], call.types[1 - index]
     if isinstance(found, NullType):
         found = other.nullable()
-    elif is_text(found):
-        found = other.nullable() if found.is_nullable else other.not_null()
     if not isinstance(found, NumericType) or (exact and isinstance(found, _APPROXIMATE)):
         return None
     if isinstance(found, DecimalType) and isinstance(other, _APPROXIMATE):
@@ -50,19 +48,8 @@ def _number(call: Operands, index: int, exact: bool = False) -> DataType | None:
     return found
 
 
-def _signed(call: Operands, index: int) -> DataType | None:
-    """The number after a sign. Text is read as a decimal."""
-    found = call.types[index]
-    if isinstance(found, NullType):
-        return INT.nullable()
-    if is_text(found):
-        return DecimalType(38, 19, found.is_nullable)
-    return found if isinstance(found, NumericType) else None
-
-
 _NUMBER = where("<NUMERIC>", _number)
 _EXACT = where("<EXACT_NUMERIC>", partial(_number, exact=True))
-_SIGNED = where("<NUMERIC>", _signed)
 
 
 def _is_temporal(call: Operands | Call) -> bool:
@@ -95,7 +82,7 @@ def _number_type(operator: str, call: Operands) -> DataType:
 
 
 def _common(types: tuple[DataType, ...]) -> DataType:
-    found = common_type(types)
+    found = least_restrictive(types)
     assert found is not None  # numbers always have one
     return found
 
@@ -200,7 +187,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
     ),
     scalar(
         "MINUS_PREFIX",
-        _with_times("MINUS_PREFIX", takes(_SIGNED)),
+        _with_times("MINUS_PREFIX", takes(NUMERIC)),
         returns_operand(0),
         _negate,
         "The number with the other sign.",
@@ -210,7 +197,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
     ),
     scalar(
         "PLUS_PREFIX",
-        _with_times("PLUS_PREFIX", takes(_SIGNED)),
+        _with_times("PLUS_PREFIX", takes(NUMERIC)),
         returns_operand(0),
         _same,
         "The number itself.",

@@ -36,13 +36,13 @@ from penstock.table.functions.lists import (
 )
 from penstock.table.functions.rows import field_kernel
 from penstock.table.functions.signatures import ANY, INT, returns, takes, where
-from penstock.table.functions.type_rules import can_cast_implicitly, common_type, is_text
+from penstock.table.functions.type_rules import can_cast_implicitly, is_text, least_restrictive
 from penstock.table.functions.variants import variant_item
 
 
 def _common(types: Sequence[DataType], index: int) -> DataType | None:
     """What operands become that are all cast to their common type; there is none for NULL alone."""
-    found = common_type(types)
+    found = least_restrictive(types)
     if found is None or isinstance(found, NullType):
         return None
     return found.nullable() if types[index].is_nullable else found.not_null()
@@ -57,7 +57,7 @@ def _entry(call: Operands, index: int) -> DataType | None:
 
 
 def _known_common(types: Sequence[DataType]) -> DataType:
-    found = common_type(types)
+    found = least_restrictive(types)
     assert found is not None  # the signature has checked it
     return found
 

@@ -10,11 +10,13 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.table.data.arrow_types import arrow_type
 from penstock.table.data.logical_types import (
     ArrayType,
     BitmapType,
     BooleanType,
     DataType,
+    LocalZonedTimestampType,
     MapType,
     MultisetType,
     NumericType,
@@ -34,7 +36,7 @@ from penstock.table.functions.signatures import (
     takes,
     where,
 )
-from penstock.table.functions.type_rules import TIMES, common_type, is_text
+from penstock.table.functions.type_rules import TIMES, common_type, is_text, mixes_dates
 
 _KERNELS: Final[dict[str, Callable[..., Datum]]] = {
     "=": pc.equal,
@@ -66,7 +68,7 @@ _WITHOUT_ORDER: Final = (*_NESTED, RawType, VariantType, BitmapType)
 
 def comparable(call: Operands, index: int, needs_order: bool = False) -> DataType | None:
     """The type to which operands are cast before they are compared."""
-    found = common_type(call.types)
+    found = None if mixes_dates(call.types) else common_type(call.types)
     if found is None:
         found = _with_text(call.types)
     if found is None or (needs_order and isinstance(found, _WITHOUT_ORDER)):
@@ -77,7 +79,7 @@ def comparable(call: Operands, index: int, needs_order: bool = False) -> DataTyp
 def _with_text(types: tuple[DataType, ...]) -> DataType | None:
     """Where one side is text, it is read as what the other one is; a number may have more digits than that."""
     others = [one for one in types if not is_text(one)]
-    found = common_type(others)
+    found = None if mixes_dates(others) else common_type(others)
     if len(others) == len(types) or found is None:
         return None
     if isinstance(found, NumericType):
@@ -135,11 +137,19 @@ def _extreme(call: Operands, index: int) -> DataType | None:
     return None if common_type(call.types) is None else comparable(call, index, needs_order=True)
 
 
+def _without_zone(column: Datum) -> Datum:
+    return column.cast(pa.timestamp(column.type.unit))
+
+
 def _choice(is_greatest: bool) -> Callable[[Call], Kernel]:
     def bind(call: Call) -> Kernel:
         if isinstance(call.result, BooleanType):
             return lambda *columns: reduce(pc.or_ if is_greatest else pc.and_, columns)
         choose = pc.max_element_wise if is_greatest else pc.min_element_wise
+        if isinstance(call.result, LocalZonedTimestampType):
+            kind = arrow_type(call.result)
+            # Arrow has no kernel for timestamps with a zone
+            return lambda *columns: choose(*(_without_zone(one) for one in columns), skip_nulls=False).cast(kind)
         return lambda *columns: choose(*columns, skip_nulls=False)
 
     return bind

@@ -22,7 +22,7 @@ from penstock.table.functions.signatures import (
     takes,
     where,
 )
-from penstock.table.functions.type_rules import common_type
+from penstock.table.functions.type_rules import common_type, least_restrictive
 
 
 def _lazy(call: Call) -> Kernel:
@@ -34,7 +34,7 @@ def _branch(call: Operands, index: int) -> DataType | None:
     is_value = index % 2 == 1 or index == len(call) - 1
     if not is_value:
         return AS_BOOLEAN.check(call, index)
-    found = common_type(_values_of_case(call))
+    found = least_restrictive(_values_of_case(call))
     return None if found is None else found.nullable() if call.types[index].is_nullable else found.not_null()
 
 
@@ -43,7 +43,7 @@ def _values_of_case(call: Operands) -> tuple[DataType, ...]:
 
 
 def _case_type(call: Operands) -> DataType:
-    found = common_type(_values_of_case(call))
+    found = least_restrictive(_values_of_case(call))
     assert found is not None  # the signature has checked it
     return found
 

@@ -39,6 +39,9 @@ _NUMBERS: Final = takes(NUMERIC, family("INTEGER", IntType, IntType()), optional
 
 
 def _result(call: Operands) -> DataType:
+    zone = call.value(2) if len(call) > 2 else UNKNOWN
+    if isinstance(zone, str) and zone_by_id(zone) is None:
+        raise ValidationError(f"Invalid timezone for parsing TIMESTAMP_LTZ: {zone!r} is none")
     return LocalZonedTimestampType(_digits(call))
 
 

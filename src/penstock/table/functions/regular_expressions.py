@@ -55,7 +55,7 @@ def _extract_group(call: Call) -> Kernel:
     pattern, group = call.value(1), call.value(2) if len(call.types) > 2 else 0
     if not isinstance(pattern, str) or not isinstance(group, int) or _known(pattern) is None:
         return general
-    found = linear(pattern, group)
+    found = linear(pattern, group) if group >= 0 else None
     if found is None:
         return general
 

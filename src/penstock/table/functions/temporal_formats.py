@@ -29,7 +29,7 @@ from penstock.table.functions.signatures import (
     where,
 )
 from penstock.table.functions.temporal_texts import moments_of_text
-from penstock.table.functions.type_rules import TIMES, is_text
+from penstock.table.functions.type_rules import is_text
 from penstock.table.time_patterns.formatting import Shown, formatter
 from penstock.table.time_patterns.parsing import simple_parser
 from penstock.table.time_patterns.tokens import Dialect
@@ -107,7 +107,7 @@ def _point(call: Operands, index: int) -> DataType | None:
     found = call.types[index]
     if isinstance(found, NullType):
         return TimestampType(3)
-    return found if isinstance(found, TIMES) else None
+    return found if isinstance(found, TimestampType | LocalZonedTimestampType) else None
 
 
 def _date_format(call: Call) -> Kernel:

@@ -112,6 +112,36 @@ def common_type(types: Sequence[DataType]) -> DataType | None:
     return found.nullable() if any(one.is_nullable for one in types) else found.not_null()
 
 
+def least_restrictive(types: Sequence[DataType]) -> DataType | None:
+    """As `common_type`, by the rules of CASE, IF, ARRAY and MAP, which differ for some pairs.
+
+    Of FLOAT and DOUBLE the first one counts, a date has nothing in common with a timestamp, and a timestamp with the
+    session's time zone and one without are the first of both, or that without where they have other digits.
+    """
+    known = [one for one in types if not isinstance(one, NullType)]
+    if mixes_dates(known):
+        return None
+    kinds = {type(one) for one in known}
+    if kinds == {FloatType, DoubleType}:
+        found: DataType | None = known[0]
+    elif kinds == {TimestampType, LocalZonedTimestampType}:
+        digits = {getattr(one, "precision", 0) for one in known}
+        found = known[0] if len(digits) == 1 else TimestampType(max(digits))
+    else:
+        found = common_type(known or types)
+        if isinstance(found, FloatType) and DecimalType in kinds:
+            found = DoubleType()
+    if found is None:
+        return None
+    return found.nullable() if any(one.is_nullable for one in types) else found.not_null()
+
+
+def mixes_dates(types: Sequence[DataType]) -> bool:
+    """Whether there are dates and timestamps, which operators do not take together."""
+    has_date = any(isinstance(one, DateType) for one in types)
+    return has_date and any(isinstance(one, TimestampType | LocalZonedTimestampType) for one in types)
+
+
 def _common(one: DataType, other: DataType) -> DataType | None:
     if one.not_null() == other.not_null():
         return one
@@ -139,14 +169,13 @@ def _common(one: DataType, other: DataType) -> DataType | None:
 def _common_number(one: DataType, other: DataType) -> DataType:
     for kind in (DoubleType, FloatType):
         if isinstance(one, kind) or isinstance(other, kind):
-            mixed = kind is FloatType and (isinstance(one, DecimalType) or isinstance(other, DecimalType))
-            return DoubleType() if mixed else kind()
+            return kind()
     if isinstance(one, IntegralType) and isinstance(other, IntegralType):
         return max(one, other, key=lambda found: INTEGERS.index(type(found)))
     left, right = as_decimal(one), as_decimal(other)
     scale = max(left.scale, right.scale)
     whole = max(left.precision - left.scale, right.precision - right.scale)
-    return DecimalType(min(PRECISION_MAX, whole + scale), scale)
+    return DecimalType(min(PRECISION_MAX, whole + scale), min(scale, PRECISION_MAX - whole))
 
 
 def _common_time(one: DataType, other: DataType) -> DataType | None:

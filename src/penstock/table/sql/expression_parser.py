@@ -263,7 +263,7 @@ class ExpressionParser(TypeParser):
             return syntax.TemporalLiteral(word, self.single_text(), at=at)
         if self.accept("TIMESTAMP", "WITH", "LOCAL", "TIME", "ZONE"):
             return syntax.TemporalLiteral("TIMESTAMP_LTZ", self.single_text(), at=at)
-        if word == "INTERVAL" and following.text != "(":
+        if word == "INTERVAL":
             return self._interval()
         begins: dict[str, Callable[[], Expression]] = {"CASE": self._case}
         begins |= {"EXISTS": self._exists, "UNIQUE": self._exists}
