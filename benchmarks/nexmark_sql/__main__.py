@@ -2,7 +2,7 @@
 
 Events are made before and held in memory, so that a run is about the query. Without more options each query writes into
 `blackhole`, and its events a second are shown; `--beside-duckdb` shows the same of DuckDB with one thread over a table
-in memory. Five options compare each query's result, which is the table that its changes stand for, with DuckDB's:
+in memory, and `--beside-flink` that of Flink SQL (see `beside_flink`). Five options compare each query's result, which is the table that its changes stand for, with DuckDB's:
 
 \b
     --check         it runs to its end
@@ -29,8 +29,10 @@ from pathlib import Path
 
 import click
 
+from benchmarks.nexmark_sql import beside_flink as flink_side
 from benchmarks.nexmark_sql.duck import Duck
 from benchmarks.nexmark_sql.events import events as made_events
+from benchmarks.nexmark_sql.flink_process import FlinkInstall, write_events
 from benchmarks.nexmark_sql.kept import Folded
 from benchmarks.nexmark_sql.queries import NexmarkQuery, query
 from benchmarks.nexmark_sql.running import Runs
@@ -57,6 +59,17 @@ COMPARED = {"q19": (0, 2, 7)}
 @click.option("--restore", "checks", flag_value="restore", multiple=True, help="and stop and restore in the middle")
 @click.option("--kill", "checks", flag_value="kill", multiple=True, help="and kill a worker in the middle")
 @click.option("--beside-duckdb", is_flag=True)
+@click.option("--beside-flink", is_flag=True)
+@click.option(
+    "--flink",
+    default="/work/flink/v/bin/python",
+    type=click.Path(path_type=Path),
+    help="the Python of an environment with apache-flink",
+)
+@click.option("--heap", default="6g", help="of Flink's JVM; it holds the events as rows")
+@click.option("--runs", "times", default=3, help="of each side beside Flink; the best counts")
+@click.option("--memory", is_flag=True, help="beside Flink: memory, and sizes of savepoints")
+@click.option("--markdown", is_flag=True, help="beside Flink: a table")
 def main(
     folder: Path,
     queries: str,
@@ -66,10 +79,20 @@ def main(
     mini_batch: bool,
     checks: tuple[str, ...],
     beside_duckdb: bool,
+    beside_flink: bool,
+    flink: Path,
+    heap: str,
+    times: int,
+    memory: bool,
+    markdown: bool,
 ) -> None:
     logging.disable(logging.WARNING)
     rate = 1_000 if checks else 10_000
     runs = Runs(folder, events, rate, target, mini_batch=mini_batch)
+    if beside_flink:
+        at_once = replace(runs, waits_ms=0)
+        print_beside_flink(FlinkInstall(flink, heap), at_once, queries.split(","), times, memory, markdown)
+        return
     table = made_events(events, rate)
     duck = Duck(folder, table, rate) if checks or beside_duckdb else None
     parallelisms = [int(one) for one in parallelism.split(",")]
@@ -85,6 +108,20 @@ def main(
                 print(f"{name:4} refused or failed: {type(error).__name__}: {str(error)[:300]}", flush=True)
                 wrong += name != REFUSED
     sys.exit(wrong > 0)
+
+
+def print_beside_flink(
+    install: FlinkInstall, runs: Runs, names: list[str], times: int, memory: bool, markdown: bool
+) -> None:
+    """Print each query as it is done."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "events.arrow"
+        write_events(made_events(runs.events, runs.rate), file)
+        beside = flink_side.BesideFlink(install, runs, file, times, memory)
+        found = map(beside.compared, names)
+        lines = flink_side.table(runs.events, found, memory) if markdown else flink_side.lines(runs.events, found)
+        for line in lines:
+            print(line, flush=True)
 
 
 def shown(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from threading import Event
 from typing import Any, Final
 
 import pyarrow as pa
@@ -27,6 +28,8 @@ from penstock.table.plan.logical import Scan
 
 #: chunks of a column, by the events' settings, the column's name and the chunk's number
 _MADE: Final[dict[tuple[NexmarkSettings, str, int], pa.Array]] = {}
+#: set by a source of this process when all of its events are out
+ALL_OUT: Final = Event()
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +79,7 @@ class _WaitingReader(SourceReader[Any, NexmarkSplit]):
         found = self._reader.poll_next(max_records)
         if found is not InputStatus.END_OF_INPUT:
             return found
+        ALL_OUT.set()
         now_ms = self._context.now_ms()
         self._ended_ms = self._ended_ms or now_ms
         return found if now_ms - self._ended_ms >= self._waits_ms else InputStatus.NOTHING_AVAILABLE

@@ -23,6 +23,7 @@ class NexmarkQuery:
 
     name: str
     before: tuple[str, ...]
+    #: as the file has it
     sink: str
     sink_path: str
     query: str
@@ -41,6 +42,11 @@ class NexmarkQuery:
     def insert(self) -> str:
         """What writes into the sink."""
         return f"INSERT INTO {self.sink_path} {self.query}"
+
+    @property
+    def own_sink(self) -> str:
+        """The sink without what Penstock has not."""
+        return _COMMITS.sub("", self.sink)
 
 
 def tables(folder: Path, events: int, rate: int) -> list[str]:
@@ -61,7 +67,7 @@ def query(folder: Path, name: str, scratch: Path) -> NexmarkQuery:
         elif re.match(r"\s*CREATE\s+TABLE\s+side_input\b", statement, re.I):
             before.append(_side_input(scratch))
         elif re.match(r"\s*CREATE\s+TABLE\b", statement, re.I):
-            sink = _COMMITS.sub("", statement)
+            sink = statement
         elif not re.match(r"\s*CREATE\s+FUNCTION\b", statement, re.I):
             # Functions are in Java there, and in Python here.
             before.append(statement)

@@ -46,12 +46,15 @@ class Runs:
     is_batch: bool = False
     #: how fast events come, whatever their times say; None for as fast as they can
     per_second: int | None = None
+    #: how long no events come at the end; None for as long as the query needs
+    waits_ms: int | None = None
     options: Mapping[str, str] = field(default_factory=dict)
 
     def environment(self, query: NexmarkQuery, sink: str, kept: Kept) -> TableEnvironment:
         """With the tables, the views and the function of the benchmark, and what a query needs."""
         settings = EnvironmentSettings.in_batch_mode() if self.is_batch else EnvironmentSettings.in_streaming_mode()
-        pace = Pace(self.per_second, CLOCK_WAITS_MS if query.is_by_clock else 0)
+        waits_ms = self.waits_ms if self.waits_ms is not None else CLOCK_WAITS_MS if query.is_by_clock else 0
+        pace = Pace(self.per_second, waits_ms)
         made = TableEnvironment(settings, ExecutorOfMode(connectors(kept, pace)))
         config = made.get_config()
         config.set("execution.target", self.target)
@@ -70,7 +73,7 @@ class Runs:
 
     def seconds(self, query: NexmarkQuery) -> tuple[float, float]:
         """How long the INSERT takes, from planning it to its end: wall time, and processor time of this process."""
-        made = self.environment(query, query.sink, Kept())
+        made = self.environment(query, query.own_sink, Kept())
         # As the processes do that run tasks.
         with rare_collections():
             begin, cpu = time.perf_counter(), time.process_time()
@@ -130,7 +133,7 @@ class Runs:
         return replace(self, per_second=max(self.events // seconds, 1))
 
     def _started(self, query: NexmarkQuery, kept: Kept) -> Any:
-        sink = query.sink if query.files is not None else kept_sink(query)
+        sink = query.own_sink if query.files is not None else kept_sink(query)
         return self.environment(query, sink, kept).execute_sql(query.insert)
 
 
