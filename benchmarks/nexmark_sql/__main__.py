@@ -2,7 +2,8 @@
 
 Events are made before and held in memory, so that a run is about the query. Without more options each query writes into
 `blackhole`, and its events a second are shown; `--beside-duckdb` shows the same of DuckDB with one thread over a table
-in memory, and `--beside-flink` that of Flink SQL (see `beside_flink`). Five options compare each query's result, which is the table that its changes stand for, with DuckDB's:
+in memory, and `--beside-flink` that of Flink SQL (see `beside_flink`). Five options compare each query's result, which
+is the table that its changes stand for, with DuckDB's:
 
 \b
     --check         it runs to its end

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import random
+import re
+from collections import Counter
 from collections.abc import Iterator
 from datetime import date, timedelta
 from decimal import Decimal
@@ -119,3 +123,27 @@ def test_joins_that_follow_one_another_are_one_query(tables: TableEnvironment) -
 def test_no_query_leaves_spark(tables: TableEnvironment) -> None:
     for query in QUERIES.values():
         assert "InArrow" not in tables.explain_sql(query)
+
+
+def test_spark_runs_the_operators_that_it_runs_for_the_same_sql(tables: TableEnvironment) -> None:
+    """Scans, joins, subqueries and exchanges of each query. Projections do not count: they are part of others' code."""
+    session = spark_of_tests().session
+    # By sizes that are estimated Spark may choose either way.
+    session.conf.set("spark.sql.autoBroadcastJoinThreshold", "-1")
+    try:
+        for number, query in QUERIES.items():
+            with contextlib.redirect_stdout(io.StringIO()) as by_hand:
+                session.sql(query).explain()
+            ours = tables.explain_sql(query)
+            assert _operators(ours) == _operators(by_hand.getvalue()), number
+    finally:
+        session.conf.unset("spark.sql.autoBroadcastJoinThreshold")
+
+
+def _operators(plan: str) -> Counter[str]:
+    """How often each operator is in a plan of Spark."""
+    _, _, physical = plan.partition("== Physical Plan ==")
+    found = Counter(re.findall(r"^[\s:|+*()\d-]*([A-Z]\w+)", physical, re.M))
+    assert found
+    del found["Project"]
+    return found

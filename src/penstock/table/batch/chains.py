@@ -7,21 +7,24 @@ move behind them all, which keeps the rows the same for joins that keep or drop 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from penstock.table.batch.leaves import declared_table
 from penstock.table.batch.native import native_text
 from penstock.table.batch.planning import BatchPlanner, column
+from penstock.table.data.logical_types import DoubleType, FloatType
 from penstock.table.plan import logical
 from penstock.table.plan.logical import JoinType
-from penstock.table.typed.nodes import FunctionCall, Typed
+from penstock.table.typed.nodes import Constant, Field, FunctionCall, Typed
 
+_FLOATING: Final = (FloatType, DoubleType)
 _WORDS: Final = {
     JoinType.INNER: "JOIN",
     JoinType.LEFT: "LEFT JOIN",
-    JoinType.SEMI: "LEFT SEMI JOIN",
-    JoinType.ANTI: "LEFT ANTI JOIN",
 }
+_EXISTENCE: Final = {JoinType.SEMI: "EXISTS", JoinType.ANTI: "NOT EXISTS"}
 
 
 def conjuncts(condition: Typed) -> list[Typed]:
@@ -40,9 +43,10 @@ class Chain:
     conditions: list[str]
     size: int = 1
 
-    def query(self) -> str:
-        """The whole."""
-        shown = ", ".join(f"{text} AS {column(index)}" for index, text in enumerate(self.columns))
+    def query(self, texts: Sequence[str] | None = None) -> str:
+        """The whole. `texts`: other columns than its own, of them."""
+        texts = self.columns if texts is None else texts
+        shown = ", ".join(f"{text} AS {column(index)}" for index, text in enumerate(texts))
         rest = f" WHERE {' AND '.join(self.conditions)}" if self.conditions else ""
         return f"SELECT {shown or 'true AS c0'} FROM {self.tables}{rest}"
 
@@ -51,11 +55,13 @@ def chain_of(planner: BatchPlanner, node: logical.Node) -> Chain | None:
     """The chain of joins that a node is, with conditions above it; None where Spark cannot say all of them."""
     if isinstance(node, logical.Filter):
         return _filtered(planner, node)
+    if isinstance(node, logical.Scan):
+        return _first(planner, node)
     return _joined(planner, node) if isinstance(node, logical.Join) else None
 
 
 def _filtered(planner: BatchPlanner, node: logical.Filter) -> Chain | None:
-    if planner.is_shared(node.input) or not isinstance(node.input, logical.Filter | logical.Join):
+    if planner.is_shared(node.input) or any(native_text(one, column) is None for one in conjuncts(node.condition)):
         return None
     chain = chain_of(planner, node.input)
     if chain is None:
@@ -68,17 +74,75 @@ def _filtered(planner: BatchPlanner, node: logical.Filter) -> Chain | None:
 
 
 def _joined(planner: BatchPlanner, node: logical.Join) -> Chain | None:
-    word = _WORDS.get(node.join_type)
-    if word is None or any(native_text(part, column) is None for part in conjuncts(node.condition)):
+    parts = conjuncts(node.condition)
+    if node.join_type not in (*_WORDS, *_EXISTENCE) or any(native_text(part, column) is None for part in parts):
         return None
     chain = None if planner.is_shared(node.left) else chain_of(planner, node.left)
-    if chain is None:
-        left = [f"t0.{column(index)}" for index in range(len(node.left.schema))]
-        chain = Chain(f"({planner.query(node.left)}) t0", left, [])
-    name = f"t{chain.size}"
-    both = [*chain.columns, *(f"{name}.{column(index)}" for index in range(len(node.right.schema)))]
-    texts = [native_text(part, both.__getitem__) for part in conjuncts(node.condition)]
-    condition = " AND ".join(text for text in texts if text is not None)
-    tables = f"{chain.tables} {word} ({planner.query(node.right)}) {name} ON {condition or 'true'}"
-    has_right = node.join_type in (JoinType.INNER, JoinType.LEFT)
-    return Chain(tables, both if has_right else chain.columns, chain.conditions, chain.size + 1)
+    chain = chain or _first(planner, node.left)
+    table, columns = _table(planner, node.right, f"t{chain.size}")
+    both = [*chain.columns, *columns]
+    if node.join_type in _EXISTENCE:
+        texts = _texts(parts, both)
+        exists = f"{_EXISTENCE[node.join_type]} (SELECT 1 FROM {table} WHERE {' AND '.join(texts) or 'true'})"
+        chain.conditions.append(_member(node, both, table) or exists)
+    elif _is_query_of_one_row(node):
+        chain.columns = [*chain.columns, f"(SELECT {columns[0]} FROM {table})"]
+        chain.conditions += _texts(parts, chain.columns) if node.join_type is JoinType.INNER else []
+    else:
+        chain.tables += f" {_WORDS[node.join_type]} {table} ON {' AND '.join(_texts(parts, both)) or 'true'}"
+        chain.columns = both
+    chain.size += 1
+    return chain
+
+
+def _first(planner: BatchPlanner, node: logical.Node) -> Chain:
+    return Chain(*_table(planner, node, "t0"), [])
+
+
+def _table(planner: BatchPlanner, node: logical.Node, name: str) -> tuple[str, list[str]]:
+    """What stands in FROM for a node, and its columns."""
+    if isinstance(node, logical.Scan) and not planner.is_shared(node):
+        found = declared_table(planner, node)
+        return f"{found.source} {name}", found.texts(f"{name}.")
+    return f"({planner.query(node)}) {name}", [f"{name}.{column(index)}" for index in range(len(node.schema))]
+
+
+def _texts(parts: Sequence[Typed], columns: Sequence[str]) -> list[str]:
+    """Conditions that Spark can ask of columns with these texts."""
+    return [text for text in (native_text(part, columns.__getitem__) for part in parts) if text is not None]
+
+
+def _member(node: logical.Join, columns: Sequence[str], table: str) -> str | None:
+    """IN, which Spark takes to be true of what equals the left side, too. None for other conditions."""
+    width = len(node.left.schema)
+    asked: list[str] = []
+    given: list[str] = []
+    for part in conjuncts(node.condition):
+        if node.join_type is not JoinType.SEMI or not isinstance(part, FunctionCall) or part.function != "=":
+            return None
+        sides = sorted(part.operands, key=lambda one: max(_read(one), default=0))
+        if isinstance(sides[0].type, _FLOATING) or not _read(sides[0]) or not _read(sides[1]):
+            return None
+        if max(_read(sides[0])) >= width or min(_read(sides[1])) < width:
+            return None
+        asked += _texts(sides[:1], columns)
+        given += _texts(sides[1:], columns)
+    return f"({', '.join(asked)}) IN (SELECT {', '.join(given)} FROM {table})" if asked else None
+
+
+def _read(expression: Typed) -> set[int]:
+    return {one.index for one in expression.walk() if isinstance(one, Field)}
+
+
+def _is_query_of_one_row(node: logical.Join) -> bool:
+    """Whether the right side has one row and one column, and is joined for it."""
+    condition = node.condition
+    if node.join_type is JoinType.LEFT and not (isinstance(condition, Constant) and condition.value is True):
+        return False
+    return len(node.right.schema) == 1 and _has_one_row(node.right)
+
+
+def _has_one_row(node: logical.Node) -> bool:
+    if isinstance(node, logical.Project):
+        return _has_one_row(node.input)
+    return isinstance(node, logical.Aggregate) and not node.keys and not node.sets

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 
@@ -10,12 +10,14 @@ from penstock.core.columns.batch import as_columns
 from penstock.core.connector import Boundedness
 from penstock.core.records import Batch
 from penstock.drivers.spark.table_frames import frame_of_arrow, frame_of_source
+from penstock.table.batch.declared import DeclaredColumn, DeclaredTable
+from penstock.table.batch.literals import text_literal
 from penstock.table.batch.planning import BatchPlanner, column, schema_text
-from penstock.table.batch.stored import MICROSECOND_DIGITS, is_of_spark, spark_type, stored_type, to_stored
+from penstock.table.batch.stored import stored_type, to_stored
 from penstock.table.connectors.tables import TableReader
 from penstock.table.data.arrow_types import arrow_type
 from penstock.table.data.errors import ValidationError
-from penstock.table.data.logical_types import DataType, DecimalType, LocalZonedTimestampType, TimestampType, quoted
+from penstock.table.data.logical_types import DataType, quoted
 from penstock.table.evaluation.columns import Columns
 from penstock.table.evaluation.evaluator import Evaluator
 from penstock.table.plan import logical
@@ -50,6 +52,13 @@ def _rows(planner: BatchPlanner, arrays: list[Any], types: list[DataType]) -> st
 
 
 def scan(planner: BatchPlanner, node: logical.Scan) -> str:
+    """All columns of a table."""
+    table = declared_table(planner, node)
+    texts = [f"{text} AS {column(index)}" for index, text in enumerate(table.texts())]
+    return f"SELECT {', '.join(texts) or 'true AS c0'} FROM {table.source}"
+
+
+def declared_table(planner: BatchPlanner, node: logical.Scan) -> DeclaredTable:
     """A table: the frame that its connector has, or what its source reads. It is looked up once for a plan."""
     key = (node.path, node.options)
     found = planner.tables.get(key)
@@ -58,7 +67,7 @@ def scan(planner: BatchPlanner, node: logical.Scan) -> str:
     return found
 
 
-def _table(planner: BatchPlanner, node: logical.Scan) -> str:
+def _table(planner: BatchPlanner, node: logical.Scan) -> DeclaredTable:
     reader = planner.reader(node)
     title = ".".join(node.path)
     if reader.changes != INSERTS:
@@ -70,21 +79,17 @@ def _table(planner: BatchPlanner, node: logical.Scan) -> str:
         frame = reader.frame(planner.spark)
         if frame.isStreaming:
             raise _unbounded(title)
-        return _as_declared(planner, frame, node)
+        return _as_declared(planner, frame, reader.spark_table, node)
     part = planner.part_of(node)
-    found = planner.view(
+    view = planner.view(
         _read(planner, planner.reader(part.scan) if part.scan is not node else reader, part.scan, title)
     )
-    if len(part.columns) == len(node.schema):
-        return f"SELECT * FROM {found}"
     places = {index: at for at, index in enumerate(part.columns)}
-    texts = [
-        f"{column(places[index])} AS {column(index)}"
-        if index in places
-        else f"CAST(NULL AS {spark_type(one.type)}) AS {column(index)}"
-        for index, one in enumerate(node.schema)
+    columns = [
+        DeclaredColumn(column(places[index]) if index in places else None, kind)
+        for index, kind in enumerate(node.schema.types)
     ]
-    return f"SELECT {', '.join(texts)} FROM {found}"
+    return DeclaredTable(view, tuple(columns))
 
 
 def _read(planner: BatchPlanner, reader: TableReader, node: logical.Scan, title: str) -> Any:
@@ -114,8 +119,8 @@ def _unbounded(title: str) -> ValidationError:
     )
 
 
-def _as_declared(planner: BatchPlanner, frame: Any, node: logical.Scan) -> str:
-    """The columns of a frame in the types that the table declares."""
+def _as_declared(planner: BatchPlanner, frame: Any, name: str | None, node: logical.Scan) -> DeclaredTable:
+    """The columns of a frame in the types that the table declares. `name`: under which Spark knows it."""
     fields = frame.schema.fields
     names = [field.name for field in fields]
     found = [field.dataType.simpleString().upper() for field in fields]
@@ -125,50 +130,17 @@ def _as_declared(planner: BatchPlanner, frame: Any, node: logical.Scan) -> str:
             f"table '{title}' has {len(node.schema)} columns, and the Spark data frame that it reads has {len(found)}: "
             f"{', '.join(names)}"
         )
-    if len({name.lower() for name in names}) < len(names):
+    if len({one.lower() for one in names}) < len(names):
         names = [column(index) for index in range(len(names))]
-        frame = frame.toDF(*names)
-    texts = []
-    for index, (name, one, declared) in enumerate(zip(names, found, node.schema, strict=True)):
-        text = _cast(quoted(name), one, declared.type)
-        if text is None:
+        frame, name = frame.toDF(*names), None
+    columns = []
+    for spark_name, kind, declared in zip(names, found, node.schema, strict=True):
+        one = DeclaredColumn(quoted(spark_name), declared.type, kind)
+        if one.text() is None:
             raise ValidationError(
                 f"column '{declared.name}' of table '{title}' is declared as {declared.type}, and Spark has "
-                f"{one} there: declare it as what Spark has"
+                f"{kind} there: declare it as what Spark has"
             )
-        texts.append(f"{text} AS {column(index)}")
-    return f"SELECT {', '.join(texts)} FROM {planner.view(frame)}"
-
-
-def _cast(text: str, found: str, declared: DataType) -> str | None:
-    """A column of Spark as one of the type that is declared; None where values would be others."""
-    wanted = spark_type(declared)
-    if isinstance(declared, TimestampType | LocalZonedTimestampType):
-        is_same = found == wanted and declared.precision == MICROSECOND_DIGITS
-        return text if is_same else _cut(text, found, declared)
-    if not is_of_spark(declared):
-        return None
-    if found == wanted or (found.startswith(("CHAR(", "VARCHAR(")) and wanted == "STRING"):
-        return text
-    if found in _WHOLE and wanted in _WHOLE and _WHOLE.index(found) <= _WHOLE.index(wanted):
-        return f"CAST({text} AS {wanted})"
-    if (found, wanted) == ("FLOAT", "DOUBLE"):
-        return f"CAST({text} AS DOUBLE)"
-    if found.startswith("DECIMAL(") and isinstance(declared, DecimalType):
-        precision, scale = map(int, found[8:-1].split(","))
-        if precision - scale <= declared.precision - declared.scale and scale <= declared.scale:
-            return f"CAST({text} AS {wanted})"
-    return None
-
-
-_WHOLE: Final = ("TINYINT", "SMALLINT", "INT", "BIGINT")
-
-
-def _cut(text: str, found: str, declared: TimestampType | LocalZonedTimestampType) -> str | None:
-    """A point in time with fewer digits than Spark's: the others are cut off."""
-    kind = "TIMESTAMP_NTZ" if isinstance(declared, TimestampType) else "TIMESTAMP"
-    if found != kind or declared.precision > MICROSECOND_DIGITS:
-        return None
-    step = 10 ** (MICROSECOND_DIGITS - declared.precision)
-    rest = f"CAST(extract(SECOND FROM {text}) * 1000000 AS BIGINT) % {step}"
-    return f"({text} - make_dt_interval(0, 0, 0, CAST(({rest}) / 1000000 AS DECIMAL(18,6))))"
+        columns.append(one)
+    source = planner.view(frame) if name is None else f"IDENTIFIER({text_literal(name)})"
+    return DeclaredTable(source, tuple(columns))

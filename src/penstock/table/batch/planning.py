@@ -2,7 +2,8 @@
 
 Nodes nest as queries in FROM, and Spark's optimiser sees one query. Where functions of Penstock have to run, the query
 up to there becomes a frame, a step of `kernels` follows, and its result is a temporary view for what is above. Views
-also stand for tables, and for parts of a plan that are read more than once. They are dropped when all is planned.
+also stand for tables that Spark does not know by a name, and for parts of a plan that are read more than once. They are
+dropped when all is planned.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any, NamedTuple
 
 from penstock.base.errors import UnsupportedError
 from penstock.table.analyser.calls import Calls
+from penstock.table.batch.declared import DeclaredTable
 from penstock.table.batch.kernels import BatchSession, Computed, Step, Work
 from penstock.table.batch.native import native_text
 from penstock.table.batch.reads import Part, Reads
@@ -89,8 +91,8 @@ class BatchPlanner:
         self.parallelism = parallelism
         self._tables = tables
         self._reads: Reads | None = None
-        #: the queries of tables that are read, by path and options
-        self.tables: dict[tuple[tuple[str, ...], tuple[tuple[str, str], ...]], str] = {}
+        #: the tables that are read, by path and options
+        self.tables: dict[tuple[tuple[str, ...], tuple[tuple[str, str], ...]], DeclaredTable] = {}
         self._views: list[str] = []
         self._uses: Counter[int] = Counter()
         #: by the id of a node that is read more than once; the node is kept, because ids of others come again

@@ -17,7 +17,15 @@ from penstock.table.typed.nodes import FunctionCall, Typed
 
 def project(planner: BatchPlanner, node: logical.Project) -> str:
     """Expressions over the columns of the input."""
-    source = planner.over(planner.query(node.input), node.input.schema, node.expressions)
+    chain = None if planner.is_shared(node.input) else chain_of(planner, node.input)
+    if chain is None:
+        query = planner.query(node.input)
+    else:
+        texts = [native_text(one, chain.columns.__getitem__) for one in node.expressions]
+        if None not in texts:
+            return chain.query([text for text in texts if text is not None])
+        query = chain.query()
+    source = planner.over(query, node.input.schema, node.expressions)
     return select(source.texts, source.query)
 
 

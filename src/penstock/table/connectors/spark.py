@@ -37,7 +37,7 @@ class SparkConnector(TableConnector):
         """Reads a data frame, in batch only."""
         table, path = options.read(TABLE), options.read(PATH)
         if table is not None and path is None:
-            return TableReader(None, frame=partial(_table, table))
+            return TableReader(None, frame=partial(_table, table), spark_table=table)
         if path is not None and table is None:
             return TableReader(None, frame=partial(_files, path, options.read(FORMAT)))
         raise ValidationError(f"connector 'spark' of table {options.title} takes one of the options 'table' and 'path'")

@@ -57,6 +57,8 @@ class TableReader:
     #: where its rows are, if they are in files
     location: TableLocation | None = field(default=None)
     frame: Callable[[Any], Any] | None = None
+    #: the name of the frame's table in Spark's session, if it is one
+    spark_table: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
