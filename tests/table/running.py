@@ -104,9 +104,16 @@ def folded(changes: Sequence[Change]) -> list[tuple[Any, ...]]:
     return [values for rows in found.values() for values in rows]
 
 
-def run(sql: str, *, wants_before: bool = True, parallelism: int = 1, **tables: Rows) -> Answer:
+def run(
+    sql: str,
+    *,
+    wants_before: bool = True,
+    parallelism: int = 1,
+    options: Mapping[str, str] | None = None,
+    **tables: Rows,
+) -> Answer:
     """Plan a query and run it to its end. Raises what planning raises, and what makes the job fail."""
-    return run_over(tables, sql, wants_before, parallelism)
+    return run_over(tables, sql, wants_before, parallelism, options)
 
 
 def run_over(

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 from tests.table.planned import NOW_NS, manager_of, plan_of
-from tests.table.running import Answer, Rows, run
+from tests.table.running import Answer, Rows, run_over
 
 from penstock.drivers.spark.handle import SparkHandle
 from penstock.drivers.spark.session import hand_back, obtain_spark
@@ -98,7 +98,7 @@ def counted(rows: Sequence[tuple[Any, ...]]) -> Counter[str]:
 
 def check_agrees(sql: str, **tables: Rows) -> Answer:
     """A query gives the same rows in a stream, when its changes are made, and in batch."""
-    streamed = run(sql, wants_before=True, parallelism=1, **tables)
+    streamed = run_over(tables, sql)
     assert counted(run_batch(sql, **tables)) == counted(streamed.rows()), sql
     return streamed
 

@@ -15,7 +15,6 @@ from tests.table.streaming.windowed import CALLS, VALUES, ByRow, Timed, in_colum
 from penstock.base.errors import UnsupportedError
 from penstock.core.operators.watermarks import LATE_RECORDS
 from penstock.table.data.errors import ValidationError
-from penstock.table.streaming.windows.emit_options import check_emit
 from penstock.table.streaming.windows.window_ends import WindowEnds
 
 S = 1_000
@@ -188,9 +187,44 @@ def test_sessions_in_group_by_are_of_what_else_rows_are_grouped_by() -> None:
     assert all(change[0] == "+I" for change in answer.shown())
 
 
-def test_sessions_in_group_by_take_columns() -> None:
-    with pytest.raises(UnsupportedError, match="compute it in a query below"):
-        run("SELECT COUNT(*) FROM t GROUP BY SESSION(ts, INTERVAL '3' SECOND), v + 1", t=Timed())
+def test_sessions_in_group_by_are_apart_by_what_is_computed_too() -> None:
+    sql = "SELECT v / 2, COUNT(*) FROM t GROUP BY SESSION(ts, INTERVAL '3' SECOND), v / 2"
+    answer = run(sql, t=Timed(("a", 2, 0), ("a", 4, 1 * S), ("a", 3, 2 * S), ("a", 5, 4 * S)))
+    assert answer.names == ["EXPR$0", "EXPR$1"]
+    assert sorted(answer.rows()) == [(1, 2), (2, 2)]
+
+
+def test_times_of_windows_in_group_by_have_no_names_of_their_own() -> None:
+    ends = "TUMBLE_START(ts, INTERVAL '1' SECOND), TUMBLE_END(ts, INTERVAL '1' SECOND) AS e"
+    answer = run(f"SELECT k, {ends} FROM t GROUP BY k, TUMBLE(ts, INTERVAL '1' SECOND)", t=Timed())
+    assert answer.names == ["k", "EXPR$1", "e"]
+
+
+def test_the_time_of_a_window_in_group_by_has_windows_again() -> None:
+    inner = (
+        "SELECT TUMBLE_ROWTIME(ts, INTERVAL '2' SECOND) AS at_time, v FROM t "
+        "GROUP BY v, TUMBLE(ts, INTERVAL '2' SECOND)"
+    )
+    sql = f"SELECT SUM(v) FROM ({inner}) GROUP BY TUMBLE(at_time, INTERVAL '4' SECOND)"
+    assert run(sql, t=Timed(("a", 1, 0), ("a", 1, 1 * S), ("a", 2, 3 * S), ("a", 4, 5 * S))).rows() == [(3,), (4,)]
+
+
+@pytest.mark.parametrize("kind", ["TUMBLE", "HOP", "CUMULATE", "SESSION"])
+def test_aggregates_may_be_of_the_times_of_windows(kind: str) -> None:
+    sql = WINDOWS.format("MIN(window_time), MAX(ts)", TABLES[kind])
+    for _, _, end, time, latest in seconds(run(sql, t=Timed(("a", 1, 0), ("a", 2, 5 * S))).rows()):
+        assert latest <= time < end <= time + 1
+
+
+def test_distinct_windows_come_when_they_are_over() -> None:
+    sql = f"SELECT DISTINCT window_start, window_end, k FROM TABLE({TABLES['TUMBLE']})"
+    answer = run(sql, t=Timed(("a", 1, 1 * S), ("a", 2, 2 * S), ("b", 1, 6 * S), ("c", 9, 0)))
+    assert seconds(answer.rows()) == [(1, 5, "a"), (5, 9, "b")]
+
+
+def test_a_window_table_takes_a_query_in_parentheses() -> None:
+    sql = "SELECT v FROM TABLE(TUMBLE((SELECT * FROM t WHERE v > 1), DESCRIPTOR(ts), INTERVAL '1' SECOND))"
+    assert run(sql, t=Timed(("a", 1, 0), ("a", 2, 0))).rows() == [(2,)]
 
 
 # --- processing time --------------------------------------------------------------------------------------------------
@@ -327,23 +361,6 @@ def test_a_column_that_is_no_time_attribute_has_no_windows() -> None:
     sql = "WITH u AS (SELECT ts + INTERVAL '1' SECOND AS x FROM t) SELECT * FROM TABLE(TUMBLE(TABLE u, DESCRIPTOR(x), "
     with pytest.raises(ValidationError, match="requires the timecol is a time attribute type"):
         run(sql + "INTERVAL '1' SECOND))", t=Timed())
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"table.exec.emit.early-fire.enabled": "true"},
-        {"table.exec.emit.late-fire.enabled": "TRUE"},
-        {"table.exec.emit.allow-lateness": "1 min"},
-    ],
-)
-def test_windows_that_fire_more_than_once_are_refused(options: dict[str, str]) -> None:
-    with pytest.raises(UnsupportedError, match=r"table\.exec\.emit\.[a-z-]+.* is not supported"):
-        check_emit(options)
-
-
-def test_options_that_leave_windows_as_they_are_pass() -> None:
-    check_emit({"table.exec.emit.early-fire.enabled": "false", "table.exec.emit.allow-lateness": "0 s"})
 
 
 # --- ends of windows in time zones ------------------------------------------------------------------------------------

@@ -23,6 +23,8 @@ from penstock.table.streaming.windows.column_window_operators import (
     ColumnWindowAggregateOperator,
 )
 from penstock.table.streaming.windows.column_windows import ColumnWindows
+from penstock.table.streaming.windows.emit_options import Emission
+from penstock.table.streaming.windows.emitting_window_operator import EmittingWindowOperator
 from penstock.table.streaming.windows.session_table_operator import SessionTableOperator
 from penstock.table.streaming.windows.window_aggregate_operator import WindowAggregateOperator
 from penstock.table.streaming.windows.window_table_operator import WindowTableOperator
@@ -94,22 +96,27 @@ def session_table(gap: int, is_processing: bool = False) -> Under:
 
 
 class ByRow:
-    """TUMBLE of processing time, and an aggregate of its windows by k that goes through the rows."""
+    """TUMBLE, and an aggregate of its windows by k that goes through the rows; with `emission` results come early."""
 
-    def __init__(self, size: int) -> None:
-        time = WindowTime(TS, True, True)
+    def __init__(self, size: int, emission: Emission | None = None, is_processing: bool = True) -> None:
+        time = WindowTime(TS, is_processing, is_processing)
         types = (*TYPES, EDGE, EDGE, LocalZonedTimestampType(3))
         names = [f"c{place}" for place in range(len(types))]
         table = partial(WindowTableOperator, "TUMBLE", time, (size,), 0, names, StreamSession())
         edges = {len(TYPES): 0, len(TYPES) + 1: 1}
-        aggregate = partial(
-            WindowAggregateOperator, (K, *edges), edges, time, CALLS, types, names[:5], False, StreamSession()
-        )
+        made: Callable[..., StreamOperator] = WindowAggregateOperator
+        if emission is not None:
+            made = partial(EmittingWindowOperator, emission=emission, wants_before=False)
+        aggregate = partial(made, (K, *edges), edges, time, CALLS, types, names[:5], False, StreamSession())
         self.table, self.windows = Under(table), Under(aggregate)
         self.table.harnesses[0].operator.output.collect = self._pass_on  # type: ignore[method-assign]
 
     def _pass_on(self, batch: Batch) -> None:
         self.windows.harnesses[0].operator.process_batch(batch)
+
+    def watermark(self, timestamp: int) -> None:
+        """Event time goes on."""
+        self.windows.watermark(timestamp)
 
     def wait(self, by_ms: int) -> list[tuple[object, ...]]:
         """Processing time goes on; what comes out."""

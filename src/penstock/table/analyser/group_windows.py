@@ -10,10 +10,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
-from penstock.base.errors import UnsupportedError
 from penstock.table.analyser.rewriting import rewritten
 from penstock.table.analyser.scalars import ScalarAnalyser
 from penstock.table.analyser.scopes import Part, RelationScope
+from penstock.table.analyser.select import project
 from penstock.table.data.errors import ValidationError
 from penstock.table.data.logical_types import DayTimeIntervalType, LocalZonedTimestampType, TimestampType
 from penstock.table.plan.logical import WindowTable
@@ -36,25 +36,38 @@ def with_windows(select: relations.Select, scope: RelationScope, rows: ScalarAna
     window = found[0]
     assert isinstance(window, syntax.Call)
     others = [one for item in select.group or () for one in item.expressions if one != window]
-    _add(window, scope, rows, _partition(others, rows) if window.name == "SESSION" else ())
+    computed: dict[str, syntax.Expression] = {}
+    partition: tuple[int, ...] = ()
+    if window.name == "SESSION":
+        partition = _partition(others, rows, scope, computed)
+    _add(window, scope, rows, partition)
     edges = [syntax.Reference((_NAMES[word],), at=window.at) for word in ("START", "END", "ROWTIME")]
 
     def change(node: syntax.Expression) -> Iterable[syntax.Expression] | None:
+        for key, expression in computed.items():
+            if node == expression:
+                return [syntax.Reference((key,), at=node.at)]
         name = _function_of(node, window)
         if name is None:
             return None
         return [syntax.Reference((_NAMES[name],)) if name in _NAMES else syntax.Call("PROCTIME", path=("PROCTIME",))]
 
     def group(item: relations.GroupItem) -> relations.GroupItem:
-        spread = [more for one in item.expressions for more in (edges if one == window else (one,))]
+        spread = [more for key in item.expressions for more in (edges if key == window else (one(key),))]
         return replace(item, expressions=tuple(spread))
 
     def one(expression: syntax.Expression) -> syntax.Expression:
         return rewritten(expression, change)[0]
 
+    def named(item: relations.SelectItem, place: int) -> relations.SelectItem:
+        """An item with the name that it has as it is written."""
+        found = one(item.expression)
+        is_other = isinstance(found, syntax.Reference) and not isinstance(item.expression, syntax.Reference)
+        return replace(item, expression=found, alias=item.alias or (f"EXPR${place}" if is_other else None))
+
     return replace(
         select,
-        items=tuple(replace(item, expression=one(item.expression)) for item in select.items),
+        items=tuple(named(item, place) for place, item in enumerate(select.items)),
         group=tuple(map(group, select.group or ())),
         having=None if select.having is None else one(select.having),
         qualify=None if select.qualify is None else one(select.qualify),
@@ -73,17 +86,25 @@ def _function_of(node: syntax.Expression, window: syntax.Call) -> str | None:
     return name if kind == window.name and name and node.operands == window.operands else None
 
 
-def _partition(keys: Iterable[syntax.Expression], rows: ScalarAnalyser) -> tuple[int, ...]:
-    """The columns by which sessions are apart: what else rows are grouped by."""
+def _partition(
+    keys: Iterable[syntax.Expression],
+    rows: ScalarAnalyser,
+    scope: RelationScope,
+    computed: dict[str, syntax.Expression],
+) -> tuple[int, ...]:
+    """The columns by which sessions are apart: what else rows are grouped by. What is computed becomes a column."""
     found = []
     for key in keys:
         column = rows.typed(key)
-        if not isinstance(column, Field):
-            raise UnsupportedError(
-                f"SESSION in GROUP BY takes columns beside it, and no {column.type} that is computed: compute it in a "
-                "query below"
-            )
-        found.append(column.index)
+        if isinstance(column, Field):
+            found.append(column.index)
+            continue
+        name, width, plan = f"$session_key{len(computed)}", len(scope.plan.schema), scope.plan
+        computed[name] = key
+        scope.plan = project(plan, [*plan.schema.fields(), column], [*plan.schema.names, name])
+        scope.parts.append(Part(None, (), width, RowSchema((PlanColumn(name, column.type),))))
+        scope.hidden.add(width)
+        found.append(width)
     return tuple(dict.fromkeys(found))
 
 
@@ -103,7 +124,7 @@ def _add(window: syntax.Call, scope: RelationScope, rows: ScalarAnalyser, partit
     edges = (
         PlanColumn(_NAMES["START"], TimestampType(3, False)),
         PlanColumn(_NAMES["END"], TimestampType(3, False)),
-        PlanColumn(_NAMES["ROWTIME"], kind(3, False), column.time),
+        PlanColumn(_NAMES["ROWTIME"], kind(3), column.time),
     )
     width = len(plan.schema)
     scope.parts.append(Part(None, (), width, RowSchema(edges)))
@@ -115,4 +136,5 @@ def _add(window: syntax.Call, scope: RelationScope, rows: ScalarAnalyser, partit
         time=time.index,
         sizes=tuple(sizes),
         partition=partition,
+        is_group=True,
     )

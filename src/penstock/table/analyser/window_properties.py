@@ -39,6 +39,9 @@ def window_of(node: logical.Node, column: int) -> tuple[logical.WindowTable, int
                 return None
             node = node.input
         elif isinstance(node, logical.Aggregate) and column < len(node.keys) and is_of_windows(node):
+            below = edges_of(node.input, node.keys)
+            if below is None or below[0].is_group:
+                return None  # what GROUP BY TUMBLE gives has times, but no windows
             column, node = node.keys[column], node.input
         elif isinstance(node, logical.Join):
             return _window_of_join(node, column)

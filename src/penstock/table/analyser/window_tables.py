@@ -79,7 +79,7 @@ def _arguments(call: syntax.Call) -> dict[str, syntax.Expression]:
 
 
 def _time_column(name: str, argument: syntax.Expression | None, analyser: ScalarAnalyser, plan: Node) -> int:
-    if not isinstance(argument, syntax.DescriptorArgument) or len(argument.columns) != 1:
+    if not isinstance(argument, syntax.DescriptorArgument) or not argument.columns:
         raise ValidationError(f"{name} takes the time column second: DESCRIPTOR(column)")
     column = analyser.typed(syntax.Reference(argument.columns[0]))
     if not isinstance(column, Field) or not isinstance(column.type, TimestampType | LocalZonedTimestampType):

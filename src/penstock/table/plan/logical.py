@@ -297,7 +297,8 @@ class Rank(Unary):
 class WindowTable(Unary):
     """TUMBLE, HOP, CUMULATE or SESSION (`kind`): the columns of the input, and start, end and time of the window.
 
-    `sizes` in ms, as the function has them: size; slide and size; step and size; gap.
+    `sizes` in ms, as the function has them: size; slide and size; step and size; gap. `is_group`: whether it stands in
+    GROUP BY, the older way to write it. Such windows alone may give results early and late.
     """
 
     kind: str
@@ -305,6 +306,7 @@ class WindowTable(Unary):
     sizes: tuple[int, ...]
     offset: int = 0
     partition: tuple[int, ...] = ()
+    is_group: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

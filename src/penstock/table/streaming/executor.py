@@ -28,7 +28,6 @@ from penstock.table.streaming.planning.planner import StreamPlanner
 from penstock.table.streaming.planning.table_options import of_connector
 from penstock.table.streaming.records.record_target import RecordTarget
 from penstock.table.streaming.rows.sessions import StreamSession
-from penstock.table.streaming.windows.emit_options import check_emit
 from penstock.table.streaming.writing_job import WritingJob
 from penstock.table.user_functions.options import async_settings
 
@@ -132,7 +131,6 @@ class StreamExecutor:
         self, environment: StreamExecutionEnvironment, options: Mapping[str, str], session: Session
     ) -> StreamPlanner:
         carried = StreamSession(session.zone, session.legacy_cast, async_settings(options))
-        check_emit(options)
         in_memory = environment.get_configuration().read(STATE_BACKEND) != "rocksdb"
         found = replace(plan_options(options), is_in_memory=in_memory)
         if found.parallelism is not None:

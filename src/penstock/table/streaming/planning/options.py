@@ -13,6 +13,7 @@ from penstock.base.value_types import BOOLEAN, DURATION_MS, INTEGER
 from penstock.table.data.errors import ValidationError
 from penstock.table.streaming.rows.bundles import MiniBatch
 from penstock.table.streaming.sinks.sink_options import BY_DEFAULT, SinkOptions, sink_options
+from penstock.table.streaming.windows.emit_options import AT_THE_END, Emission, emission
 
 STATE_TTL_MS: Final = ConfigOption("table.exec.state.ttl", DURATION_MS, 0)
 MINI_BATCH: Final = ConfigOption("table.exec.mini-batch.enabled", BOOLEAN, False)
@@ -35,6 +36,7 @@ class PlanOptions:
         has_duplicates: whether changes of tables may come again.
         sinks: how tables are written.
         is_in_memory: whether state is kept in memory, and not in RocksDB.
+        emission: when windows in GROUP BY give results besides their ends.
     """
 
     state_ttl_ms: int = 0
@@ -44,6 +46,7 @@ class PlanOptions:
     has_duplicates: bool = False
     sinks: SinkOptions = BY_DEFAULT
     is_in_memory: bool = True
+    emission: Emission = AT_THE_END
 
     def lives(self, hinted_ms: int | None) -> int:
         """How long (ms) state lives, given what a hint says."""
@@ -72,4 +75,5 @@ def plan_options(options: Mapping[str, str]) -> PlanOptions:
         read(DUPLICATES),
         sink_options(options),
         read(STATE_BACKEND) != "rocksdb",
+        emission(options, read(STATE_TTL_MS)),
     )

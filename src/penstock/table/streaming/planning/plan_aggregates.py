@@ -10,7 +10,7 @@ from penstock.table.plan.changes import ALL, INSERTS, Changes
 from penstock.table.plan.logical import Aggregate, ChangelogNormalize, Distinct, Scan
 from penstock.table.streaming.aggregates.accumulators import check_unbounded
 from penstock.table.streaming.aggregates.group_aggregate_operator import GroupAggregateOperator
-from penstock.table.streaming.planning.plan_windows import aggregate_stream
+from penstock.table.streaming.planning.plan_windows import aggregate_changes, aggregate_stream
 from penstock.table.streaming.planning.rule import Factory, Planning, Rule
 from penstock.table.streaming.planning.streams import Stream, by_columns, names_of
 from penstock.table.streaming.rows.state_times import lasting
@@ -30,10 +30,11 @@ class AggregateRule(Rule[AggregateNode]):
         """See `Rule`."""
         if _is_distinct_already(node, planning):
             return planning.changes(node.input)
+        grouped = _grouped(node)
+        if is_of_windows(grouped):
+            return aggregate_changes(grouped, planning)
         if isinstance(node, Distinct):
             return INSERTS if planning.changes(node.input) == INSERTS else ALL
-        if is_of_windows(node):
-            return INSERTS
         return INSERTS | Changes.UPDATE if planning.changes(node.input) == INSERTS else ALL
 
     def asks_before(self, node: AggregateNode, planning: Planning, wants_before: bool) -> bool:
@@ -46,16 +47,19 @@ class AggregateRule(Rule[AggregateNode]):
         """See `Rule`."""
         if _is_distinct_already(node, planning):
             return planning.stream(node.input, wants_before)
-        if isinstance(node, Aggregate) and is_of_windows(node):
-            return aggregate_stream(node, planning)
+        grouped = _grouped(node)
+        if is_of_windows(grouped):
+            return aggregate_stream(grouped, planning, wants_before)
         inner = planning.stream(node.input, planning.changes(node.input) != INSERTS)
-        if isinstance(node, Distinct):
-            keys = tuple(range(len(node.schema)))
-            distinct = Aggregate(
-                schema=node.schema, input=node.input, keys=keys, calls=(), state_ttl_ms=node.state_ttl_ms
-            )
-            return _groups(distinct, inner, planning, wants_before)
-        return _groups(node, inner, planning, wants_before)
+        return _groups(grouped, inner, planning, wants_before)
+
+
+def _grouped(node: AggregateNode) -> Aggregate:
+    """DISTINCT as a group by all columns."""
+    if isinstance(node, Aggregate):
+        return node
+    keys = tuple(range(len(node.schema)))
+    return Aggregate(schema=node.schema, input=node.input, keys=keys, calls=(), state_ttl_ms=node.state_ttl_ms)
 
 
 def _is_distinct_already(node: AggregateNode, planning: Planning) -> bool:

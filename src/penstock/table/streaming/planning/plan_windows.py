@@ -6,15 +6,16 @@ is in several windows is not copied. Where kernels give all calls, windows share
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
 from penstock.base.errors import UnsupportedError
+from penstock.core.operators.base import StreamOperator
 from penstock.table.analyser.window_properties import EDGES, edges_of, is_processing
 from penstock.table.data.errors import ValidationError
 from penstock.table.evaluation.stability import is_stable
-from penstock.table.plan.changes import INSERTS, Changes
+from penstock.table.plan.changes import ALL, INSERTS, Changes
 from penstock.table.plan.logical import Aggregate, AggregateCall, Filter, Node, Project, WindowTable
 from penstock.table.plan.row_schema import PlanColumn, RowSchema
 from penstock.table.streaming.aggregates.accumulators import check_windowed
@@ -27,6 +28,7 @@ from penstock.table.streaming.windows.column_window_operators import (
     ColumnWindowsOfRowsOperator,
 )
 from penstock.table.streaming.windows.column_windows import ColumnWindows
+from penstock.table.streaming.windows.emitting_window_operator import EmittingWindowOperator
 from penstock.table.streaming.windows.session_table_operator import SessionTableOperator
 from penstock.table.streaming.windows.window_aggregate_operator import WindowAggregateOperator
 from penstock.table.streaming.windows.window_table_operator import WindowTableOperator
@@ -97,20 +99,29 @@ def _check_time(node: WindowTable) -> None:
 # --- aggregates -------------------------------------------------------------------------------------------------------
 
 
-def aggregate_stream(node: Aggregate, planning: Planning) -> Stream:
+def aggregate_changes(node: Aggregate, planning: Planning) -> Changes:
+    """Which changes the rows of an aggregate of windows are."""
+    if not (_window_and_edges(node)[0].is_group and planning.options.emission.updates):
+        return INSERTS
+    return INSERTS | Changes.UPDATE if planning.changes(node.input) == INSERTS else ALL
+
+
+def aggregate_stream(node: Aggregate, planning: Planning, wants_before: bool) -> Stream:
     """The rows of an aggregate of windows."""
     schema = node.schema
+    changes = aggregate_changes(node, planning)
     node = below_window(node, planning) or node
     retracts = planning.changes(node.input) != INSERTS
     window, edges = _window_and_edges(node)
+    planning.options.emission.check(window.kind, window.is_group)
     for call in node.calls:
         check_windowed(call, window.kind, retracts)
     is_right_above = node.input is window
     if is_right_above:
         _check_time(window)
-    if retracts or not _is_by_kernel(node, window if is_right_above else None):
+    if retracts or changes != INSERTS or not _is_by_kernel(node, window if is_right_above else None):
         rows = table_stream(window, planning) if is_right_above else planning.stream(node.input, retracts)
-        return _by_row(node, rows, planning, retracts)
+        return _by_row(node, rows, planning, changes, wants_before)
     keys = tuple(-1 - edges[key] if key in edges else key for key in node.keys)
     windows = ColumnWindows(
         keys, WindowTime.of(window), node.calls, tuple(schema.types), tuple(names_of(schema)), planning.session
@@ -142,25 +153,37 @@ def _is_by_kernel(node: Aggregate, window: WindowTable | None) -> bool:
     is_session = window is not None and window.kind == "SESSION"
     if is_session and any(call.is_distinct and call.function == "COUNT" for call in node.calls):
         return False
+    if window is not None and any(place >= len(window.input.schema) for call in node.calls for place in _read(call)):
+        return False  # the rows below have no edges of windows yet
     are_columns = all(isinstance(node.input.schema[key].type, GROUPED) for key in node.keys)
     return are_columns and all(map(is_by_kernel, node.calls))
 
 
-def _by_row(node: Aggregate, inner: Stream, planning: Planning, retracts: bool) -> Stream:
+def _read(call: AggregateCall) -> set[int]:
+    """The columns that a call reads."""
+    expressions = [*call.operands, *([] if call.condition is None else [call.condition])]
+    return {part.index for one in expressions for part in one.walk() if isinstance(part, Field)}
+
+
+def _by_row(node: Aggregate, inner: Stream, planning: Planning, changes: Changes, wants_before: bool) -> Stream:
     window, edges = _window_and_edges(node)
     groups = [key for key in node.keys if key not in edges]
+    made: Callable[..., StreamOperator] = WindowAggregateOperator
+    if changes != INSERTS:
+        made = partial(EmittingWindowOperator, emission=planning.options.emission, wants_before=wants_before)
     operator = partial(
-        WindowAggregateOperator,
+        made,
         node.keys,
         edges,
         WindowTime.of(window),
         node.calls,
         node.input.schema.types,
         names_of(node.schema),
-        retracts,
+        planning.changes(node.input) != INSERTS,
         planning.session,
     )
-    return _added(node, operator, inner, groups, planning)
+    stream = _added(node, operator, inner, groups, planning)
+    return replace(stream, changes=changes, has_before=wants_before and changes != INSERTS)
 
 
 def _added(node: Aggregate, operator: Factory, inner: Stream, groups: Sequence[int], planning: Planning) -> Stream:

@@ -1,26 +1,83 @@
-"""Options by which windows would give results before they are over, or again for late rows."""
+"""Options by which windows in GROUP BY give results before they are over, and again for late rows."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
-from penstock.base.errors import UnsupportedError
-from penstock.base.time import parse_duration
+from penstock.base.config_options import ConfigOption
+from penstock.base.configuration import Configuration
+from penstock.base.value_types import BOOLEAN, DURATION_MS
+from penstock.table.data.errors import ValidationError
 
-EARLY_FIRE: Final = "table.exec.emit.early-fire.enabled"
-LATE_FIRE: Final = "table.exec.emit.late-fire.enabled"
-ALLOW_LATENESS: Final = "table.exec.emit.allow-lateness"
+EARLY_FIRE: Final = ConfigOption("table.exec.emit.early-fire.enabled", BOOLEAN, False)
+EARLY_DELAY_MS: Final = ConfigOption("table.exec.emit.early-fire.delay", DURATION_MS, -1)
+LATE_FIRE: Final = ConfigOption("table.exec.emit.late-fire.enabled", BOOLEAN, False)
+LATE_DELAY_MS: Final = ConfigOption("table.exec.emit.late-fire.delay", DURATION_MS, -1)
+ALLOW_LATENESS_MS: Final = ConfigOption("table.exec.emit.allow-lateness", DURATION_MS, -1)
 
 
-def check_emit(options: Mapping[str, str]) -> None:
-    """Raise `UnsupportedError` for an option that would let windows fire more than once."""
-    for key in (EARLY_FIRE, LATE_FIRE):
-        if options.get(key, "").strip().lower() == "true":
-            raise UnsupportedError(f"{key} is not supported: a window gives its result once, when it is over")
-    lateness = options.get(ALLOW_LATENESS)
-    if lateness is not None and parse_duration(lateness).to_millis() > 0:
-        raise UnsupportedError(
-            f"{ALLOW_LATENESS} is not supported: rows that come after their window are dropped; let the watermark of "
-            "the table wait for them"
-        )
+@dataclass(frozen=True, slots=True)
+class Emission:
+    """When windows give results besides their ends.
+
+    Args:
+        early_ms: a result that changed is given so long (ms) after the first row of a window, and again and again; 0
+            for after each row, None for not before the end.
+        late_ms: the same for rows that come behind the end.
+        lateness_ms: how long behind its end, in event time, a window takes rows.
+    """
+
+    early_ms: int | None = None
+    late_ms: int | None = None
+    lateness_ms: int = 0
+
+    @property
+    def updates(self) -> bool:
+        """Whether a window may give several results."""
+        return self.early_ms is not None or self.late_ms is not None
+
+    def check(self, kind: str, is_group: bool) -> None:
+        """Raise `ValidationError` for windows that do not give several results: SESSION, and those of functions."""
+        if not self.updates:
+            return
+        keys = f"{EARLY_FIRE.key()} and {LATE_FIRE.key()}"
+        if not is_group:
+            raise ValidationError(
+                f"Currently, window table function based aggregate doesn't support early-fire and late-fire: {keys} "
+                f"are for GROUP BY {kind}(…)"
+            )
+        if kind == "SESSION":
+            raise ValidationError(f"Session window doesn't support EMIT strategy currently: set {keys} to false")
+        if self.late_ms is None:
+            return
+        if self.lateness_ms <= 0:
+            raise ValidationError(
+                f"{LATE_FIRE.key()} needs a time for which windows wait for late rows: set "
+                f"{ALLOW_LATENESS_MS.key()} or table.exec.state.ttl"
+            )
+        if self.lateness_ms < self.late_ms:
+            raise ValidationError(
+                f"Allow-lateness [{self.lateness_ms}ms] should not be smaller than Late-fire delay [{self.late_ms}ms] "
+                "when enable late-fire emit strategy."
+            )
+
+
+AT_THE_END: Final = Emission()
+
+
+def emission(options: Mapping[str, str], state_ttl_ms: int) -> Emission:
+    """What the options of a session say. Raises `ValidationError` for a delay that is missing."""
+    read = Configuration.from_dict(dict(options)).read
+    delays: list[int | None] = []
+    for enabled, delay in ((EARLY_FIRE, EARLY_DELAY_MS), (LATE_FIRE, LATE_DELAY_MS)):
+        found = read(delay) if read(enabled) else None
+        if found is not None and found < 0:
+            raise ValidationError(f"{delay.key()} has to be set, and not below 0, where {enabled.key()} is true")
+        delays.append(found)
+    early_ms, late_ms = delays
+    lateness_ms = read(ALLOW_LATENESS_MS)
+    if late_ms is None:
+        return Emission(early_ms)
+    return Emission(early_ms, late_ms, state_ttl_ms if lateness_ms < 0 else lateness_ms)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ from penstock.core.records import MIN_TIMESTAMP, Batch
 from penstock.table.data.errors import TableRuntimeError
 from penstock.table.data.logical_types import DataType
 from penstock.table.data.values import column_of, values_of
-from penstock.table.plan.changes import DELETE, UPDATE_BEFORE
+from penstock.table.plan.changes import DELETE, INSERT, UPDATE_BEFORE
 from penstock.table.plan.logical import AggregateCall
 from penstock.table.streaming.aggregates.accumulators import accumulator_of
 from penstock.table.streaming.aggregates.operands import operands_of
@@ -29,6 +29,10 @@ from penstock.table.streaming.windows.window_times import WindowTime
 #: The state: (start, end) -> group -> [number of rows, accumulators, values of the key].
 WINDOWS: Final = "windows"
 _MILLISECOND_NS: Final = 1_000_000
+#: start and end, in ms
+Window = tuple[int, int]
+#: the kind of a row, its window, the values of its key, and results
+Result = tuple[int, Window, Sequence[Any], Sequence[Any]]
 
 
 class WindowAggregateOperator(EvaluatingOperator):
@@ -42,6 +46,10 @@ class WindowAggregateOperator(EvaluatingOperator):
     """
 
     is_keyed = True
+    #: how long, in event time, a window is kept after its end
+    lateness_ms = 0
+    #: is called with the window, the group and what is kept of it after each row
+    taken_in: Callable[[Window, Any, list[Any]], None] | None = None
 
     def __init__(
         self,
@@ -92,13 +100,14 @@ class WindowAggregateOperator(EvaluatingOperator):
     def _take_in(
         self,
         taken: ColumnBatch,
-        windows: list[tuple[int, int]],
+        windows: list[Window],
         groups: list[Any],
         columns: list[list[Any]],
         operands: list[list[tuple[Any, ...] | None]],
     ) -> None:
         kinds, late = taken.kinds, 0
-        panes: dict[tuple[int, int], tuple[dict[Any, Any], set[Any]] | None] = {}
+        panes: dict[Window, tuple[dict[Any, Any], set[Any]] | None] = {}
+        taken_in = self.taken_in
         for row, (window, group) in enumerate(zip(windows, groups, strict=True)):
             if window not in panes:
                 panes[window] = self._pane(window)
@@ -119,17 +128,19 @@ class WindowAggregateOperator(EvaluatingOperator):
                 if of_row is not None:
                     held[index] = (accumulator.retract if goes else accumulator.add)(held[index], of_row)
             marked.add(group)
+            if taken_in is not None:
+                taken_in(window, group, entry)
         for window, pane in panes.items():
             if pane is not None:
                 self._table.mark(window, pane[1])
         if late:
             self.context.count(LATE_RECORDS, late)
 
-    def _pane(self, window: tuple[int, int]) -> tuple[dict[Any, Any], set[Any]] | None:
-        """The groups of a window, and those that change; None when it has fired."""
+    def _pane(self, window: Window) -> tuple[dict[Any, Any], set[Any]] | None:
+        """The groups of a window, and those that change; None when it is no longer kept."""
         start, end = window
         due = self._ends.due_ms(end)
-        if due <= self._watermark and not self._time.is_processing:
+        if due + self.lateness_ms <= self._watermark and not self._time.is_processing:
             return None
         if window not in self._table.panes:
             heappush(self._due, (due, start, end))
@@ -154,21 +165,33 @@ class WindowAggregateOperator(EvaluatingOperator):
         self._watermark = timestamp
         while self._due and self._due[0][0] <= timestamp:
             _, start, end = heappop(self._due)
-            self._fire(start, end, self._table.drop((start, end)))
+            self.fire((start, end))
 
-    def _fire(self, start: int, end: int, entries: Mapping[Any, Any]) -> None:
-        alive = [entry for entry in entries.values() if entry[0] > 0]
-        if not alive:
+    def fire(self, window: Window) -> None:
+        """A window is over."""
+        alive = [entry for entry in self._table.drop(window).values() if entry[0] > 0]
+        self.send([(INSERT, window, entry[2], self.results(entry)) for entry in alive])
+
+    def results(self, entry: Sequence[Any]) -> list[Any]:
+        """The values of all calls for a group."""
+        return [one.value(held) for one, held in zip(self._accumulators, entry[1], strict=True)]
+
+    def send(self, rows: Sequence[Result]) -> None:
+        """Send results in order."""
+        if not rows:
             return
-        edges = [one * _MILLISECOND_NS for one in (start, end, self._ends.time_ms(end))]
+        ends = {end: self._ends.time_ms(end) for _, (_, end), _, _ in rows}
         arrays = []
         for key in self._keys:
             if key in self._edges:
-                arrays.append(column_of([edges[self._edges[key]]] * len(alive), self._types[key]))
+                edge = self._edges[key]
+                times = [(*window, ends[window[1]])[edge] * _MILLISECOND_NS for _, window, _, _ in rows]
+                arrays.append(column_of(times, self._types[key]))
             else:
                 place = self._groups.places.index(key)
-                arrays.append(column_of([entry[2][place] for entry in alive], self._types[key]))
+                arrays.append(column_of([values[place] for _, _, values, _ in rows], self._types[key]))
         for index, call in enumerate(self._calls):
-            accumulator = self._accumulators[index]
-            arrays.append(column_of([accumulator.value(entry[1][index]) for entry in alive], call.type))
-        self.output.collect(ColumnBatch(pa.RecordBatch.from_arrays(arrays, self._names)))
+            arrays.append(column_of([results[index] for _, _, _, results in rows], call.type))
+        kinds = bytes(kind for kind, _, _, _ in rows)
+        columns = pa.RecordBatch.from_arrays(arrays, self._names)
+        self.output.collect(ColumnBatch(columns, kinds=kinds if any(kinds) else None))

@@ -1,0 +1,158 @@
+"""Windows that give results before they are over, and again for rows that come late.
+
+A group of a window remembers the result that it gave last. What it gives later replaces that, and nothing is sent where
+a result is the same. Delays are processing time: they begin with a row, and recur while the window is kept. Whether a
+window is late is told by the watermark; where it gives results early, too, it remembers that it was over, so that it is
+late also after a restore. So it is in Flink.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from heapq import heapify, heappop, heappush
+from typing import Any, Final
+
+from penstock.core.records import Batch
+from penstock.table.plan.changes import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
+from penstock.table.streaming.windows.emit_options import Emission
+from penstock.table.streaming.windows.window_aggregate_operator import Result, Window, WindowAggregateOperator
+
+#: what an entry of the state has besides: the results that were sent last, when the next ones are due by the clock, and
+#: whether its window was over
+_SENT: Final = 3
+_NEXT_MS: Final = 4
+_OVER: Final = 5
+
+
+class EmittingWindowOperator(WindowAggregateOperator):
+    """See the module's text.
+
+    Args:
+        emission: when results are given.
+        wants_before: whether updates come with the row as it was before.
+    """
+
+    def __init__(self, *args: Any, emission: Emission, wants_before: bool) -> None:
+        super().__init__(*args)
+        self._emission = emission
+        self._wants_before = wants_before
+        self.lateness_ms = emission.lateness_ms
+        self.taken_in = self._taken_in
+
+    def open(self) -> None:
+        """Find the windows, and when their results are due."""
+        super().open()
+        self._results: list[Result] = []
+        self._over: list[tuple[int, int, int]] = []
+        self._timers = [
+            (entry[_NEXT_MS], number, window, group)
+            for number, (window, group, entry) in enumerate(
+                (window, group, entry)
+                for window, groups in self._table.panes.items()
+                for group, entry in groups.items()
+                if entry[_NEXT_MS] is not None
+            )
+        ]
+        heapify(self._timers)
+        self._timer_number = len(self._timers)
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        """Take rows in, and send what they change."""
+        super().process_batch(batch, input_index)
+        self._flush()
+
+    def _taken_in(self, window: Window, group: Any, entry: list[Any]) -> None:
+        if len(entry) == _SENT:
+            entry += [None, None, False]
+        if not self._is_late(window, entry):
+            delay = self._emission.early_ms
+        elif entry[_SENT] is None and not entry[_OVER]:
+            delay = 0  # nothing was said of it when it was over
+        else:
+            delay = self._emission.late_ms
+        if delay == 0:
+            self._emit(window, entry)
+        elif delay is not None and entry[_NEXT_MS] is None:
+            self._begin_timer(self.context.now_ms() + delay, window, group, entry)
+
+    def _is_late(self, window: Window, entry: list[Any]) -> bool:
+        if self._time.is_processing:
+            return False
+        return entry[_OVER] or self._ends.due_ms(window[1]) <= self._watermark
+
+    def _begin_timer(self, due_ms: int, window: Window, group: Any, entry: list[Any]) -> None:
+        entry[_NEXT_MS] = due_ms
+        self._timer_number += 1
+        heappush(self._timers, (due_ms, self._timer_number, window, group))
+
+    def _emit(self, window: Window, entry: list[Any]) -> None:
+        """Add the result of a group, if it is another one than before."""
+        before, values = entry[_SENT], entry[2]
+        if entry[0] <= 0:
+            entry[_SENT] = None
+            if before is not None:
+                self._results.append((DELETE, window, values, before))
+            return
+        found = self.results(entry)
+        if found == before:
+            return
+        entry[_SENT] = found
+        if before is None:
+            self._results.append((INSERT, window, values, found))
+            return
+        if self._wants_before:
+            self._results.append((UPDATE_BEFORE, window, values, before))
+        self._results.append((UPDATE_AFTER, window, values, found))
+
+    def _flush(self) -> None:
+        rows, self._results = self._results, []
+        self.send(rows)
+
+    # --- time ---------------------------------------------------------------------------------------------------------
+
+    def fire(self, window: Window) -> None:
+        """A window is over: its groups give what they have not given yet."""
+        if self._time.is_processing or not self.lateness_ms:
+            self._emit_all(window, self._table.drop(window).values())
+            return
+        entries = self._table.entries(window)
+        self._emit_all(window, [entry for entry in entries.values() if not entry[_OVER]])
+        for entry in entries.values():
+            entry[_NEXT_MS] = None
+            entry[_OVER] = self._emission.early_ms is not None
+        self._table.mark(window, set(entries))
+        start, end = window
+        heappush(self._over, (self._ends.due_ms(end) + self.lateness_ms, start, end))
+
+    def _emit_all(self, window: Window, entries: Iterable[list[Any]]) -> None:
+        for entry in entries:
+            self._emit(window, entry)
+
+    def _advance(self, timestamp: int) -> None:
+        super()._advance(timestamp)
+        while self._over and self._over[0][0] <= timestamp:
+            _, start, end = heappop(self._over)
+            if (start, end) in self._table.panes:
+                self._table.drop((start, end))
+        self._flush()
+
+    def next_timer_ms(self) -> int | None:
+        """See `StreamOperator`."""
+        times = [one for one in (super().next_timer_ms(), self._timers[0][0] if self._timers else None) if one]
+        return min(times, default=None)
+
+    def on_processing_time(self, now_ms: int) -> None:
+        """Give what is due by the clock."""
+        while self._timers and self._timers[0][0] <= now_ms:
+            due_ms, _, window, group = heappop(self._timers)
+            entry = self._table.panes.get(window, {}).get(group)
+            if entry is None or entry[_NEXT_MS] != due_ms:
+                continue
+            delay = self._emission.late_ms if self._is_late(window, entry) else self._emission.early_ms
+            entry[_NEXT_MS] = None
+            if delay:
+                self._emit(window, entry)
+                self._begin_timer(due_ms + delay, window, group, entry)
+            self._table.mark(window, {group})
+        self._flush()
+        super().on_processing_time(now_ms)
