@@ -109,7 +109,7 @@ def run(
     *,
     wants_before: bool = True,
     parallelism: int = 1,
-    options: Mapping[str, str] | None = None,
+    options: Mapping[str, str] = NO_OPTIONS,
     **tables: Rows,
 ) -> Answer:
     """Plan a query and run it to its end. Raises what planning raises, and what makes the job fail."""

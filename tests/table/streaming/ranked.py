@@ -78,14 +78,14 @@ class Under:
         """How many keys a state has."""
         return sum(len(harness.context.keyed.table(state).entries(None)) for harness in self.harnesses)
 
-    def recover(self, parallelism: int = 1) -> None:
-        """Stop with a snapshot, and go on from it."""
+    def recover(self, parallelism: int = 1, knows_time: bool = True) -> None:
+        """Stop with a snapshot, and go on from it, from the watermark that was there if `knows_time`."""
         self._checkpoint_id += 1
         kept = [record for harness in self.harnesses for record in harness.take_output()]
         snapshots = [harness.snapshot(self._checkpoint_id) for harness in self.harnesses]
         self.harnesses = self._opened(parallelism, *snapshots)
         self.harnesses[0].captured.records[:0] = kept
-        if self._watermark is not None:
+        if self._watermark is not None and knows_time:
             self.watermark(self._watermark)
 
     def take(self) -> list[tuple[Any, ...]]:

@@ -178,6 +178,16 @@ def test_the_first_rows_of_a_window_are_sent_at_its_end() -> None:
     assert sum(harness.counters.get(LATE_RECORDS, 0) for harness in windows.harnesses) == 1
 
 
+def test_rows_of_windows_that_were_sent_are_late_also_behind_a_restore() -> None:
+    windows = of_windows(TopN(1, True, False), 1)
+    windows.watermark(9)
+    windows.recover(knows_time=False)
+    windows.watermark(0)
+    windows.rows(("a", 1, 10), ("a", 2, 20))
+    windows.watermark(19)
+    assert windows.take() == [("+I", "a", 2, 20, 1)]
+
+
 def test_of_rows_with_the_same_key_the_one_that_comes_last_may_be_the_first() -> None:
     held = LatestTopN(1, False, False).create(1)
     for name in ("a", "b"):

@@ -144,6 +144,15 @@ def test_with_a_bound_rows_behind_the_last_one_of_their_partition_are_late() -> 
     assert over.harnesses[0].counters == {LATE_RECORDS: 1}
 
 
+def test_a_timer_that_came_in_vain_makes_rows_before_it_late() -> None:
+    over = Window(calls_over("SUM(v)", TEN_MS))
+    over.rows(("a", 1, 4), ("a", 2, 25))
+    over.watermark(22)  # at 20 the frame of the first row would have ended, if the second one had not come
+    over.rows(("a", 3, 13), ("a", 4, 23))
+    over.watermark(40)
+    assert over.take() == [("a", 1, 1), ("a", 4, 4), ("a", 2, 6)]
+
+
 def test_a_frame_of_time_is_forgotten_when_no_row_can_reach_it() -> None:
     over = Window(calls_over("SUM(v)", TEN_MS))
     over.rows(("a", 1, 10))

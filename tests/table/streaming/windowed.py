@@ -98,13 +98,19 @@ def session_table(gap: int, is_processing: bool = False) -> Under:
 class ByRow:
     """TUMBLE, and an aggregate of its windows by k that goes through the rows; with `emission` results come early."""
 
-    def __init__(self, size: int, emission: Emission | None = None, is_processing: bool = True) -> None:
+    def __init__(
+        self,
+        size: int,
+        emission: Emission | None = None,
+        is_processing: bool = True,
+        keeps_watermark: bool = True,
+    ) -> None:
         time = WindowTime(TS, is_processing, is_processing)
         types = (*TYPES, EDGE, EDGE, LocalZonedTimestampType(3))
         names = [f"c{place}" for place in range(len(types))]
         table = partial(WindowTableOperator, "TUMBLE", time, (size,), 0, names, StreamSession())
         edges = {len(TYPES): 0, len(TYPES) + 1: 1}
-        made: Callable[..., StreamOperator] = WindowAggregateOperator
+        made: Callable[..., StreamOperator] = partial(WindowAggregateOperator, keeps_watermark=keeps_watermark)
         if emission is not None:
             made = partial(EmittingWindowOperator, emission=emission, wants_before=False)
         aggregate = partial(made, (K, *edges), edges, time, CALLS, types, names[:5], False, StreamSession())

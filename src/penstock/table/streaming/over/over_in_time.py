@@ -165,9 +165,13 @@ class WaitingOverOperator(EvaluatingOperator, ExpiringOperator):
 
     def _forget(self, time: int, key: Any) -> None:
         entry = self._entries.get(key)
-        if entry is not None and entry[END] <= time:
+        if entry is None:
+            return
+        if entry[END] <= time:
             del self._entries[key]
-            self._table.changed(None).add(key)
+        else:
+            entry[LAST] = max(entry[LAST], time)  # in Flink too, a timer that came in vain makes rows before it late
+        self._table.changed(None).add(key)
 
     def _send(self, results: _Results, has_times: bool) -> None:
         if not results.rows:
@@ -182,7 +186,7 @@ class OverInEventTimeOperator(WaitingOverOperator):
     """Rows come out when the watermark passes their time.
 
     A row is late when its time has passed. Where the frame is bounded, that is the time of the last row of its
-    partition; else it is the watermark.
+    partition, or of its last timer; else it is the watermark.
     """
 
     def open(self) -> None:

@@ -39,6 +39,11 @@ class ColumnWindowAggregateOperator(ColumnWindowsOperator, ColumnarWindowOperato
         ColumnarWindowOperator.__init__(self, windows.key(), _assigner(kind, sizes, offset), [])
         self.begin(windows, kind != TUMBLE)
 
+    def open(self) -> None:
+        """Find the window that fires next, given those that fired before a restore."""
+        super().open()
+        self._find_next()
+
     def next_end(self) -> int | None:
         """See `ColumnWindowsOperator`."""
         return self._next_end

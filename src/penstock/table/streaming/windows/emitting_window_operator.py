@@ -33,7 +33,7 @@ class EmittingWindowOperator(WindowAggregateOperator):
     """
 
     def __init__(self, *args: Any, emission: Emission, wants_before: bool) -> None:
-        super().__init__(*args)
+        super().__init__(*args, keeps_watermark=False)
         self._emission = emission
         self._wants_before = wants_before
         self.lateness_ms = emission.lateness_ms

@@ -12,6 +12,7 @@ from penstock.core.columns.batch import ColumnBatch, as_columns
 from penstock.core.operators.base import UserCodeError
 from penstock.core.operators.watermarks import LATE_RECORDS
 from penstock.core.records import MIN_TIMESTAMP, Batch
+from penstock.state.captures import StateCapture
 from penstock.table.data.errors import TableRuntimeError
 from penstock.table.data.logical_types import DataType
 from penstock.table.data.values import column_of, values_of
@@ -23,6 +24,7 @@ from penstock.table.streaming.rows.evaluating import EvaluatingOperator
 from penstock.table.streaming.rows.row_keys import RowKeys
 from penstock.table.streaming.rows.sessions import StreamSession
 from penstock.table.streaming.rows.watermark_operator import milliseconds
+from penstock.table.streaming.windows.kept_watermark import KeptWatermark
 from penstock.table.streaming.windows.window_ends import WindowEnds
 from penstock.table.streaming.windows.window_times import WindowTime
 
@@ -43,6 +45,7 @@ class WindowAggregateOperator(EvaluatingOperator):
         edges: which keys are columns of the window, by their places: 0 its start, 1 its end, 2 its time.
         time: the time attribute. Of processing time no row is late: windows that are over fire when the clock is asked.
         retracts: whether rows of the input may go.
+        keeps_watermark: whether rows of windows that fired before a restore are late behind it.
     """
 
     is_keyed = True
@@ -61,6 +64,8 @@ class WindowAggregateOperator(EvaluatingOperator):
         names: Sequence[str],
         retracts: bool,
         session: StreamSession,
+        *,
+        keeps_watermark: bool = True,
     ) -> None:
         self._keys = tuple(keys)
         self._groups = RowKeys([key for key in keys if key not in edges])
@@ -73,6 +78,7 @@ class WindowAggregateOperator(EvaluatingOperator):
         self._names = list(names)
         self._retracts = retracts
         self._session = session
+        self._keeps_watermark = keeps_watermark and not time.is_processing
         self._watermark = MIN_TIMESTAMP
 
     def open(self) -> None:
@@ -83,6 +89,15 @@ class WindowAggregateOperator(EvaluatingOperator):
         self._table = self.context.keyed.table(WINDOWS)
         self._due = [(self._ends.due_ms(end), start, end) for start, end in self._table.panes]
         heapify(self._due)
+        self._kept = KeptWatermark(self.context.operator_state)
+        if self._keeps_watermark:
+            self._watermark = self._kept.restored()
+
+    def snapshot_state(self, checkpoint_id: int) -> list[StateCapture]:
+        """See `StreamOperator`."""
+        if self._keeps_watermark:
+            self._kept.keep(self._watermark)
+        return super().snapshot_state(checkpoint_id)
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Take rows in."""
@@ -162,7 +177,7 @@ class WindowAggregateOperator(EvaluatingOperator):
             self._advance(now_ms - 1)
 
     def _advance(self, timestamp: int) -> None:
-        self._watermark = timestamp
+        self._watermark = max(self._watermark, timestamp)
         while self._due and self._due[0][0] <= timestamp:
             _, start, end = heappop(self._due)
             self.fire((start, end))
