@@ -242,7 +242,6 @@ def join_of(condition: str, kind: str = "JOIN", right: str = "b") -> Join:
         ("a.ts > b.ts - INTERVAL '5' SECOND AND b.ts + INTERVAL '1' MINUTE > a.ts", (-4999, 59999)),
         ("b.ts <= a.ts AND a.ts - INTERVAL '1' SECOND <= b.ts", (0, 1000)),
         ("a.ts = b.ts", (0, 0)),
-        ("a.ts + INTERVAL '1' SECOND = b.ts", (-1000, -1000)),
         ("a.p >= b.p AND a.p < b.p + INTERVAL '2' SECOND AND a.ts IS NOT NULL", (0, 1999)),
     ],
 )
@@ -257,6 +256,7 @@ def test_two_comparisons_of_times_are_an_interval(condition: str, bounds: tuple[
     "condition",
     [
         "a.ts > b.ts",
+        "a.ts = b.ts + INTERVAL '1' SECOND",
         "a.ts > b.ts AND a.ts > b.ts - INTERVAL '5' SECOND",
         "a.ts > b.ts AND a.ts < TIMESTAMP '2020-01-01 00:00:00'",
         "a.ts > CAST(b.ts AS TIMESTAMP(3)) AND a.ts < b.ts + INTERVAL '1' SECOND",

@@ -61,6 +61,8 @@ def _bound(part: Typed, columns: Sequence[PlanColumn], width: int) -> tuple[str,
         one, other, comparison = other, one, _EXCHANGED[comparison]
     if one[0] >= width or other[0] < width:
         return None
+    if comparison == "=" and not all(isinstance(operand, Field) for operand in part.operands):
+        return None  # as in Flink, which computes both sides and joins them as keys
     return comparison, one[0], other[0], other[1] - one[1]
 
 
