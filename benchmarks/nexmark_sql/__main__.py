@@ -63,7 +63,8 @@ COMPARED = {"q19": (0, 2, 7)}
 @click.option("--beside-flink", is_flag=True)
 @click.option(
     "--flink",
-    default="/work/flink/v/bin/python",
+    default="build/flink/bin/python",
+    show_default=True,
     type=click.Path(path_type=Path),
     help="the Python of an environment with apache-flink",
 )
