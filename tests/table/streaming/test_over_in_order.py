@@ -83,6 +83,10 @@ def test_what_the_calls_hold_decides_whether_a_result_is_the_same() -> None:
     ]
 
 
+def test_a_sum_is_sent_again_where_a_value_of_nothing_comes_before_it() -> None:
+    assert changes("SUM(v)", ROWS, [("a", 2)], [("a", 0)])[1] == [("a", 0, 0), ("-U", "a", 2, 2), ("+U", "a", 2, 2)]
+
+
 def test_null_is_ahead_of_all_values_unless_it_is_said_otherwise() -> None:
     rows = [("a", 1), ("a", None)]
     assert changes("COUNT(*)", RANGE, rows) == [

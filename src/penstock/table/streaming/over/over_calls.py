@@ -34,6 +34,7 @@ class OverCalls:
         types: of the columns of the input.
         retracts: whether the oldest rows go.
         functions: those of the program.
+        counts_sums: whether a sum holds of how many values it is, so that what is held changes with each of them.
     """
 
     def __init__(
@@ -43,10 +44,13 @@ class OverCalls:
         types: Sequence[DataType],
         retracts: bool,
         functions: OpenFunctions | None,
+        counts_sums: bool = False,
     ) -> None:
         self._calls = tuple(calls)
         self._types = tuple(types)
-        self._accumulators = [over_accumulator_of(call, retracts, functions) for call in calls]
+        self._accumulators = [
+            over_accumulator_of(call, retracts or (counts_sums and call.function == "SUM"), functions) for call in calls
+        ]
         self._getters = [_getter(call, order) for call in calls]
         self._needed = {order}.union(*(_columns_of(call) for call in calls))
 

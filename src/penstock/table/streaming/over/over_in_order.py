@@ -72,7 +72,7 @@ class OverInOrderOperator(EvaluatingOperator, ExpiringOperator):
     def open(self) -> None:
         """Look up the state."""
         functions = self.running(self._session).functions
-        self._calls = OverCalls(self._call_list, self._order, self._types, False, functions)
+        self._calls = OverCalls(self._call_list, self._order, self._types, False, functions, counts_sums=True)
         table = self.context.keyed.table(SORTED)
         self._entries, self._mark = table.entries(None), table.mark
         self._expire(self._entries, table.mark)
