@@ -194,11 +194,13 @@ def test_sessions_of_all_rows_are_groups_that_change() -> None:
     )
 
 
-def test_rows_that_a_filter_leaves_out_hold_their_session_together() -> None:
+def test_rows_that_a_filter_leaves_out_hold_a_session_together_but_not_for_an_aggregate() -> None:
     sql = f"SELECT k, window_end, SUM(v) FROM TABLE({TABLES['SESSION']}) WHERE v <> 2 AND k <> 'b' "
     rows = Timed(("a", 1, 0), ("a", 2, 2 * S), ("a", 3, 4 * S), ("b", 5, 0))
     answer = run(f"{sql} GROUP BY k, window_start, window_end", t=rows)
-    assert seconds(answer.rows()) == [("a", 7, 4)]
+    assert seconds(answer.rows()) == [("a", 3, 1), ("a", 7, 3)]
+    answer = run(f"SELECT v, window_end FROM TABLE({TABLES['SESSION']}) WHERE v <> 2 AND k = 'a'", t=rows)
+    assert seconds(answer.rows()) == [(1, 7), (3, 7)]
 
 
 def test_sessions_in_group_by_are_of_what_else_rows_are_grouped_by() -> None:

@@ -202,7 +202,8 @@ def _added(node: Aggregate, operator: Factory, inner: Stream, groups: Sequence[i
 def below_window(node: Aggregate, planning: Planning) -> Aggregate | None:
     """The aggregate right above its window table, with filters and projections between both put below the latter.
 
-    None if there is something else between them, or one that needs the window.
+    None if there is something else between them, or one that needs the window. Rows that a filter leaves out do not
+    hold a session together then, as in Flink; in the rows of a window table they do.
     """
     calc = planning.calc_of(node.input)
     window = calc.input
@@ -217,10 +218,6 @@ def below_window(node: Aggregate, planning: Planning) -> Aggregate | None:
         return None
     if not all(map(is_stable, [*moved, *asked])):
         return None
-    if window.kind == "SESSION" and any(
-        isinstance(part, Field) and part.index not in window.partition for one in asked for part in one.walk()
-    ):
-        return None  # rows that are left out may hold a session together
     columns = [
         column if isinstance(one, Field) else PlanColumn(column.name, column.type)
         for column, one, edge in zip(node.input.schema, expressions, edges, strict=True)
