@@ -62,6 +62,7 @@ ALLOWED = {
         ("storage/files.py::_write_whole", "FileExistsError"),
         ("core/task/channels/partitioners.py::_Routes.*", "IndexError"),
         ("drivers/spark/local_port.py::_listen", "OSError"),
+        ("table/catalog/file/store.py::_read", "KeyError"),
     ),
     "storage/files.py catches it and raises a CheckpointError": (
         ("base/durable_files.py::publish", "FileExistsError"),
@@ -99,10 +100,12 @@ INTERNAL = {
     "MasterKilled",
     "PlannedError",
     "QueryFailed",
+    "ReadingStopped",
     "StageError",
     "TaskDied",
     "WorkerKilled",
     "_NotSimpleError",
+    "_OtherError",
 }
 
 PLACES = [(place, names.split()) for places in ALLOWED.values() for place, names in places]

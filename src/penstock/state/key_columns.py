@@ -47,7 +47,9 @@ def distinct_keys(columns: Sequence[Any]) -> tuple[Any, list[Any]]:
 
 
 def _distinct(column: Any) -> tuple[Any, list[Any]]:
-    """The same for one column. Rows, arrays and maps are tuples as keys."""
+    """The same for one column, of Arrow or NumPy. Rows, arrays and maps are tuples as keys."""
+    if isinstance(column, np.ndarray):
+        column = pa.array(column)
     if pa.types.is_nested(column.type):
         numbers: dict[Any, int] = {}
         codes = [numbers.setdefault(_frozen(value), len(numbers)) for value in column.to_pylist()]

@@ -108,7 +108,6 @@ def test_a_savepoint_that_is_not_there_fails_the_job(tmp_path: Path) -> None:
     [
         ("STOP JOB 'none'", "has not started a job 'none'"),
         ("DESCRIBE JOB 'none'", "has not started a job 'none'"),
-        ("STOP JOB '{id}' WITH DRAIN", "needs WITH SAVEPOINT"),
     ],
 )
 def test_what_cannot_be_done_with_a_job_is_refused(statement: str, reason: str) -> None:

@@ -18,7 +18,8 @@ from penstock.table.streaming.joins.temporal_join_operator import TemporalJoinOp
 from penstock.table.streaming.over.over_in_order import OverInOrderOperator
 from penstock.table.streaming.planning import planner as planner_module
 from penstock.table.streaming.planning import upsert_keys as upsert_keys_module
-from penstock.table.streaming.ranking.deduplicate_operator import FirstRowOperator, LastRowOperator
+from penstock.table.streaming.ranking.column_last_row_operator import ColumnLastRowOperator
+from penstock.table.streaming.ranking.deduplicate_operator import FirstRowOperator
 from penstock.table.streaming.ranking.top_n import RetractableTopN
 from penstock.table.streaming.ranking.top_n import Sent as RankSent
 from penstock.table.streaming.rows.bundles import BundlingOperator
@@ -110,7 +111,7 @@ def forget_the_last_rows_at_a_restore() -> Any:
         for key in list(operator._entries):
             del operator._entries[key]
 
-    return around(LastRowOperator, "open", opened)
+    return around(ColumnLastRowOperator, "open", opened)
 
 
 def restore_no_windows() -> Any:

@@ -91,13 +91,10 @@ class SessionJobs:
             )
         if statement.verb == "DESCRIBE":
             return results.table(_COLUMNS, [job.row()])
-        drains = "DRAIN" in statement.options
         if "SAVEPOINT" in statement.options:
-            path = job.client.stop_with_savepoint(drains).result()
+            path = job.client.stop_with_savepoint("DRAIN" in statement.options).result()
             job.is_stopped = True
             return results.table([("savepoint path", results.STRING)], [(path,)])
-        if drains:
-            raise ValidationError("STOP JOB … WITH DRAIN needs WITH SAVEPOINT, too: what is drained is kept in it.")
         job.is_stopped = True
         job.client.cancel().result()
         return results.done()
