@@ -25,5 +25,8 @@ class KeptWatermark:
         return min(self._state, default=MIN_TIMESTAMP)
 
     def keep(self, watermark: int) -> None:
-        """Have the next snapshot hold it. The end of all time is no reason to drop what comes behind a restore."""
-        self._state.update([watermark] if MIN_TIMESTAMP < watermark < MAX_WATERMARK else [])
+        """Have the next snapshot hold it, also where no time has passed: then no subtask may drop what comes.
+
+        The end of all time is no reason to drop what comes behind a restore.
+        """
+        self._state.update([watermark] if watermark < MAX_WATERMARK else [])
