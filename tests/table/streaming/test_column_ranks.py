@@ -14,6 +14,7 @@ from tests.table.streaming.ranked import NAMES, NUMBERED, TS, TYPES, K, Under, V
 from penstock.core.operators.base import StreamOperator
 from penstock.state import frozen
 from penstock.table.plan.logical import SortKey
+from penstock.table.streaming.ranking import column_rank_operator
 from penstock.table.streaming.ranking.column_last_row_operator import ColumnLastRowOperator
 from penstock.table.streaming.ranking.column_rank_operator import ColumnRankOperator
 from penstock.table.streaming.ranking.deduplicate_operator import LastRowOperator
@@ -33,7 +34,8 @@ def check(columns: Factory, rows: Factory, batches: list[list[tuple[Any, ...]]],
     ttl_ms = data.draw(st.sampled_from([0, LIFETIME_MS]))
     columns, rows = lasting(columns, ttl_ms), lasting(rows, ttl_ms)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(numbered_rows, "_GONE_MAX", 2)
+        patch.setattr(numbered_rows, "ROWS_GONE_MAX", 2)
+        patch.setattr(column_rank_operator, "ROWS_GONE_MAX", 2)
         found, wanted = Under(columns), Under(rows)
         for batch in batches:
             found.rows(*batch)
@@ -76,7 +78,7 @@ def test_rows_that_are_behind_are_not_kept() -> None:
     ranked.rows(*[("a", value) for value in range(1, 100)])
     operator = ranked.harnesses[0].operator
     assert isinstance(operator, ColumnRankOperator)
-    assert len(operator._rows._parts) == 1
+    assert len(operator._rows) == 1
 
 
 def test_a_checkpoint_has_the_partitions_that_changed() -> None:

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from penstock.table.streaming.rows.column_parts import ColumnParts
 from penstock.table.streaming.rows.key_hashes import is_own_number, same_keys
+from penstock.table.streaming.rows.small_numbers import places_in_order
 
 #: So many runs of a size become one.
 _FACTOR: Final = 8
@@ -124,7 +125,7 @@ class HeldColumns:
         if len(of_key) < 2:
             return (of_key[0], numbers[0]) if of_key else (_NONE, _NONE)
         of_all, all_numbers = np.concatenate(of_key), np.concatenate(numbers)
-        by_key = np.argsort(of_all, kind="stable")
+        by_key = places_in_order(of_all, len(asked))
         return of_all[by_key], all_numbers[by_key]
 
     def _put_in_order(self) -> None:

@@ -20,6 +20,7 @@ from penstock.table.streaming.ranking.deduplicate_operator import ROWS
 from penstock.table.streaming.rows.key_hashes import same_keys
 from penstock.table.streaming.rows.numbered_rows import NumberedRows, rows_packed
 from penstock.table.streaming.rows.row_keys import RowKeys
+from penstock.table.streaming.rows.small_numbers import places_in_order
 from penstock.table.streaming.rows.state_times import ExpiringOperator
 
 _NO_ROW: Final = -1
@@ -65,7 +66,7 @@ class ColumnLastRowOperator(ExpiringOperator):
         entries = self._entries
         held = np.fromiter((entries.get(key, _NO_ROW) for key in keys), np.int64, len(keys))
         first = self._rows.add(taken.columns)
-        by_key = np.argsort(codes, kind="stable")
+        by_key = places_in_order(codes, len(keys))
         of_key = codes[by_key]
         if self._time is not None:
             later = self._later(taken.columns.column(self._time), held, by_key, of_key)

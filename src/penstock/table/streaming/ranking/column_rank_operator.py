@@ -20,7 +20,7 @@ from penstock.table.data.logical_types import DataType
 from penstock.table.plan.logical import SortKey
 from penstock.table.streaming.ranking.rank_operator import PARTITIONS
 from penstock.table.streaming.ranking.top_n import Sent, TopN
-from penstock.table.streaming.rows.numbered_rows import NumberedRows, lists_packed
+from penstock.table.streaming.rows.numbered_rows import ROWS_GONE_MAX, NumberedRows, lists_packed
 from penstock.table.streaming.rows.ordering import first_sort_values, sort_keys_of_columns
 from penstock.table.streaming.rows.row_keys import RowKeys
 from penstock.table.streaming.rows.row_tuples import kinds_of
@@ -62,6 +62,8 @@ class ColumnRankOperator(ExpiringOperator):
         self._entries, self._mark = table.entries(None), table.mark
         self._rows = NumberedRows(self._types, self._names)
         held = list(chain.from_iterable(one[1] for one in self._entries.values()))
+        #: the number of rows at which those that are held are counted
+        self._count_at = 2 * len(held) + ROWS_GONE_MAX
         if held:
             self._number_from(self._rows.restore(held))
         table.keep_packed(lists_packed(self._rows))
@@ -92,10 +94,16 @@ class ColumnRankOperator(ExpiringOperator):
         self._mark(None, [keys[code] for code in set(of_rows)])
         if sent.rows:
             self.output.collect(self._changes(sent))
-        if self._rows.is_wasteful(len(self._entries)):
-            held = list(chain.from_iterable(one[1] for one in self._entries.values()))
-            if self._rows.is_wasteful(len(held)):
-                self._number_from(self._rows.keep(np.array(held, np.int64)))
+        if len(self._rows) >= self._count_at:
+            self._throw_out()
+
+    def _throw_out(self) -> None:
+        """Throw out the rows that are gone, if they are more than the rest."""
+        held = list(chain.from_iterable(one[1] for one in self._entries.values()))
+        if self._rows.is_wasteful(len(held)):
+            self._number_from(self._rows.keep(np.array(held, np.int64)))
+        # To count goes through all partitions, so it waits until there are half as many rows more.
+        self._count_at = len(self._rows) * 3 // 2 + ROWS_GONE_MAX
 
     def _near(self, columns: pa.RecordBatch, codes: Any, keys: list[Any]) -> Any:
         """The rows, as a numpy array, that may be ahead of the last ones so far; None for all.

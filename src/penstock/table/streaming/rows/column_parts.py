@@ -13,6 +13,8 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from penstock.table.streaming.rows.small_numbers import places_in_order
+
 #: So many parts of a size become one.
 _FACTOR: Final = 8
 #: Whoever asks for rows of more parts than this at once merges them.
@@ -96,7 +98,7 @@ class ColumnParts:
             part = self.parts[used[0]]
             places = pa.array(numbers - self.starts[used[0]])
             return [part.column(column).take(places) for column in columns]
-        order = np.argsort(parts, kind="stable")
+        order = places_in_order(parts, len(self.parts))
         ends = np.searchsorted(parts[order], used, side="right").tolist()
         chunks: list[list[pa.Array]] = [[] for _ in columns]
         begin = 0

@@ -23,7 +23,7 @@ from penstock.table.streaming.rows.held_rows import columns_of
 from penstock.table.streaming.rows.row_tuples import tuples_of
 
 #: Up to so many rows may be gone.
-_GONE_MAX: Final = 1 << 16
+ROWS_GONE_MAX: Final = 1 << 16
 
 
 class NumberedRows:
@@ -55,9 +55,13 @@ class NumberedRows:
         arrays = [*self.columns(numbers), *more] or [pa.nulls(len(numbers))]
         return ColumnBatch(pa.RecordBatch.from_arrays(arrays, self._names or ["c0"]), None, kinds)
 
+    def __len__(self) -> int:
+        """How many rows there are, with those that are gone."""
+        return len(self._parts)
+
     def is_wasteful(self, kept: int) -> bool:
         """Whether rows that are gone are more than the rest, of which there are `kept` at least."""
-        return len(self._parts) > 2 * kept + _GONE_MAX
+        return len(self._parts) > 2 * kept + ROWS_GONE_MAX
 
     def keep(self, numbers: Any) -> int:
         """Keep the rows with these numbers alone; returns the new number of the first one. The others follow it."""
