@@ -21,7 +21,6 @@ from penstock.table.evaluation.sharing import (
     PartOf,
     Shared,
     Split,
-    part_kernel,
     repeated,
     split_kernel,
     with_shared_splits,
@@ -30,6 +29,7 @@ from penstock.table.evaluation.stability import CASTS
 from penstock.table.functions.casts import cast_kernel
 from penstock.table.functions.definition import UNKNOWN, Call, Operands, Session
 from penstock.table.functions.registry import SCALAR_FUNCTIONS
+from penstock.table.functions.text_parts import part_kernel
 from penstock.table.typed.nodes import Constant, Field, FunctionCall, Lambda, Typed
 from penstock.table.typed.user_call import UserCall, calls_in
 from penstock.table.user_functions.definition import GENERAL

@@ -140,19 +140,3 @@ def _split_of(one: Typed) -> Split | None:
 def split_kernel(separator: str) -> Callable[[Datum], Datum]:
     """Makes all parts of texts."""
     return lambda texts: pc.split_pattern(texts, separator)
-
-
-def part_kernel(index: int) -> Callable[[Datum], Datum]:
-    """Takes one of the parts."""
-
-    def kernel(lists: Datum) -> Datum:
-        places = pc.add(lists.offsets[:-1], pa.scalar(index, pa.int32()))
-        is_there = pc.fill_null(pc.less(places, lists.offsets[1:]), False)
-        found = lists.values.take(pc.if_else(is_there, places, pa.scalar(None, pa.int32())))
-        if index:
-            return found
-        # A text whose only part is empty is empty, and has no parts.
-        is_empty = pc.and_(pc.equal(pc.list_value_length(lists), 1), pc.equal(found, ""))
-        return pc.if_else(pc.fill_null(is_empty, False), pa.scalar(None, found.type), found)
-
-    return kernel

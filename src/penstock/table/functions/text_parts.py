@@ -149,19 +149,33 @@ def _part_at(text: str, separator: str | int, index: int) -> str | None:
     return parts[index] if index < len(parts) else None
 
 
+def part_kernel(index: int) -> Callable[[Datum], Datum]:
+    """Takes one of the parts."""
+
+    def kernel(lists: Datum) -> Datum:
+        places = pc.add(lists.offsets[:-1], pa.scalar(index, pa.int32()))
+        is_there = pc.fill_null(pc.less(places, lists.offsets[1:]), False)
+        found = lists.values.take(pc.if_else(is_there, places, pa.scalar(None, pa.int32())))
+        if index:
+            return found
+        # A text whose only part is empty is empty, and has no parts.
+        is_empty = pc.and_(pc.equal(pc.list_value_length(lists), 1), pc.equal(found, ""))
+        return pc.if_else(pc.fill_null(is_empty, False), pa.scalar(None, found.type), found)
+
+    return kernel
+
+
 def _split_index(call: Call) -> Kernel:
     general = value_kernel(_part_at, call.types, call.result)
     separator, index = call.value(1), call.value(2)
     if not isinstance(separator, str) or not separator or not isinstance(index, int) or index < 0:
         return general
+    take = part_kernel(index)
 
     def kernel(column: Datum, *others: Datum) -> Datum:
         if isinstance(column, pa.Scalar):
             return general(column, *others)
-        lists = pc.split_pattern(column, separator, max_splits=index + 1)
-        places = pc.add(lists.offsets[:-1], pa.scalar(index, pa.int32()))
-        is_there = pc.and_(pc.less(places, lists.offsets[1:]), pc.fill_null(pc.not_equal(column, ""), False))
-        return lists.values.take(pc.if_else(is_there, places, pa.scalar(None, pa.int32())))
+        return take(pc.split_pattern(column, separator, max_splits=index + 1))
 
     return kernel
 

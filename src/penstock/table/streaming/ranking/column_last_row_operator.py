@@ -6,7 +6,6 @@ has left.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -14,34 +13,17 @@ import pyarrow as pa
 
 from penstock.core.columns.batch import ColumnBatch, as_columns
 from penstock.core.records import Batch
-from penstock.table.data.logical_types import DataType
 from penstock.table.plan.changes import INSERT, UPDATE_AFTER, UPDATE_BEFORE
-from penstock.table.streaming.ranking.deduplicate_operator import ROWS
+from penstock.table.streaming.ranking.deduplicate_operator import ROWS, LastRowOperator
 from penstock.table.streaming.rows.key_hashes import same_keys
 from penstock.table.streaming.rows.numbered_rows import NumberedRows, rows_packed
-from penstock.table.streaming.rows.row_keys import RowKeys
 from penstock.table.streaming.rows.small_numbers import places_in_order
-from penstock.table.streaming.rows.state_times import ExpiringOperator
 
 _NO_ROW: Final = -1
 
 
-class ColumnLastRowOperator(ExpiringOperator):
+class ColumnLastRowOperator(LastRowOperator):
     """See the module's text, and `LastRowOperator` for the arguments."""
-
-    def __init__(
-        self,
-        partition: Sequence[int],
-        time: int | None,
-        types: Sequence[DataType],
-        names: Sequence[str],
-        sends_before: bool,
-    ) -> None:
-        self._partition = RowKeys(partition)
-        self._time = time
-        self._types = tuple(types)
-        self._names = list(names)
-        self._sends_before = sends_before
 
     def open(self) -> None:
         """Look up the state."""

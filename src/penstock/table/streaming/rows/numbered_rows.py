@@ -37,14 +37,11 @@ class NumberedRows:
 
     def add(self, rows: pa.RecordBatch) -> int:
         """Take rows in, of which there are some; returns the number of the first one."""
-        # A batch without columns has rows all the same.
-        columns = rows.columns[: len(self.types)] or [pa.nulls(rows.num_rows)]
-        return self._parts.append(pa.RecordBatch.from_arrays(columns, list(map(str, range(len(columns))))))
+        return self._parts.append(_part(rows.columns[: len(self.types)], rows.num_rows))
 
     def restore(self, rows: Sequence[tuple[Any, ...]]) -> int:
         """Take the rows of a snapshot in, of which there are some; returns the number of the first one."""
-        columns = columns_of(rows, self.types) or [pa.nulls(len(rows))]
-        return self._parts.append(pa.RecordBatch.from_arrays(columns, list(map(str, range(len(columns))))))
+        return self._parts.append(_part(columns_of(rows, self.types), len(rows)))
 
     def columns(self, numbers: Any, places: Sequence[int] | None = None) -> list[pa.Array]:
         """The columns of the rows with these numbers, a numpy array, of which there must be some."""
@@ -67,9 +64,7 @@ class NumberedRows:
         """Keep the rows with these numbers alone; returns the new number of the first one. The others follow it."""
         kept = ColumnParts(self._parts.end)
         if len(numbers):
-            # Without columns there is still one that counts them.
-            columns = self._parts.taken(range(max(1, len(self.types))), numbers)
-            kept.append(pa.RecordBatch.from_arrays(columns, list(map(str, range(len(columns))))))
+            kept.append(_part(self.columns(numbers), len(numbers)))
         first, self._parts = self._parts.end, kept
         return first
 
@@ -78,6 +73,12 @@ class NumberedRows:
         kept = ColumnParts()
         kept.parts, kept.starts = list(self._parts.parts), list(self._parts.starts)
         return _AsOfNow(kept, self.types)
+
+
+def _part(columns: Sequence[pa.Array], rows: int) -> pa.RecordBatch:
+    """Rows as a part. Without columns there is one that counts them."""
+    arrays = list(columns) or [pa.nulls(rows)]
+    return pa.RecordBatch.from_arrays(arrays, list(map(str, range(len(arrays)))))
 
 
 @dataclass
@@ -92,8 +93,7 @@ class _AsOfNow:
         if not self.types or not len(numbers):
             return [()] * len(numbers)
         columns = self.parts.taken(range(len(self.types)), numbers)
-        names = list(map(str, range(len(columns))))
-        return tuples_of(ColumnBatch(pa.RecordBatch.from_arrays(columns, names)), self.types)
+        return tuples_of(ColumnBatch(_part(columns, len(numbers))), self.types)
 
 
 # --- snapshots --------------------------------------------------------------------------------------------------------
