@@ -58,12 +58,15 @@ class InputChannels(msgspec.Struct, frozen=True):
     """The channels of one edge into a task: (producing subtask, worker id), in order.
 
     Unless the edge `supports_unaligned`, no barrier overtakes its records, see `JobGraph.vertices_forced_aligned`.
+    `awaits_channel_state`: each channel begins with what was in flight in the restored checkpoint, and says where that
+    ends; nothing after it is processed before all channels of the edge have come so far.
     """
 
     edge: int
     input_index: int
     producers: tuple[tuple[int, str], ...]
     supports_unaligned: bool = True
+    awaits_channel_state: bool = False
 
 
 class OutputChannels(msgspec.Struct, frozen=True):
@@ -98,9 +101,10 @@ class DeployTask(msgspec.Struct, frozen=True, tag=True):
 
     `finished_on_restore`: it only commits what the restored checkpoint holds. `builds_on_restored`: incremental state
     may refer to the restored checkpoint's files, for they belong to this job. `taken_over`: records in flight, by edge,
-    to be partitioned again ahead of everything else. `awaits_start`: once open, the task waits for `StartTask`.
-    `forerunners`: the jobs that this one continues, until it has a checkpoint of its own. `attempts`: those that
-    subtasks of the job are in now; of any other one, nothing is needed any more.
+    to be partitioned again ahead of everything else; `sends_channel_state`: the edges whose consumers are told where
+    that ends. `awaits_start`: once open, the task waits for `StartTask`. `forerunners`: the jobs that this one
+    continues, until it has a checkpoint of its own. `attempts`: those that subtasks of the job are in now; of any other
+    one, nothing is needed any more.
     """
 
     execution: ExecutionId
@@ -118,6 +122,7 @@ class DeployTask(msgspec.Struct, frozen=True, tag=True):
     finished_on_restore: bool = False
     builds_on_restored: bool = True
     taken_over: tuple[tuple[int, tuple[StateFile, ...]], ...] = ()
+    sends_channel_state: tuple[int, ...] = ()
     awaits_start: bool = False
     forerunners: tuple[str, ...] = ()
     attempts: tuple[int, ...] = ()
@@ -253,6 +258,12 @@ class EndOfDataReached(msgspec.Struct, frozen=True, tag=True):
     execution: ExecutionId
 
 
+class ChannelStateRecovered(msgspec.Struct, frozen=True, tag=True):
+    """A subtask has processed all that was in flight in the restored checkpoint: it may be in a new one (G5)."""
+
+    execution: ExecutionId
+
+
 class AcknowledgeCheckpoint(msgspec.Struct, frozen=True, tag=True):
     """A subtask's part of a checkpoint is stored. `finished` when it was taken after `finish` (G10)."""
 
@@ -338,6 +349,7 @@ ToMaster: TypeAlias = (
     | WorkerRequestFailed
     | TaskStateChanged
     | EndOfDataReached
+    | ChannelStateRecovered
     | AcknowledgeCheckpoint
     | DeclineCheckpoint
     | RequestSplit
@@ -351,6 +363,7 @@ FromWorker: TypeAlias = (
     | Heartbeat
     | TaskStateChanged
     | EndOfDataReached
+    | ChannelStateRecovered
     | AcknowledgeCheckpoint
     | DeclineCheckpoint
     | RequestSplit

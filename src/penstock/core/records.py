@@ -115,6 +115,10 @@ class CancelCheckpointMarker(msgspec.Struct, frozen=True, tag="cancel-checkpoint
     checkpoint_id: int
 
 
+class EndOfOutputChannelState(msgspec.Struct, frozen=True, tag="end-of-channel-state", array_like=True):
+    """What was in flight in the restored checkpoint has gone ahead; all that follows on this channel is new (G5)."""
+
+
 class EndOfData(msgspec.Struct, frozen=True, tag="end-of-data", array_like=True):
     """No record will follow on this channel; `drain` tells whether the job ends for good (F3)."""
 
@@ -125,6 +129,14 @@ class EndOfPartition(msgspec.Struct, frozen=True, tag="end-of-partition", array_
     """Nothing at all will follow on this channel: its sender has closed (F3)."""
 
 
-Event: TypeAlias = Watermark | WatermarkStatus | CheckpointBarrier | CancelCheckpointMarker | EndOfData | EndOfPartition
+Event: TypeAlias = (
+    Watermark
+    | WatermarkStatus
+    | CheckpointBarrier
+    | CancelCheckpointMarker
+    | EndOfOutputChannelState
+    | EndOfData
+    | EndOfPartition
+)
 Element: TypeAlias = Batch | Event
 Buffer: TypeAlias = list[Element]

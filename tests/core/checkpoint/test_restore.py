@@ -69,15 +69,17 @@ def test_records_in_flight_go_on_in_streaming_alone(mode: str) -> None:
 
 
 @pytest.mark.parametrize("rescaled", [0, 1])
-def test_records_in_flight_of_a_broadcast(rescaled: int) -> None:
+@pytest.mark.parametrize(("partitioning", "is_pointwise"), [(BROADCAST, False), ("FORWARD", True)])
+def test_records_in_flight_that_cannot_be_parted(partitioning: str, is_pointwise: bool, rescaled: int) -> None:
     """G5, H4: barriers overtake none any more; a checkpoint of a version in which they did is restored at the same
     parallelism, and refused at another one, at either end of the edge."""
     graph = graph_of("source", "sink")
-    graph = replace(graph, edges=(replace(graph.edges[0], partitioning=BROADCAST),))
+    graph = replace(graph, edges=(replace(graph.edges[0], partitioning=partitioning, is_pointwise=is_pointwise),))
+    assert graph.vertices_forced_aligned() == {1}
     metadata = checkpoint_of(graph, behind="source")
     assert check_restorable(metadata, graph, False, HEAP) == []
     vertices = tuple(replace(v, parallelism=2 if v.index == rescaled else 1) for v in graph.vertices)
-    with pytest.raises(CheckpointError, match=r"records in flight on the broadcast edge to 'sink', whose parallelism"):
+    with pytest.raises(CheckpointError, match=rf"on the {partitioning.lower()} edge to 'sink', whose parallelism"):
         check_restorable(metadata, replace(graph, vertices=vertices), False, HEAP)
     assert check_restorable(checkpoint_of(graph), replace(graph, vertices=vertices), False, HEAP) == []
 

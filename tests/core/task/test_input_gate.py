@@ -6,7 +6,7 @@ import hypothesis.strategies as st
 from hypothesis import given, settings
 
 from penstock.core.protocol import ChannelId
-from penstock.core.records import Batch, CheckpointBarrier, Watermark
+from penstock.core.records import Batch, CheckpointBarrier, EndOfOutputChannelState, Watermark
 from penstock.core.task.channels.input_gate import InputChannel, InputGate, estimated_bytes
 from penstock.core.task.channels.partitioners import (
     BroadcastPartitioner,
@@ -28,10 +28,12 @@ def channel_id(number: int) -> ChannelId:
     return ChannelId(0, number, 0, 0)
 
 
-def make_gate(channels: int) -> tuple[InputGate, list[int]]:
+def make_gate(channels: int, awaited_edges: tuple[int, ...] = ()) -> tuple[InputGate, list[int]]:
     returned: list[int] = []
     gate = InputGate(
-        [InputChannel(i, 0, channel_id(i), "w") for i in range(channels)], lambda c: returned.append(c.index)
+        [InputChannel(i, 0, channel_id(i), "w") for i in range(channels)],
+        lambda c: returned.append(c.index),
+        awaited_edges,
     )
     return gate, returned
 
@@ -64,6 +66,24 @@ def test_channels_take_turns() -> None:
         gate.on_buffer(channel_id(0), [Batch([number])])
     gate.on_buffer(channel_id(1), [Batch(["x"])])
     assert [c for c, _ in drain(gate)] == [0, 1, 0, 0]
+
+
+def test_what_was_in_flight_comes_before_all_that_is_new() -> None:
+    """D4, G5: at another parallelism a key's new records may come from another producer than those in flight."""
+    gate, _ = make_gate(2, awaited_edges=(0,))
+    gate.on_buffer(channel_id(0), [EndOfOutputChannelState(), Batch(["new"])])
+    gate.on_buffer(channel_id(1), [Batch(["old"])])
+    assert gate.poll() == (gate.channels[0], EndOfOutputChannelState())
+    assert gate.is_recovering
+    assert not gate.end_channel_state(gate.channels[0])
+    gate.validate(2)
+    assert drain(gate) == [(1, Batch(["old"]))]
+    gate.on_buffer(channel_id(1), [EndOfOutputChannelState(), Batch(["newer"])])
+    assert gate.poll() == (gate.channels[1], EndOfOutputChannelState())
+    assert gate.end_channel_state(gate.channels[1])
+    gate.validate(2)
+    assert not gate.is_recovering
+    assert sorted(drain(gate), key=lambda one: one[0]) == [(0, Batch(["new"])), (1, Batch(["newer"]))]
 
 
 def test_held_back_channel_goes_on_in_the_middle_of_a_buffer() -> None:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
 from tests.simulation.mutants_of_jobs import leave_key_groups_with_the_old_subtask
 from tests.simulation.planting import Mutant, around
 
+from penstock.core.checkpoint import restore as restore_module
+from penstock.core.graph.job_graph import BROADCAST, JobGraph
+from penstock.core.job import job_recovery as job_recovery_module
 from penstock.state.key_columns import ColumnStates
 from penstock.table.plan.changes import DELETE, INSERT, UPDATE_BEFORE
 from penstock.table.streaming.aggregates import base as aggregates_module
@@ -144,6 +149,19 @@ def deal_changes_out_in_turn() -> Any:
     return mock.patch.object(planner_module, "parallelism_in_order", return_value=None)
 
 
+@contextmanager
+def let_barriers_overtake_on_pointwise_edges() -> Iterator[None]:
+    def vertices_forced_aligned(original: Any, graph: Any) -> set[int]:
+        return {edge.target for edge in graph.edges if edge.partitioning == BROADCAST}
+
+    with (
+        around(JobGraph, "vertices_forced_aligned", vertices_forced_aligned),
+        mock.patch.object(restore_module, "check_in_flight", return_value=None),
+        mock.patch.object(job_recovery_module, "check_in_flight", return_value=None),
+    ):
+        yield
+
+
 #: Each mutant, words in the names of queries that may show it, and a seed from which on one does soon. All are found by
 #: the rows of the query, or by a row that is taken back before it came.
 MUTANTS: dict[Mutant, tuple[str, int]] = {
@@ -165,4 +183,5 @@ MUTANTS: dict[Mutant, tuple[str, int]] = {
     let_watermarks_run_ahead: ("aggregate", 88),
     answer_with_the_newest_version: ("temporal", 85),
     deal_changes_out_in_turn: ("projected", 90),
+    let_barriers_overtake_on_pointwise_edges: ("", 21419),
 }

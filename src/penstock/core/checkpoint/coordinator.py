@@ -33,7 +33,6 @@ from penstock.core.checkpoint.store_calls import StoreCalls
 from penstock.core.checkpoint.stragglers import Stragglers, stragglers, waited_for
 from penstock.core.effects import Effects
 from penstock.core.graph.execution_graph import Execution, ExecutionGraph
-from penstock.core.graph.states import ExecutionState
 from penstock.core.healing import is_final_at_first, is_outside
 from penstock.core.ports import CheckpointStore, Clock
 from penstock.core.protocol import (
@@ -207,7 +206,7 @@ class CheckpointCoordinator:
             )
         if self._next_ms is not None and now_ms >= self._next_ms and self._admits():
             self._schedule_next(now_ms)
-            if self._all_ready():
+            if self._graph.is_ready_for_checkpoints:
                 self._trigger()
 
     def _what_is_missing(self, pending: PendingCheckpoint) -> str:
@@ -236,7 +235,7 @@ class CheckpointCoordinator:
 
     def serve_requests(self) -> None:
         """Begin the next savepoint that was asked for, if that can be; called whenever it may have become possible."""
-        if not self._requests or not self._running or self._pending or not self._all_ready():
+        if not self._requests or not self._running or self._pending or not self._graph.is_ready_for_checkpoints:
             return
         request = self._requests.popleft()
         if self._trigger(request) is None:
@@ -413,7 +412,7 @@ class CheckpointCoordinator:
 
     def trigger_now(self) -> int | None:
         """Trigger a checkpoint by hand; returns its id, None when the job cannot take one, or another one, just now."""
-        if not self._admits() or not self._all_ready():
+        if not self._admits() or not self._graph.is_ready_for_checkpoints:
             return None
         return self._trigger()
 
@@ -426,10 +425,6 @@ class CheckpointCoordinator:
     def _schedule_next(self, now_ms: int) -> None:
         assert self.settings.interval_ms is not None
         self._next_ms = now_ms + self.settings.interval_ms
-
-    def _all_ready(self) -> bool:
-        ready = (ExecutionState.RUNNING, ExecutionState.FINISHED)
-        return all(e.state in ready for e in self._graph.executions())
 
     def _trigger(self, request: SavepointRequest | None = None) -> int | None:
         points = self._graph.injection_points()

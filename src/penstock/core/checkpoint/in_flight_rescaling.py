@@ -4,11 +4,16 @@ At the same parallelism what was in flight goes back into its own channels. When
 subtasks, those channels are gone. Then a producer takes over the channels of old producers (old subtask p goes to
 subtask p modulo the new parallelism) and partitions their records again, ahead of everything else it emits. For each
 old channel that is first what had arrived and then what was still to be sent, so records of one producer and one key
-keep their order. Watermarks in flight are left out: those that follow are not below them.
+keep their order. But where there are other producers than before, the new records of that key may come from another
+one. So each producer says in its channels where what was in flight ends (`EndOfOutputChannelState`), and a consumer
+processes nothing after that before all channels of the edge have come so far (`InputGate.end_channel_state`). No
+checkpoint begins before all consumers have: one that held only some of these records could not tell which ones are old.
+Watermarks in flight are left out: those that follow are not below them.
 
-A broadcast edge cannot be handled like that, because each consumer lacked different records. So no barrier overtakes
-records on the way to a task with a broadcast input (`penstock.core.task.barriers.forced_aligned`), and only checkpoints
-of versions in which one did hold records in flight there: those are refused at another parallelism.
+A broadcast edge cannot be handled like that, because each consumer lacked different records, nor can a pointwise edge,
+because its records keep the order of a key that only a task further up knows. So no barrier overtakes records on the
+way to a task with such an input (`penstock.core.task.barriers.forced_aligned`), and only checkpoints of versions in
+which one did hold records in flight there: those are refused at another parallelism.
 
 What a barrier overtook in an output is stored with the operator ahead of it. So that operator must be there, though the
 edge may be gone.
@@ -53,10 +58,11 @@ def check_in_flight(metadata: CheckpointMetadata, job_graph: JobGraph) -> None:
                 f"{state.uid!r}), which the job no longer has: {way_out}"
             )
     for edge in job_graph.edges:
-        if edge.index in edges and edge.partitioning == BROADCAST and is_rescaled(edge, job_graph, states):
-            name = job_graph.vertices[edge.target].name
+        is_fixed = edge.is_pointwise or edge.partitioning == BROADCAST
+        if edge.index in edges and is_fixed and is_rescaled(edge, job_graph, states):
+            kind, name = edge.partitioning.lower(), job_graph.vertices[edge.target].name
             raise CheckpointError(
-                f"the checkpoint is unaligned and holds records in flight on the broadcast edge to {name!r}, whose "
+                f"the checkpoint is unaligned and holds records in flight on the {kind} edge to {name!r}, whose "
                 f"parallelism has changed: {way_out}"
             )
 
@@ -64,6 +70,16 @@ def check_in_flight(metadata: CheckpointMetadata, job_graph: JobGraph) -> None:
 def is_rescaled(edge: JobEdge, job_graph: JobGraph, states: Mapping[str, OperatorState]) -> bool:
     """Whether an end of the edge had another parallelism in the checkpoint."""
     return any(_is_rescaled(job_graph.vertices[vertex], states) for vertex in (edge.source, edge.target))
+
+
+def edges_with_new_producers(job_graph: JobGraph, states: Mapping[str, OperatorState]) -> frozenset[int]:
+    """The edges on which records are in flight whose producers had another parallelism in the checkpoint."""
+    in_flight = {channel.edge for state in states.values() for _, channel, _ in _channels(state)}
+    return frozenset(
+        edge.index
+        for edge in job_graph.edges
+        if edge.index in in_flight and _is_rescaled(job_graph.vertices[edge.source], states)
+    )
 
 
 def _is_rescaled(vertex: JobVertex, states: Mapping[str, OperatorState]) -> bool:

@@ -24,6 +24,8 @@ class Execution:
         self.failure: Failure | None = None
         #: All its data was processed and finished; only its last checkpoint is missing.
         self.end_of_data = False
+        #: Records that were in flight in the restored checkpoint are on their way to it, or being processed.
+        self.awaits_channel_state = False
 
     def move(self, state: ExecutionState) -> None:
         """Change state; raises when the table does not allow it."""
@@ -158,6 +160,11 @@ class ExecutionGraph:
     @property
     def all_open(self) -> bool:
         return all(e.state in (ExecutionState.RUNNING, ExecutionState.FINISHED) for e in self.executions())
+
+    @property
+    def is_ready_for_checkpoints(self) -> bool:
+        """Whether all tasks are open, and have processed what was in flight in the restored checkpoint."""
+        return self.all_open and not any(e.awaits_channel_state for e in self.executions())
 
     @property
     def is_at_its_end(self) -> bool:

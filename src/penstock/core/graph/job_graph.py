@@ -186,12 +186,14 @@ class JobGraph:
         return [e for e in self.edges if e.target == vertex]
 
     def vertices_forced_aligned(self) -> set[int]:
-        """The vertices that align barriers on all inputs in unaligned modes too: those with a broadcast input (G5).
+        """The vertices that align barriers on all inputs in unaligned modes too (G5).
 
-        An unaligned checkpoint would hold different records of a broadcast for each consumer. Their states would differ
-        by what they have made of the others, so none of them, nor of the records, could go to another subtask.
+        Those with a broadcast input: an unaligned checkpoint would hold different records of a broadcast for each
+        consumer. Their states would differ by what they have made of the others, so none of them, nor of the records,
+        could go to another subtask. And those with a pointwise input: its records are where they are because of a key
+        further up, which nobody knows here, so at another parallelism they could not follow that key.
         """
-        return {edge.target for edge in self.edges if edge.partitioning == BROADCAST}
+        return {edge.target for edge in self.edges if edge.is_pointwise or edge.partitioning == BROADCAST}
 
     def vertices_without_end(self) -> set[int]:
         """The vertices that read, directly or not, a source that never ends."""

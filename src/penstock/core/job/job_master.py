@@ -66,6 +66,7 @@ from penstock.core.job.workers_of_tasks import unacknowledged
 from penstock.core.ports import CheckpointStore, Clock
 from penstock.core.protocol import (
     AcknowledgeCheckpoint,
+    ChannelStateRecovered,
     ClientOutput,
     DeclineCheckpoint,
     EndOfDataReached,
@@ -348,6 +349,8 @@ class JobMaster:
             self._on_task_state(message)
         elif isinstance(message, EndOfDataReached):
             self._on_end_of_data(message)
+        elif isinstance(message, ChannelStateRecovered):
+            self._on_channel_state_recovered(message)
         elif isinstance(message, RequestSplit):
             self._sources.on_request(message)
         elif isinstance(message, ReportWatermark):
@@ -402,7 +405,7 @@ class JobMaster:
     @property
     def is_steady(self) -> bool:
         """Whether all tasks run, and nobody is about to end or restart them."""
-        is_open = self._graph.all_open and not self._tasks.awaits_start
+        is_open = self._graph.is_ready_for_checkpoints and not self._tasks.awaits_start
         return self.status is _S.RUNNING and is_open and not self.checkpoints.ends_job
 
     def _end_tasks_to_rescale(self) -> None:
@@ -501,6 +504,13 @@ class JobMaster:
         execution.end_of_data = True
         if self._graph.is_at_its_end:
             self.checkpoints.trigger_soon()
+
+    def _on_channel_state_recovered(self, message: ChannelStateRecovered) -> None:
+        execution = self._graph.find(message.execution)
+        if execution is not None:
+            execution.awaits_channel_state = False
+            self.checkpoints.serve_requests()
+            self._rescaling.look()
 
     # --- failures --------------------------------------------------------------------------------------------------
 

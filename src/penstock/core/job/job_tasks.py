@@ -105,6 +105,7 @@ class JobTasks:
             execution = self._graph.find(message.execution)
             assert execution is not None
             execution.worker_id = worker_id
+            execution.awaits_channel_state = any(edge.awaits_channel_state for edge in message.inputs)
             execution.move(_E.SCHEDULED)
             execution.move(_E.DEPLOYING)
             self._effects.send(worker_id, message)

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 
 from penstock.core.checkpoint.channel_states import CHANNEL_MODE, channel_of
-from penstock.core.checkpoint.in_flight_rescaling import is_rescaled, taken_over
+from penstock.core.checkpoint.in_flight_rescaling import edges_with_new_producers, is_rescaled, taken_over
 from penstock.core.graph.execution_graph import ExecutionGraph, ExecutionVertex
 from penstock.core.graph.job_graph import Slot
 from penstock.core.graph.regions import Subtask
@@ -55,6 +55,7 @@ def deployments(
     """
     states = {o.operator_id: o for o in restored.operators} if restored is not None else {}
     rescaled = {e.index for e in graph.job_graph.edges if is_rescaled(e, graph.job_graph, states)}
+    awaited = edges_with_new_producers(graph.job_graph, states)
     forced_aligned = graph.job_graph.vertices_forced_aligned()
     first_slots = graph.job_graph.first_slots()
     attempts = graph.attempts
@@ -74,6 +75,7 @@ def deployments(
                     restored,
                     states,
                     rescaled,
+                    awaited,
                     forced_aligned,
                     commits_only,
                 ),
@@ -97,6 +99,7 @@ def _deployment(
     restored: CheckpointMetadata | None,
     states: Mapping[str, OperatorState],
     rescaled: Collection[int],
+    awaited: Collection[int],
     forced_aligned: Collection[int],
     commits_only: bool,
 ) -> DeployTask:
@@ -106,7 +109,8 @@ def _deployment(
     for edge in job.inputs_of(vertex.index):
         source = job.vertices[edge.source]
         channels = tuple((p, slots[first_slots[source.slot_sharing_group] + p]) for p in job.producers(edge, index))
-        inputs.append(InputChannels(edge.index, edge.input_index, channels, vertex.index not in forced_aligned))
+        supports_unaligned = vertex.index not in forced_aligned
+        inputs.append(InputChannels(edge.index, edge.input_index, channels, supports_unaligned, edge.index in awaited))
     for edge in job.outputs_of(vertex.index):
         target = job.vertices[edge.target]
         channels = tuple((c, slots[first_slots[target.slot_sharing_group] + c]) for c in job.consumers(edge, index))
@@ -137,6 +141,7 @@ def _deployment(
             for e in job.outputs_of(vertex.index)
             if e.index in rescaled and (files := taken_over(e, subtask.subtask, job, states))
         ),
+        sends_channel_state=tuple(e.index for e in job.outputs_of(vertex.index) if e.index in awaited),
         builds_on_restored=restored is not None and restored.job_id == job_id and not restored.is_savepoint,
     )
 

@@ -176,7 +176,8 @@ class TaskExecutor:
             for producer, worker_id in edge.producers:
                 channel_id = ChannelId(edge.edge, producer, execution.subtask, execution.attempt)
                 channels.append(InputChannel(len(channels), edge.input_index, channel_id, worker_id))
-        return InputGate(channels, lambda channel: self._grant(channel.worker_id, channel.channel, 1))
+        awaited = {edge.edge for edge in deployment.inputs if edge.awaits_channel_state}
+        return InputGate(channels, lambda channel: self._grant(channel.worker_id, channel.channel, 1), awaited)
 
     def _make_partitions(self, deployment: DeployTask, program: VertexProgram) -> dict[int, ResultPartition]:
         execution = deployment.execution

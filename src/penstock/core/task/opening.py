@@ -12,6 +12,7 @@ from penstock.core.checkpoint.channel_states import ChannelState
 from penstock.core.operators.context import OperatorContext
 from penstock.core.ports import StateStorage
 from penstock.core.protocol import DeployTask
+from penstock.core.records import EndOfOutputChannelState
 from penstock.core.task.channels.in_flight import partition_anew, recover_channel
 from penstock.core.task.channels.input_gate import InputGate
 from penstock.core.task.channels.result_partition import ResultPartition
@@ -48,6 +49,8 @@ class Opening:
         for edge, files in deployment.taken_over:
             for file in files:
                 partition_anew(read_operator(self._storage.read(file)), self._partitions[edge])
+        for edge in deployment.sends_channel_state:
+            self._partitions[edge].broadcast(EndOfOutputChannelState())
 
     def _restore_operator(self, context: OperatorContext) -> None:
         restored = self._deployment.restored.get(context.operator_id)

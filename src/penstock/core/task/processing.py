@@ -20,6 +20,7 @@ from penstock.core.records import (
     CancelCheckpointMarker,
     CheckpointBarrier,
     EndOfData,
+    EndOfOutputChannelState,
     EndOfPartition,
     Watermark,
     WatermarkStatus,
@@ -52,6 +53,9 @@ class EndListener(Protocol):
 
     def close_when_done(self) -> None:
         """A channel has ended, perhaps the last one."""
+
+    def on_channel_state_recovered(self) -> None:
+        """All that was in flight in the restored checkpoint has been processed."""
 
 
 class ProcessingLoop:
@@ -90,6 +94,7 @@ class ProcessingLoop:
             WatermarkStatus: self._on_watermark_status,
             CheckpointBarrier: self.barriers.on_barrier,
             CancelCheckpointMarker: self.barriers.on_cancel_marker,
+            EndOfOutputChannelState: self._on_end_of_channel_state,
             EndOfData: self._on_end_of_data,
             EndOfPartition: self._on_end_of_partition,
         }
@@ -247,6 +252,10 @@ class ProcessingLoop:
             self._watermark = watermark
             for head in self.chain.operators[:1]:
                 head.process_watermark(watermark)
+
+    def _on_end_of_channel_state(self, channel: InputChannel, event: EndOfOutputChannelState) -> None:
+        if self._gate.end_channel_state(channel):
+            self._task.on_channel_state_recovered()
 
     def _on_end_of_data(self, channel: InputChannel, event: EndOfData) -> None:
         """End the input when all its channels have drained, and the data when all channels have come to their end."""

@@ -41,6 +41,7 @@ from penstock.core.protocol import (
     AnnounceWatermark,
     AssignSplits,
     CancelTask,
+    ChannelStateRecovered,
     DeclineCheckpoint,
     DeployTask,
     EndOfDataReached,
@@ -304,6 +305,10 @@ class StreamTask:
         if held is not None:
             checkpoints.trigger_checkpoint(*held)
         self.close_when_done()
+
+    def on_channel_state_recovered(self) -> None:
+        """All that was in flight in the restored checkpoint has been processed: the task may be in a new one."""
+        self._tell(ChannelStateRecovered(self.execution))
 
     def close_when_done(self) -> None:
         """Close the operators once the data, the channels, the last checkpoint, and its parts are at their end."""

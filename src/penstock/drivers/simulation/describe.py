@@ -17,6 +17,7 @@ from penstock.core.records import (
     CancelCheckpointMarker,
     CheckpointBarrier,
     EndOfData,
+    EndOfOutputChannelState,
     Watermark,
     WatermarkStatus,
 )
@@ -62,6 +63,8 @@ def _element(element: Any) -> str:
         return f"cancel-{element.checkpoint_id}"
     if isinstance(element, WatermarkStatus):
         return "idle" if element.idle else "active"
+    if isinstance(element, EndOfOutputChannelState):
+        return "end-of-channel-state"
     if isinstance(element, EndOfData):
         return "end-of-data"
     return "end-of-partition"

@@ -176,9 +176,9 @@ class Invariants:
                 )
 
     def _check_in_flight(self, metadata: CheckpointMetadata) -> None:
-        """No record was on its way to a task with a broadcast input, which aligns in every mode."""
+        """No record was on its way to a task with a broadcast or a pointwise input, which aligns in every mode."""
         all_edges = self._simulation.master._graph.job_graph.edges
-        aligning = {edge.target for edge in all_edges if edge.partitioning == "BROADCAST"}
+        aligning = {edge.target for edge in all_edges if edge.is_pointwise or edge.partitioning == "BROADCAST"}
         edges = {edge.index for edge in all_edges if edge.target in aligning}
         if found := edges & {edge for _, edge in records_in_flight(metadata)}:
             self._found.append(f"in-flight: checkpoint {metadata.checkpoint_id} holds records of edges {sorted(found)}")

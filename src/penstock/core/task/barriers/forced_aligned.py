@@ -1,11 +1,16 @@
-"""Alignment in unaligned modes, of a task with a broadcast input (G5).
+"""Alignment in unaligned modes, of a task with a broadcast or a pointwise input (G5).
 
 Each consumer of a broadcast gets all of its records. If an unaligned checkpoint held those in flight, every consumer
 would lack other ones, and its state would differ from that of the others by them: also its keyed state, in ways that
-only the user's function knows. Such a checkpoint could not be restored at another parallelism. So a task with a
-broadcast input always aligns, on all its inputs, however long that takes: on each it has processed just the records
-before the barrier when it takes its snapshot. Nothing is in flight ahead of it, because its producers let no barrier
-overtake there.
+only the user's function knows. Such a checkpoint could not be restored at another parallelism.
+
+A pointwise edge (forward, rescale) connects a subtask with its neighbours, so its records are still parted by the last
+key further up. At another parallelism the new records of a key go to another neighbour, and those in flight could not
+follow: of a row that changes, the older change might overtake the newer one.
+
+So a task with such an input always aligns, on all its inputs, however long that takes: on each it has processed just
+the records before the barrier when it takes its snapshot. Nothing is in flight ahead of it, because its producers let
+no barrier overtake there.
 
 Alignment does not come to a deadlock for that. Barriers in band need the credit of their channels only, which a channel
 that is not held back gets. An overtaking barrier, which a producer has from further up, needs none.

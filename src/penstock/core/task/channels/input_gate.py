@@ -3,13 +3,16 @@
 Each channel has its own queue, bounded by the credit that its producer was given. The gate does not poll a channel that
 is held back for alignment. Its records wait in its own queue and come next when it is released, so held-back data is
 always consumed before newer data of the same channel (G2).
+
+At another parallelism than before, records of one key that were in flight may come from another producer than the new
+ones. So the gate holds each channel back where its channel state ends, until that of the whole edge has been processed.
 """
 
 from __future__ import annotations
 
 import pickle
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Protocol
 
 from penstock.core.columns.batch import ColumnBatch
@@ -40,6 +43,7 @@ class InputChannel:
         "_arrived",
         "_cuts",
         "_position",
+        "awaits_others",
         "channel",
         "end_of_data",
         "ended",
@@ -58,6 +62,8 @@ class InputChannel:
         self.worker_id = worker_id
         self.queue: deque[Buffer] = deque()
         self.is_blocked = False
+        #: whether its channel state is through, and that of another channel of its edge is not
+        self.awaits_others = False
         self.is_queued = False
         self.end_of_data: EndOfData | None = None
         self.ended = False
@@ -147,8 +153,18 @@ def estimated_bytes(batch: Batch) -> int:
 class InputGate:
     """All channels into a task, polled in turn, one buffer at a time."""
 
-    def __init__(self, channels: list[InputChannel], return_credit: Callable[[InputChannel], None]) -> None:
+    def __init__(
+        self,
+        channels: list[InputChannel],
+        return_credit: Callable[[InputChannel], None],
+        awaited_edges: Collection[int] = (),
+    ) -> None:
         self.channels = channels
+        #: the channels whose channel state is still to come or being processed, by edge
+        self._recovering: dict[int, set[int]] = {}
+        for one in channels:
+            if one.channel.edge in awaited_edges:
+                self._recovering.setdefault(one.channel.edge, set()).add(one.index)
         #: overtaking barriers that have arrived, to be looked at before anything is polled
         self.overtaking: deque[tuple[InputChannel, CheckpointBarrier]] = deque()
         self.listener: ArrivalListener | None = None
@@ -184,16 +200,40 @@ class InputGate:
         raise AssertionError(f"no channel of edge {edge} from subtask {producer} to recover into")
 
     def _enqueue(self, channel: InputChannel) -> None:
-        if not channel.is_queued and not channel.is_blocked and channel.queue:
+        if not channel.is_queued and not self._is_held(channel) and channel.queue:
             channel.is_queued = True
             self._ready.append(channel)
+
+    @staticmethod
+    def _is_held(channel: InputChannel) -> bool:
+        return channel.is_blocked or channel.awaits_others
+
+    def end_channel_state(self, channel: InputChannel) -> bool:
+        """The channel state of a channel is through; returns whether that of all channels is."""
+        edge = channel.channel.edge
+        waiting = self._recovering[edge]
+        waiting.remove(channel.index)
+        channel.awaits_others = True
+        if waiting:
+            return False
+        del self._recovering[edge]
+        for one in self.channels:
+            if one.channel.edge == edge:
+                one.awaits_others = False
+                self._enqueue(one)
+        return not self._recovering
+
+    @property
+    def is_recovering(self) -> bool:
+        """Whether channel state of the restored checkpoint is still to be processed."""
+        return bool(self._recovering)
 
     def poll(self) -> tuple[InputChannel, Element] | None:
         """The next element of any channel that is not held back."""
         ready = self._ready
         while ready:
             channel = ready[0]
-            if channel.is_blocked or not channel.queue:
+            if channel.is_blocked or channel.awaits_others or not channel.queue:
                 ready.popleft()
                 channel.is_queued = False
                 continue
@@ -242,8 +282,13 @@ class InputGate:
         """Assert what holds between any two steps. The simulator calls this; a running job never does."""
         for channel in self.channels:
             channel.validate(credit_max)
-            assert channel.is_queued or channel.is_blocked or not channel.queue, (
+            assert channel.is_queued or self._is_held(channel) or not channel.queue, (
                 f"{channel.channel}: what waits in a channel that is not held back comes to its turn"
+            )
+            edge, index = channel.channel.edge, channel.index
+            is_through = edge in self._recovering and index not in self._recovering[edge]
+            assert channel.awaits_others is is_through, (
+                f"{channel.channel}: waits exactly until the channel state of its edge is through"
             )
         assert all(channel.is_queued for channel in self._ready), "a channel that comes to its turn knows it"
         assert len(self._ready) == sum(channel.is_queued for channel in self.channels), "a channel waits for one turn"
