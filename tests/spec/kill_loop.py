@@ -1,7 +1,8 @@
 """Kill workers with SIGKILL at random moments and compare what was committed with a plain Python computation.
 
 `python -m tests.spec.kill_loop --kills 20` goes on with new jobs until so many workers were killed; the seed that it
-prints makes the moments of the kills the same again (the moments of everything else are the machine's).
+prints makes the moments of the kills the same again (the moments of everything else are the machine's). With
+`--store s3` checkpoints and output are in a server that speaks S3.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ import signal
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError
-from pathlib import Path
+from contextlib import AbstractContextManager
 from typing import Any
 
 import click
+import fsspec
+from tests.servers.s3 import s3_server
 
 from penstock.common import Configuration, Duration, Encoder, RestartStrategies, WatermarkStrategy
 from penstock.connectors.file.buckets import BucketAssigner
@@ -92,10 +95,19 @@ def expected(records: int) -> Counter[str]:
 def committed(out: str) -> Counter[str]:
     """What readers of the output see."""
     lines: Counter[str] = Counter()
-    for path in Path(out).rglob("*"):
-        if path.is_file() and not path.name.startswith((".", "_")):
-            lines.update(path.read_text().splitlines())
+    fs, root = fsspec.core.url_to_fs(out)
+    fs.invalidate_cache()
+    for path in fs.find(root):
+        if not any(part.startswith((".", "_")) for part in path.removeprefix(root).split("/")):
+            lines.update(fs.cat_file(path).decode().splitlines())
     return lines
+
+
+@contextlib.contextmanager
+def local_folder() -> Iterator[str]:
+    """A directory of this machine for one job."""
+    with tempfile.TemporaryDirectory(prefix="penstock-kills-") as folder:
+        yield folder
 
 
 def check_output(records: int, out: str, kills: int) -> None:
@@ -116,9 +128,13 @@ def run_with_kills(
     rate: float,
     pause_s: tuple[float, float] = (1.0, 4.0),
     settings: Configuration | None = None,
+    place: Callable[[], AbstractContextManager[str]] = local_folder,
 ) -> tuple[int, int]:
-    """Run one job, killing a worker now and then; returns (kills, restarts). Raises when the output differs."""
-    with tempfile.TemporaryDirectory(prefix="penstock-kills-") as folder:
+    """Run one job, killing a worker now and then; returns (kills, restarts). Raises when the output differs.
+
+    `place` gives it a new folder.
+    """
+    with place() as folder:
         configuration = Configuration()
         configuration.add_all(settings or Configuration())
         configuration.set_string("execution.checkpointing.dir", f"{folder}/checkpoints")
@@ -152,16 +168,28 @@ def run_with_kills(
 @click.option("--kills", default=20, show_default=True, help="Workers to kill in all.")
 @click.option("--records", default=200_000, show_default=True, help="Records a job.")
 @click.option("--rate", default=15_000.0, show_default=True, help="Records a second.")
+@click.option("--store", type=click.Choice(["local", "s3"]), default="local", show_default=True)
 @click.option("--seed", default=None, type=int, help="Makes the moments of the kills the same again.")
-def main(kills: int, records: int, rate: float, seed: int | None) -> None:
+def main(kills: int, records: int, rate: float, store: str, seed: int | None) -> None:
     """Kill workers, and compare the output every time."""
+    if store == "s3":
+        with s3_server() as server:
+            loop(kills, records, rate, seed, lambda: contextlib.nullcontext(server.new_bucket()))
+    else:
+        loop(kills, records, rate, seed, local_folder)
+
+
+def loop(
+    kills: int, records: int, rate: float, seed: int | None, place: Callable[[], AbstractContextManager[str]]
+) -> None:
+    """Run jobs until so many workers were killed."""
     seed = int(time.time()) if seed is None else seed
     print(f"seed {seed}")
     chance = random.Random(seed)
     done = jobs = 0
     while done < kills:
         begun = time.monotonic()
-        killed, restarts = run_with_kills(chance, kills - done, records, rate)
+        killed, restarts = run_with_kills(chance, kills - done, records, rate, place=place)
         done += killed
         jobs += 1
         print(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+from contextlib import nullcontext
 
 import pytest
 from tests.jobs import JOBS, Job
+from tests.servers.s3 import s3_server
 from tests.spec.kill_loop import run_with_kills
 
 from penstock.common import Configuration
@@ -34,3 +36,13 @@ def test_sigkill_of_workers_never_changes_the_committed_output(mode: str) -> Non
     chance, kills = random.Random(1), 0
     while kills < 2:  # on a busy machine a job may come to its end first
         kills += run_with_kills(chance, 2 - kills, 60_000, 10_000, (1.5, 2.5), configuration)[0]
+
+
+def test_checkpoints_and_output_in_s3() -> None:
+    """G5, G8, G9: the same with a store that has neither renaming nor appending."""
+    chance, kills = random.Random(2), 0
+    with s3_server() as server:
+        while kills < 1:
+            kills += run_with_kills(
+                chance, 1, 40_000, 10_000, (1.5, 2.5), place=lambda: nullcontext(server.new_bucket())
+            )[0]

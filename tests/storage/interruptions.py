@@ -15,7 +15,7 @@ from penstock.storage.metadata import METADATA_NAME
 
 def before_metadata(patched: pytest.MonkeyPatch, store: FileCheckpointStore, call: Callable[[str], None]) -> None:
     """Call `call`, which may raise, with each path of metadata that is about to become visible."""
-    fs = type(store._fs)
+    fs = store._fs  # the same object for all of its protocol
     link, pipe_file = os.link, fs.pipe_file
 
     def link_after(source: str, target: str) -> None:
@@ -23,10 +23,10 @@ def before_metadata(patched: pytest.MonkeyPatch, store: FileCheckpointStore, cal
             call(target)
         link(source, target)
 
-    def pipe_file_after(self: Any, path: str, data: bytes, **options: Any) -> None:
+    def pipe_file_after(path: str, data: bytes, **options: Any) -> None:
         if posixpath.basename(path) == METADATA_NAME:
             call(path)
-        pipe_file(self, path, data, **options)
+        pipe_file(path, data, **options)
 
     patched.setattr(os, "link", link_after)
     patched.setattr(fs, "pipe_file", pipe_file_after)

@@ -5,7 +5,6 @@ import os
 import pickle
 import re
 import shutil
-import uuid
 from typing import Any
 
 import fsspec
@@ -25,15 +24,9 @@ from penstock.storage.metadata import (
 )
 
 
-@pytest.fixture(params=["local", "file://", "memory://"])
-def directory(request, tmp_path):
-    prefix = {"local": "", "file://": "file://", "memory://": "memory:/"}[request.param]
-    path = f"{prefix}{tmp_path}/{uuid.uuid4().hex}"
-    yield path
-    if request.param == "memory://":
-        fs, root = fsspec.core.url_to_fs(path)
-        if fs.exists(root):
-            fs.rm(root, recursive=True)
+@pytest.fixture
+def directory(root):
+    return root
 
 
 def metadata_of(*files, checkpoint_id=1):

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import posixpath
-import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,17 +25,6 @@ from penstock.storage.metadata import (
     checksum,
 )
 from penstock.storage.savepoint_directories import CLAIMED_NAME
-
-
-@pytest.fixture(params=["local", "file://", "memory://"])
-def root(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """A directory in some file system, in which anything may be left."""
-    prefix = {"local": "", "file://": "file://", "memory://": "memory:/"}[request.param]
-    path = f"{prefix}{tmp_path}/{uuid.uuid4().hex}"
-    yield path
-    fs, directory = fsspec.core.url_to_fs(path)
-    with contextlib.suppress(FileNotFoundError):
-        fs.rm(directory, recursive=True)
 
 
 def files_below(path: str) -> list[str]:

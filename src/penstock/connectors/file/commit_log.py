@@ -34,6 +34,7 @@ from penstock.connectors.file.filesystem import (
     sync_names,
     write_whole,
 )
+from penstock.connectors.file.hidden_files import discard, hidden_size
 from penstock.connectors.file.part_names import STAGING, is_part
 from penstock.connectors.file.staging import Staging, remove_what_died
 from penstock.core.connector import CommitLog
@@ -147,8 +148,9 @@ def _remove(files: Sequence[FileCommittable]) -> int:
     """Removes the files for good, hidden ones first, so that no run shows them again; returns how many were gone."""
     gone = 0
     for file in files:
-        there = [path for path in (file.hidden_path, file.final_path) if size_or_none(path) is not None]
-        remove([file.hidden_path, file.final_path])
-        gone += not there
+        is_there = hidden_size(file.hidden_path) is not None or size_or_none(file.final_path) is not None
+        discard([file.hidden_path])
+        remove([file.final_path])
+        gone += not is_there
     sync_names(file.final_path for file in files)  # were one back after a power cut, no list would name it any more
     return gone

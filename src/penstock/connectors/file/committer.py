@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from penstock.base.errors import PenstockError
-from penstock.connectors.file.filesystem import remove, rename, size_or_none, sync_names
+from penstock.connectors.file.filesystem import size_or_none, sync_names
+from penstock.connectors.file.hidden_files import UploadGoneError, discard, hidden_size, show
 from penstock.connectors.file.staging import Staging, remove_what_died
 from penstock.core.connector import Committer
 
@@ -34,7 +35,7 @@ class FileCommittable:
 
 
 class FileCommitter(Committer[FileCommittable]):
-    """Renames part files to their final names; doing so again changes nothing.
+    """Makes part files visible under their final names; doing so again changes nothing.
 
     | hidden file | final file | first commit | commit of restored state |
     | --- | --- | --- | --- |
@@ -90,18 +91,29 @@ class FileCommitter(Committer[FileCommittable]):
 
     def _commit(self, committable: FileCommittable, is_first: bool) -> None:
         hidden, final, size_bytes = committable.hidden_path, committable.final_path, committable.size_bytes
-        hidden_bytes = size_or_none(hidden)
+        hidden_bytes = hidden_size(hidden)
         final_bytes = size_or_none(final)
         if final_bytes == size_bytes:
             if hidden_bytes is not None:
-                remove([hidden])
+                discard([hidden])
         elif hidden_bytes == size_bytes:
-            rename(hidden, final)
+            self._show(hidden, final)
         elif hidden_bytes is not None:
             raise CommitError(f"cannot commit {final}: {hidden} has {hidden_bytes} bytes, expected {size_bytes}")
         else:
             found = "it is missing" if final_bytes is None else f"it has {final_bytes} bytes"
             self._on_missing(f"{found}, expected {size_bytes} bytes, and {hidden} is gone", final, is_first)
+
+    @staticmethod
+    def _show(hidden: str, final: str) -> None:
+        try:
+            show(hidden, final)
+        except UploadGoneError as error:
+            raise CommitError(
+                f"cannot commit {final}: {error}. The job stood still for longer than a rule of the bucket keeps "
+                "incomplete uploads, or somebody has aborted it, and its rows are lost: start from a checkpoint before "
+                "this one, which writes them again, and let the rule wait for longer"
+            ) from error
 
     def _on_missing(self, found: str, final: str, is_first: bool) -> None:
         if is_first:

@@ -31,8 +31,9 @@ steps: those with `since` >= n as the job begins, all others when it has a check
 **Other jobs.** The retained checkpoints of another job may name its files. Only a file that was never closed is in no
 checkpoint. Its stage is `open`, and its process holds it as long as the process lives (`filesystem.create_held`). Once
 it is not held any more, any job may remove it. A closed file is renamed to the stage `closed`. This is so in local file
-systems. In object stores there is no file before it is closed. In other file systems there is no way to tell which
-process has died, and a person has to remove what is left there.
+systems. In object stores there is no file before it is closed; in S3 the hidden file then names an upload, see
+`hidden_files`. In other file systems there is no way to tell which process has died, and a person has to remove what is
+left there.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from penstock.connectors.file.filesystem import (
     remove_unless_held,
     write_whole,
 )
+from penstock.connectors.file.hidden_files import discard
 from penstock.connectors.file.part_names import STAGING, PartNames, is_open_part, is_part, is_pins
 
 
@@ -71,7 +72,9 @@ class Staging:
         return pins
 
     def _remove(self, names: list[str]) -> None:
-        remove(join(self._directory, name) for name in names)
+        hidden = [name for name in names if is_part(name)]
+        discard(join(self._directory, name) for name in hidden)
+        remove(join(self._directory, name) for name in names if name not in hidden)
 
 
 def remove_what_died(base_path: str) -> None:

@@ -18,7 +18,8 @@ from penstock.codecs.column_data import ColumnData
 from penstock.codecs.serialization import BulkWriterFactory, Encoder, SerializationSchema
 from penstock.connectors.file.buckets import BucketAssigner, check_bucket_id
 from penstock.connectors.file.committer import FileCommittable
-from penstock.connectors.file.filesystem import create_held, join, make_durable, remove, rename, sync_names
+from penstock.connectors.file.filesystem import join, sync_names
+from penstock.connectors.file.hidden_files import close_part, create_part, discard, discard_part
 from penstock.connectors.file.part_names import PartNames, staging_directory
 from penstock.connectors.file.rolling import RollingPolicy
 from penstock.connectors.file.staging import Staging, remove_what_died
@@ -113,7 +114,7 @@ class _Part:
         self.final_path = final_path
         self.begun_ms = now_ms
         self.written_ms = now_ms
-        self.stream = create_held(open_path)
+        self.stream = create_part(open_path, final_path)
         self.format: PartFormat | None = None
 
 
@@ -222,14 +223,12 @@ class FileWriter(SinkWriter[Any, FileCommittable]):
     def close(self) -> None:
         """Removes the files that were not prepared."""
         leftover = [committable.hidden_path for committable in self._closed]
-        for part in self._open.values():
+        parts, self._open, self._closed = list(self._open.values()), {}, []
+        for part in parts:
             if part.format is not None:
                 part.format.discard()
-            part.stream.close()
-            leftover.append(part.open_path)
-        self._open = {}
-        self._closed = []
-        remove(leftover)
+            discard_part(part.stream, part.open_path)
+        discard(leftover)
         if self._has_ended:  # and not with every epoch, while readers look through the output
             self._staging.remove_if_empty()
 
@@ -275,15 +274,12 @@ class FileWriter(SinkWriter[Any, FileCommittable]):
         assert part.format is not None
         part.format.finish()
         size_bytes = part.stream.tell()
-        make_durable(part.stream)
-        if part.closed_path != part.open_path:
-            try:
-                rename(part.open_path, part.closed_path)  # while the file is held, so that it is not taken for dead
-            except FileNotFoundError as error:
-                raise MissingPathError(
-                    f"{part.open_path} is gone: somebody else has removed it while it was being written. Its rows are "
-                    "written again when the job restarts; leave what is hidden below the base path of a sink to the job"
-                ) from error
-        part.stream.close()
+        try:
+            close_part(part.stream, part.open_path, part.closed_path)
+        except FileNotFoundError as error:
+            raise MissingPathError(
+                f"{part.open_path} is gone: somebody else has removed it while it was being written. Its rows are "
+                "written again when the job restarts; leave what is hidden below the base path of a sink to the job"
+            ) from error
         del self._open[bucket_id]
         self._closed.append(FileCommittable(part.closed_path, part.final_path, size_bytes))
