@@ -1,9 +1,10 @@
 """`python -m benchmarks.nexmark_sql DIR`: Nexmark's queries in SQL, from the files of the benchmark in DIR.
 
 Events are made before and held in memory, so that a run is about the query. Without more options each query writes into
-`blackhole`, and its events a second are shown; `--beside-duckdb` shows the same of DuckDB with one thread over a table
-in memory, and `--beside-flink` that of Flink SQL (see `beside_flink`). Five options compare each query's result, which
-is the table that its changes stand for, with DuckDB's:
+`blackhole`, and its events a second are shown, as a whole and without the start, which is what a run over one event
+takes; `--beside-duckdb` shows the same of DuckDB with one thread over a table in memory (it writes files where the
+query does), and `--beside-flink` that of Flink SQL (see `beside_flink`). Five options compare each query's result,
+which is the table that its changes stand for, with DuckDB's:
 
 \b
     --check         it runs to its end
@@ -137,7 +138,7 @@ def shown(
     """What is said of a query, a line for each run."""
     if not checks:
         for parallelism in parallelisms:
-            yield timed(runs, duck, found, parallelism)
+            yield timed(runs, duck, found, parallelism, scratch)
         return
     assert duck is not None
     found = found.with_short_windows()
@@ -199,16 +200,25 @@ def compared(name: str, rows: Folded) -> Folded:
     return found
 
 
-def timed(runs: Runs, duck: Duck | None, found: NexmarkQuery, parallelism: int) -> str:
-    """How fast a query is."""
+def timed(runs: Runs, duck: Duck | None, found: NexmarkQuery, parallelism: int, scratch: Path) -> str:
+    """How fast a query is: as a whole, and without the start, which is what a run over one event takes."""
     at = replace(runs, parallelism=parallelism)
+    start, start_cpu = at.warmed(found)
     seconds, cpu = at.seconds(found)
-    micros = cpu / runs.events * 1e6
-    line = f"parallelism {parallelism}: {runs.events / seconds:12,.0f} events/s, {micros:6.2f} µs of CPU an event"
+    shown = [
+        f"{runs.events / seconds:12,.0f} events/s",
+        f"{runs.events / max(seconds - start, 1e-9):12,.0f} without the start of {start:.3f} s",
+        f"{cpu / runs.events * 1e6:6.2f} µs of CPU an event",
+    ]
     if duck is not None and found.name not in (REFUSED, BY_CLOCK):
-        other = duck.seconds(found)
-        line += f", DuckDB {runs.events / other:12,.0f} events/s, ratio {other / seconds:.3f}"
-    return line
+        other, other_cpu = duck.seconds(found, scratch / "duck")
+        shown += [
+            f"DuckDB {runs.events / other:12,.0f} events/s",
+            f"ratio {other / seconds:.3f}",
+            f"without the start {other / max(seconds - start, 1e-9):.3f}",
+            f"of CPU {other_cpu / cpu:.3f} and {other_cpu / max(cpu - start_cpu, 1e-9):.3f}",
+        ]
+    return f"parallelism {parallelism}: {', '.join(shown)}"
 
 
 if __name__ == "__main__":

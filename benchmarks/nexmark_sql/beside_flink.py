@@ -77,12 +77,12 @@ class BesideFlink:
     def _in_turns(self, found: NexmarkQuery, flink: FlinkProcess, scratch: Path) -> Compared:
         runs = self.runs
         try:
+            start, _ = runs.warmed(found)
             replace(runs, events=max(runs.events // WARM_UP, 1)).seconds(found)
         except PenstockError as error:
             return Compared(found.name, _said(error), self._flink_alone(flink))
         flink.seconds(max(runs.events // WARM_UP, 1))
-        one = replace(runs, events=1)
-        starts = min(one.seconds(found)[0] for _ in range(2)), min(flink.seconds(1)[0] for _ in range(2))
+        starts = start, min(flink.seconds(1)[0] for _ in range(2))
         pairs = [(runs.seconds(found), flink.seconds(runs.events)) for _ in range(self.times)]
         ours, theirs = (_best([pair[side] for pair in pairs], starts[side]) for side in (0, 1))
         if self.with_memory:
@@ -92,6 +92,7 @@ class BesideFlink:
 
     def _ours_alone(self, found: NexmarkQuery) -> Side | str:
         try:
+            self.runs.warmed(found)
             return _best([self.runs.seconds(found) for _ in range(self.times)], 0)
         except PenstockError as error:
             return _said(error)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from threading import Event
 from typing import Any, Final
@@ -12,6 +13,7 @@ import pyarrow.compute as pc
 
 from benchmarks.nexmark_sql.kept import Kept, KeptConnector
 from penstock.connectors.rate_limiter import RateLimiterStrategy
+from penstock.core.columns.batch import ColumnBatch
 from penstock.core.connector import InputStatus, SourceReader, SourceReaderContext
 from penstock.core.records import Batch
 from penstock.table.connectors.abilities import NestedPushDown, Path, ProjectionPushDown, TableScan
@@ -28,6 +30,10 @@ from penstock.table.plan.logical import Scan
 
 #: chunks of a column, by the events' settings, the column's name and the chunk's number
 _MADE: Final[dict[tuple[NexmarkSettings, str, int], pa.Array]] = {}
+#: whole chunks, by the events' settings, the names of the columns and the chunk's number; None behind the end
+_CHUNKS: Final[dict[tuple[NexmarkSettings, tuple[str, ...], int], pa.RecordBatch | None]] = {}
+#: the columns that readers of this process have asked for
+_ASKED: Final[set[tuple[str, ...]]] = set()
 #: set by a source of this process when all of its events are out
 ALL_OUT: Final = Event()
 
@@ -52,16 +58,26 @@ class HeldEvents(NexmarkColumnsSource):
 
     def create_reader(self, context: SourceReaderContext) -> SourceReader[Any, NexmarkSplit]:
         """A reader that waits before it tells that there is no more."""
+        _ASKED.add(self._columns)
         return _WaitingReader(super().create_reader(context), context, self._waits_ms)
 
-    def _events(self, name: str, kinds: Any, numbers: Any, times: Any) -> pa.Array:
+    def chunk(self, number: int) -> ColumnBatch | None:
+        """A chunk as it is held."""
+        key = (self._settings, self._columns, number)
+        if key not in _CHUNKS:
+            made = super().chunk(number)
+            _CHUNKS[key] = None if made is None else made.columns
+        held = _CHUNKS[key]
+        return None if held is None else ColumnBatch(held)
+
+    def _column(self, name: str, kinds: Any, numbers: Any, times: Any) -> pa.Array:
         key = (self._settings, name, int(numbers[0]))
         if key not in _MADE:
             whole, _, field = name.partition(".")
             if field:
-                _MADE[key] = pc.struct_field(self._events(whole, kinds, numbers, times), field)
+                _MADE[key] = pc.struct_field(self._column(whole, kinds, numbers, times), field)
             else:
-                _MADE[key] = super()._events(name, kinds, numbers, times)
+                _MADE[key] = super()._column(name, kinds, numbers, times)
         return _MADE[key]
 
 
@@ -132,6 +148,20 @@ def connectors(kept: Kept, pace: Pace) -> Connectors:
     """What the queries read and write with. `kept`: where the connector of this name leaves its table."""
     files = FilesystemConnector(built_in_formats())
     return Connectors(HeldNexmark(pace), BlackholeConnector(), KeptConnector(kept), files)
+
+
+@contextmanager
+def columns_asked() -> Iterator[set[tuple[str, ...]]]:
+    """The columns that readers of this process ask for in the meantime."""
+    _ASKED.clear()
+    yield _ASKED
+
+
+def hold(columns: tuple[str, ...], count: int, rate: int) -> None:
+    """Make the chunks of these columns, so that no run makes them while its time counts."""
+    source = HeldEvents(NexmarkSettings(events=count, rate=rate), columns)
+    for number in range(-(-count // CHUNK_EVENTS) + 1):
+        source.chunk(number)
 
 
 def events(count: int, rate: int) -> pa.Table:

@@ -100,14 +100,13 @@ class NexmarkColumnsSource(Source[Any, NexmarkSplit]):
         times = FIRST_EVENT_MS + numbers * 1_000 // settings.rate
         places = numbers % settings.cycle
         kinds = (places >= settings.persons).astype(np.int32) + (places >= settings.persons + settings.auctions)
-        arrays = [
-            pa.array(kinds.astype(np.int32)) if name == EVENT_TYPE else self._events(name, kinds, numbers, times)
-            for name in self._columns
-        ]
+        arrays = [self._column(name, kinds, numbers, times) for name in self._columns]
         return ColumnBatch(pa.RecordBatch.from_arrays(arrays, column_names(len(arrays))))
 
-    def _events(self, name: str, kinds: Any, numbers: Integers, times: Integers) -> pa.Array:
-        """The events of one kind, or a field of them, and NULL where an event is of another."""
+    def _column(self, name: str, kinds: Any, numbers: Integers, times: Integers) -> pa.Array:
+        """The kinds of events; or the events of one kind, or a field of them, and NULL for those of another."""
+        if name == EVENT_TYPE:
+            return pa.array(kinds.astype(np.int32))
         name, _, field = name.partition(".")
         kind, fields, make = KINDS[name]
         has_kind = kinds == kind
