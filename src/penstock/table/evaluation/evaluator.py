@@ -128,8 +128,9 @@ def _part_of(expression: Typed, session: Session, known: _Repeated) -> Part:
         kernel = cast_kernel(operand.type, expression.type, session, is_try)
         return Part(_calling(kernel, operands, False), fails or not is_try)
     function = SCALAR_FUNCTIONS[expression.function]
-    kernel = function.bind(Call(operands_of(expression.operands, expression.options, session), expression.type))
-    return Part(_calling(kernel, operands, function.takes_rows), fails or function.can_fail)
+    call = operands_of(expression.operands, expression.options, session)
+    kernel = function.bind(Call(call, expression.type))
+    return Part(_calling(kernel, operands, function.takes_rows), fails or function.may_fail(call))
 
 
 def _path(expression: Typed) -> tuple[int, ...] | None:

@@ -20,11 +20,13 @@ from penstock.table.data.logical_types import (
     DecimalType,
     DoubleType,
     FloatType,
+    IntegralType,
     NullType,
     NumericType,
 )
 from penstock.table.data.values import Datum, Kernel
 from penstock.table.functions import temporal_arithmetic
+from penstock.table.functions.constant_divisors import quotients, remainders
 from penstock.table.functions.decimal_arithmetic import RESULTS, decimal_kernel
 from penstock.table.functions.definition import UNKNOWN, Call, Operands, ScalarFunction, Signature, scalar
 from penstock.table.functions.signatures import DOUBLE, NUMERIC, returns_operand, takes, where
@@ -106,20 +108,51 @@ def _bind(operator: str) -> Callable[[Call], Kernel]:
             return decimal_kernel(operator, call.types[0], call.types[1], call.result)
         common = _common(call.types)
         found = _FLOATING[operator] if isinstance(common, _APPROXIMATE) else _WHOLE[operator]
-        return _with_types(found, arrow_type(common), arrow_type(call.result))
+        kernel = _with_types(found, arrow_type(common), arrow_type(call.result))
+        divisor = call.value(1)
+        if operator not in ("/", "MOD") or isinstance(common, _APPROXIMATE) or not isinstance(divisor, int):
+            return kernel
+        return _by_constant(operator, divisor, arrow_type(common), arrow_type(call.result), kernel)
 
     return bind
 
 
 def _with_types(function: Kernel, common: pa.DataType, result: pa.DataType) -> Kernel:
+    casts = common != result
+
     def cast(column: Datum) -> Datum:
         return column if column.type == common else pc.cast(column, common, safe=False)
 
     def kernel(one: Datum, other: Datum) -> Datum:
         found = function(cast(one), cast(other))
-        return found if common == result else pc.cast(found, result)
+        return pc.cast(found, result) if casts else found
 
     return kernel
+
+
+def _by_constant(operator: str, divisor: int, common: pa.DataType, result: pa.DataType, general: Kernel) -> Kernel:
+    """The kernel of a division by a constant. `general`: the one for all others."""
+    constant = pa.scalar(divisor, common)
+    is_remainder = operator == "MOD"
+    if not divisor or (is_remainder and pc.abs(constant).as_py() < 0):  # the least number has no absolute one
+        return general
+    if is_remainder:
+        divide = remainders(abs(divisor), result)
+    else:
+        divide = quotients(divisor, lambda column: general(column, constant))
+
+    def kernel(one: Datum, other: Datum) -> Datum:
+        if isinstance(one, pa.Scalar):
+            return general(one, other)
+        return divide(one if one.type == common else pc.cast(one, common, safe=False))
+
+    return kernel
+
+
+def _may_divide_by_zero(call: Operands) -> bool:
+    """Whether a division may fail: not where whole or floating-point numbers are divided by a constant."""
+    is_plain = all(isinstance(one, (IntegralType, *_APPROXIMATE)) for one in call.types)
+    return not is_plain or call.value(1) is UNKNOWN or not call.value(1)
 
 
 def _quotient(one: Datum, other: Datum) -> Datum:
@@ -169,7 +202,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
             python_name=python_name,
             usage=usage,
             section="arithmetic",
-            can_fail=operator == "/",
+            can_fail=_may_divide_by_zero if operator == "/" else False,
         )
         for operator, python_name, usage, summary in _BINARY
     ),
@@ -183,7 +216,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         aliases=("%",),
         usage="MOD(number1, number2)",
         section="arithmetic",
-        can_fail=True,
+        can_fail=_may_divide_by_zero,
     ),
     scalar(
         "MINUS_PREFIX",

@@ -159,8 +159,9 @@ class ScalarFunction:
     python_name: str = ""
     #: other names that SQL knows it by
     aliases: tuple[str, ...] = ()
-    #: whether it may raise an error for some values; such calls run only for the rows that need them
-    can_fail: bool = False
+    #: whether it may raise an error for some values, as a function of the operands where it depends on them; such
+    #: calls run only for the rows that need them
+    can_fail: bool | Callable[[Operands], bool] = False
     is_deterministic: bool = True
     #: whether a call of constants becomes a constant when the query is planned
     is_folded: bool = True
@@ -173,6 +174,10 @@ class ScalarFunction:
     #: how it is written, and a sentence that says what it gives
     usage: str = ""
     summary: str = ""
+
+    def may_fail(self, call: Operands) -> bool:
+        """Whether a call with these operands may raise an error."""
+        return self.can_fail if isinstance(self.can_fail, bool) else self.can_fail(call)
 
 
 def scalar(

@@ -1,0 +1,48 @@
+"""Whole numbers divided by a constant: NumPy does it with multiplications, several at a time, where Arrow divides.
+
+NumPy rounds a quotient down, SQL toward zero; they are the same where neither number is negative.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.table.data.flat import flat_values, with_validity_of
+
+Quotients: TypeAlias = Callable[[pa.Array], pa.Array]
+
+
+def quotients(divisor: int, otherwise: Quotients) -> Quotients:
+    """Divides columns. `otherwise`: what does it for columns with negative numbers, and by a divisor below 1."""
+
+    def kernel(column: pa.Array) -> pa.Array:
+        values = flat_values(column)
+        if divisor < 1 or not len(values) or values.min() < 0:
+            return otherwise(column)
+        return with_validity_of(column, values // values.dtype.type(divisor), column.type)
+
+    return kernel
+
+
+def remainders(divisor: int, result: pa.DataType) -> Quotients:
+    """What is left; it has the sign of the number. `divisor`: above 0. `result`: a type that holds all remainders."""
+
+    def kernel(column: pa.Array) -> pa.Array:
+        values = flat_values(column)
+        return with_validity_of(column, _remainders(values, values.dtype.type(divisor)), result)
+
+    return kernel
+
+
+def _remainders(values: Any, divisor: Any) -> Any:
+    # Faster than NumPy's own remainder. The product may leave the type below, and the sum comes back into it.
+    found = values // divisor
+    found *= -divisor
+    found += values
+    if len(values) and values.min() < 0:
+        np.subtract(found, divisor, out=found, where=(values < 0) & (found != 0))
+    return found
