@@ -12,6 +12,8 @@ from penstock.core.columns.batch import ColumnBatch, as_columns
 from penstock.core.operators.base import UserCodeError
 from penstock.core.records import MAX_WATERMARK, MIN_TIMESTAMP, Batch
 from penstock.table.data.errors import TableRuntimeError
+from penstock.table.data.flat import flat_values
+from penstock.table.data.logical_types import DayTimeIntervalType
 from penstock.table.evaluation.columns import Columns
 from penstock.table.evaluation.evaluator import Evaluator
 from penstock.table.streaming.rows.evaluating import EvaluatingOperator
@@ -48,6 +50,7 @@ class WatermarkAssignerOperator(EvaluatingOperator):
         session = self.running(self._session)
         self._evaluate = Evaluator([self._expression], session)
         self._follows_time = _follows(self._expression, self._column)
+        self._delay_ms = _delay_ms(self._expression) if self._follows_time else None
         self._last_row_ms = self.context.now_ms()
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
@@ -72,15 +75,23 @@ class WatermarkAssignerOperator(EvaluatingOperator):
         start = 0
         for stop in self._cuts(len(timed)):
             self.output.collect(timed.slice(start, stop) if stop - start < len(timed) else timed)
-            if marks is None:
-                highest = self._of_latest(times.slice(start, stop - start))
-            else:
-                highest = pc.max(marks.slice(start, stop - start))
-            if highest.is_valid:
-                self._pending = max(self._pending, int(milliseconds(pa.array([highest]))[0]))
+            if start < stop:
+                self._follow(timed, times, marks, start, stop)
             start = stop
             if not self._rows:
                 self._advance(self._pending)
+
+    def _follow(self, timed: ColumnBatch, times: pa.Array, marks: pa.Array | None, start: int, stop: int) -> None:
+        """Note the highest watermark of the rows from `start` up to `stop`."""
+        if self._delay_ms is not None and times.type.unit == "ms":
+            self._pending = max(self._pending, int(timed.rowtimes[start:stop].max()) - self._delay_ms)
+            return
+        if marks is None:
+            highest = self._of_latest(times.slice(start, stop - start))
+        else:
+            highest = pc.max(marks.slice(start, stop - start))
+        if highest.is_valid:
+            self._pending = max(self._pending, int(milliseconds(pa.array([highest]))[0]))
 
     def _of_latest(self, times: pa.Array) -> pa.Scalar:
         """The watermark of the latest row."""
@@ -147,6 +158,18 @@ def _follows(expression: Typed, column: int) -> bool:
     return isinstance(expression, Field) and expression.index == column
 
 
+def _delay_ms(expression: Typed) -> int | None:
+    """How long a watermark is behind the time that it follows; None where that differs from one time to another."""
+    if isinstance(expression, Field):
+        return 0
+    delay = expression.children()[1]
+    if not isinstance(delay, Constant) or not isinstance(delay.type, DayTimeIntervalType):
+        return None
+    return delay.value if isinstance(delay.value, int) else None
+
+
 def milliseconds(times: pa.Array) -> Any:
     """Points in time as a numpy array of milliseconds since 1970."""
-    return times.cast(pa.timestamp("ms", times.type.tz), safe=False).view(pa.int64()).to_numpy(zero_copy_only=False)
+    if times.type.unit != "ms":
+        times = times.cast(pa.timestamp("ms", times.type.tz), safe=False)
+    return times.view(pa.int64()).to_numpy(zero_copy_only=False) if times.null_count else flat_values(times)
