@@ -86,6 +86,14 @@ def test_chosen_rows_are_cut_from_what_is_known() -> None:
 def test_most_rows_are_chosen_by_a_mask() -> None:
     texts = pa.array(list("abcdefghij"))
     rows = [0, 1, 2, 4, 5, 6, 7, 8, 9]
-    chosen = Columns([texts], 10).where(pa.array([row != 3 for row in range(10)]), rows)
+    chosen = Columns([texts], 10).where(pa.array([row != 3 for row in range(10)]))
+    assert chosen.numbers.tolist() == rows
     assert chosen[0].to_pylist() == [texts[row].as_py() for row in rows]
     assert chosen.take(pa.array([0, 3]))[0].to_pylist() == ["a", "e"]
+
+
+def test_what_is_known_of_chosen_rows_is_cut_for_those_that_are_chosen_of_them() -> None:
+    parts = parts_of([typed("CONCAT(UPPER(t), 'y')"), typed("CONCAT(UPPER(t), 'x')")], session_of())
+    rows = Columns([pa.array(["a", None, "b", "c"])], 4).take(pa.array([3, 2, 1]))
+    assert parts[0].run(rows).to_pylist() == ["Cy", "By", None]
+    assert parts[1].run(rows.take(pa.array([1]))).to_pylist() == ["Bx"]

@@ -28,7 +28,7 @@ from penstock.table.plan.logical import (
     Sort,
 )
 from penstock.table.plan.row_schema import PlanColumn, RowSchema
-from penstock.table.typed.nodes import Constant, Field, FunctionCall, Typed, transformed
+from penstock.table.typed.nodes import Constant, Field, FunctionCall, Typed, conjuncts, transformed
 
 #: plans the query of an expression, which gives one column; further arguments say what is around it
 ScalarQueries = Callable[..., "Uncorrelated"]
@@ -52,13 +52,6 @@ class Uncorrelated:
 
     plan: Node
     conditions: tuple[Typed, ...]
-
-
-def conjuncts(condition: Typed) -> list[Typed]:
-    """The parts of a condition that all have to be true."""
-    if isinstance(condition, FunctionCall) and condition.function == "AND":
-        return [part for operand in condition.operands for part in conjuncts(operand)]
-    return [condition]
 
 
 def uses_outer(expression: Typed) -> bool:

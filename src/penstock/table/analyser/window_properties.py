@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from penstock.table.analyser.subqueries import conjuncts
 from penstock.table.data.logical_types import LocalZonedTimestampType
 from penstock.table.plan import logical
 from penstock.table.plan.row_schema import TimeAttribute
-from penstock.table.typed.nodes import Field, FunctionCall
+from penstock.table.typed.nodes import Field, FunctionCall, conjuncts
 
 #: how many columns a window table has after those of its input: start, end and time
 EDGES: Final = 3

@@ -5,71 +5,106 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from penstock.table.data.flat import as_mask, without_nulls_of
 
 #: Rows are most of all where fewer than one in so many is missing.
 _MOST_OF: Final = 8
 
 
 class Columns:
-    """Arrow arrays of the same length. Rows may be chosen; a column is only cut when somebody reads it."""
+    """Arrow arrays of the same length. Rows may be chosen; a column is only cut when somebody reads it.
 
-    __slots__ = ("_arrays", "_cut", "_mask", "chosen", "origin", "rows")
+    `parent`: the columns that these rows were chosen from. `origin`: those of all rows of the batch.
+    """
 
-    def __init__(
-        self, arrays: Sequence[pa.Array], rows: int, chosen: pa.Array | None = None, origin: Columns | None = None
-    ) -> None:
+    __slots__ = ("_arrays", "_known", "_mask", "_numbers", "_places", "origin", "parent", "rows")
+
+    def __init__(self, arrays: Sequence[pa.Array] | pa.RecordBatch, rows: int, parent: Columns | None = None) -> None:
         self._arrays = arrays
-        #: the numbers that the rows have in `origin`; None for all of them
-        self.chosen = chosen
-        #: the columns of all rows of the batch
-        self.origin = self if origin is None else origin
-        #: the same rows as a mask over `origin`, where they are most of its rows
-        self._mask: pa.Array | None = None
-        self._cut: dict[int | tuple[int, ...], pa.Array] = {}
         self.rows = rows
+        self.parent = parent
+        self.origin: Columns = self if parent is None else parent.origin
+        #: the same rows as a mask over the parent, where they are most of its rows
+        self._mask: pa.Array | None = None
+        self._places: Any = None
+        self._numbers: Any = None
+        #: columns and fields of rows that somebody has read
+        self._known: dict[int | tuple[int, ...], pa.Array] = {}
 
     @classmethod
     def of(cls, batch: pa.RecordBatch) -> Columns:
         """The columns of an Arrow batch."""
-        return cls(batch.columns, batch.num_rows)
+        return cls(batch, batch.num_rows)
+
+    @property
+    def places(self) -> Any:
+        """The numbers that the rows have in the parent, as a NumPy array."""
+        if self._places is None:
+            self._places = np.flatnonzero(as_mask(self._mask))
+        return self._places
+
+    @property
+    def numbers(self) -> Any:
+        """The numbers that the rows have in the origin, as a NumPy array; None for all of them."""
+        if self._numbers is None and self.parent is not None:
+            of_parent = self.parent.numbers
+            self._numbers = self.places if of_parent is None else of_parent[self.places]
+        return self._numbers
 
     def __getitem__(self, index: int) -> pa.Array:
-        if self.chosen is None:
-            return self._arrays[index]
-        found = self._cut.get(index)
+        found = self._known.get(index)
         if found is None:
-            found = self._cut[index] = self.cut(self._arrays[index])
+            found = self._arrays[index] if self.parent is None else self._chosen(index, self._arrays[index])
+            self._known[index] = found
         return found
 
+    def _chosen(self, key: int | tuple[int, ...], whole: pa.Array) -> pa.Array:
+        """The rows of a column of the origin: of what the parent has cut of it, if it has."""
+        parent = self.parent
+        known = None if parent is None else parent._known.get(key)
+        return self.chosen_of(self.origin, whole) if known is None else self.cut(known)
+
+    def chosen_of(self, ancestor: Columns, column: pa.Array) -> pa.Array:
+        """The rows of a column that the parent's rows have, or those of the origin."""
+        return self.cut(column) if ancestor is self.parent else column.take(pa.array(self.numbers))
+
     def cut(self, column: pa.Array) -> pa.Array:
-        """The chosen rows of a column of all rows."""
-        return column.take(self.chosen) if self._mask is None else column.filter(self._mask)
+        """The rows of a column that the parent's rows have."""
+        if self._mask is None:
+            return column.take(pa.array(self.places))
+        return without_nulls_of(column, self._mask).filter(self._mask)
 
     def field(self, path: tuple[int, ...]) -> pa.Array:
         """A field of a column of rows: the column's number, then which field of each row. The others are not cut."""
-        found = self._cut.get(path)
+        found = self._known.get(path)
         if found is None:
             found = pc.struct_field(self._arrays[path[0]], list(path[1:]))
-            if self.chosen is not None:
-                found = self.cut(found)
-            self._cut[path] = found
+            if self.parent is not None:
+                found = self._chosen(path, found)
+            self._known[path] = found
         return found
 
     def arrays(self) -> list[pa.Array]:
         """All of them, cut."""
-        return [self[index] for index in range(len(self._arrays))]
+        count = len(self._arrays) if not isinstance(self._arrays, pa.RecordBatch) else self._arrays.num_columns
+        return [self[index] for index in range(count)]
 
-    def where(self, mask: pa.Array, rows: Any) -> Columns:
-        """The rows for which a mask without NULL is true; `rows` has their numbers, as a numpy array."""
-        found = self.take(pa.array(rows))
-        if self.chosen is None and len(rows) * _MOST_OF >= self.rows * (_MOST_OF - 1):
+    def where(self, mask: pa.Array) -> Columns:
+        """The rows for which a mask without NULL is true."""
+        found = Columns(self._arrays, mask.true_count, self)
+        if found.rows * _MOST_OF >= self.rows * (_MOST_OF - 1):
             # Runs of rows are copied as a whole.
             found._mask = mask
+        else:
+            found._places = np.flatnonzero(as_mask(mask))
         return found
 
     def take(self, rows: pa.Array) -> Columns:
         """These rows, by their numbers."""
-        chosen = rows if self.chosen is None else self.chosen.take(rows)
-        return Columns(self._arrays, len(rows), chosen, self.origin)
+        found = Columns(self._arrays, len(rows), self)
+        found._places = rows.to_numpy()
+        return found

@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 
 from penstock.base.errors import UnsupportedError, WrongTimeError
-from penstock.table.data.errors import TableRuntimeError
 from penstock.table.data.logical_types import NullType
 from penstock.table.data.values import Datum, array_of, scalar_of
 from penstock.table.evaluation.columns import Columns
+from penstock.table.evaluation.failures import explained
 from penstock.table.evaluation.lazy import LAZY, Part
 from penstock.table.evaluation.once import Once
 from penstock.table.evaluation.sharing import (
@@ -48,7 +48,7 @@ class Evaluator:
         try:
             return [array_of(part.run(columns), columns.rows) for part in self._parts]
         except pa.ArrowInvalid as error:
-            raise TableRuntimeError(_clear(error)) from error
+            raise explained(error) from error
 
 
 def parts_of(expressions: Sequence[Typed], session: Session) -> list[Part]:
@@ -171,8 +171,3 @@ def _calling(kernel: Callable[..., Datum], parts: list[Part], takes_rows: bool) 
         left, right = parts[0].run, parts[1].run
         return lambda columns: kernel(left(columns), right(columns))
     return lambda columns: kernel(*[part.run(columns) for part in parts])
-
-
-def _clear(error: pa.ArrowInvalid) -> str:
-    text = str(error)
-    return "Division by zero" if "divide by zero" in text.lower() else text

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.table.data.flat import as_answers, as_mask
 from penstock.table.data.values import Datum, array_of
 from penstock.table.evaluation.columns import Columns
 
@@ -107,17 +108,31 @@ def _logic(
                     found = combine(found, part.run(columns))
                     continue
                 found = array_of(found, columns.rows)
-                decided = pc.fill_null(found if ends_with else pc.invert(found), False)
-                rest = _numbers(columns.rows).filter(pc.invert(decided))
-                left = columns.take(rest)
-                more = pa.repeat(ends_with, columns.rows)
-                more = pc.replace_with_mask(more, pc.invert(decided), array_of(part.run(left), left.rows))
-                found = combine(found, more)
+                # NULL decides nothing.
+                undecided = pc.fill_null(pc.invert(found) if ends_with else found, True)
+                count = undecided.true_count
+                if count == columns.rows:
+                    found = combine(found, part.run(columns))
+                elif count:
+                    left = columns.where(undecided)
+                    more = array_of(part.run(left), left.rows)
+                    found = combine(found, _among_all(more, left.places, columns.rows, ends_with))
             return found
 
         return run
 
     return make
+
+
+def _among_all(answers: pa.Array, places: Any, rows: int, otherwise: bool) -> pa.Array:
+    """Answers at their places among all rows, with one answer for all others."""
+    found = np.full(rows, otherwise)
+    found[places] = as_mask(answers)
+    if not answers.null_count:
+        return as_answers(found)
+    valid = np.ones(rows, bool)
+    valid[places] = as_mask(answers.is_valid())
+    return pc.if_else(as_answers(valid), as_answers(found), None)
 
 
 def _numbers(rows: int) -> pa.Array:
@@ -133,8 +148,10 @@ def _add(places: list[pa.Array], pieces: list[pa.Array], rows: pa.Array, value: 
 def _in_order(places: list[pa.Array], pieces: list[pa.Array], example: Part, columns: Columns) -> pa.Array:
     if not pieces:
         return array_of(example.run(columns.take(_numbers(0))), 0)
-    order = pc.sort_indices(pa.concat_arrays(places))
-    return pa.concat_arrays(pieces).take(order)
+    order = np.concatenate([one.to_numpy() for one in places])
+    of_row = np.empty_like(order)
+    of_row[order] = np.arange(len(order))
+    return pa.concat_arrays(pieces).take(pa.array(of_row))
 
 
 #: makes the function of columns, by the name of the operator

@@ -30,7 +30,7 @@ class Once:
             self._places = np.full(origin.rows, -1, np.int64)
             self._known: list[pa.Array] = []
             self._count = 0
-        asked = np.arange(origin.rows) if columns.chosen is None else columns.chosen.to_numpy(zero_copy_only=False)
+        asked = np.arange(origin.rows) if columns.numbers is None else columns.numbers
         missing = asked[self._places[asked] < 0]
         if len(missing) or not self._known:
             rows = origin if len(missing) == origin.rows else origin.take(pa.array(missing, pa.int64()))

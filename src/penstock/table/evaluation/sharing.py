@@ -63,8 +63,8 @@ class Shared:
         """The values for these rows."""
         if columns is self._columns:
             return self._value
-        if columns.chosen is not None and columns.origin is self._columns:
-            return columns.cut(self._value) if isinstance(self._value, pa.Array) else self._value
+        if self._columns is not None and self._columns in (columns.parent, columns.origin):
+            return columns.chosen_of(self._columns, self._value) if isinstance(self._value, pa.Array) else self._value
         self._columns, self._value = columns, self._run(columns)
         return self._value
 

@@ -81,3 +81,10 @@ def transformed(node: Typed, change: Callable[[Typed], Typed]) -> Typed:
     elif isinstance(node, Lambda):
         node = replace(node, body=transformed(node.body, change))
     return change(node)
+
+
+def conjuncts(condition: Typed) -> list[Typed]:
+    """The parts of a condition that all have to be true, in order."""
+    if isinstance(condition, FunctionCall) and condition.function == "AND":
+        return [part for operand in condition.operands for part in conjuncts(operand)]
+    return [condition]

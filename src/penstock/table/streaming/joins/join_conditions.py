@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from penstock.table.analyser.calls import Calls
-from penstock.table.analyser.subqueries import TRUE, all_of, conjuncts, shifted
+from penstock.table.analyser.subqueries import TRUE, all_of, shifted
 from penstock.table.data.arrow_types import arrow_type
 from penstock.table.data.logical_types import ArrayType, DataType, MapType, MultisetType, RawType, RowType, VariantType
 from penstock.table.evaluation.stability import is_stable
 from penstock.table.plan.logical import Filter, Join, JoinType, Node
-from penstock.table.typed.nodes import Field, FunctionCall, Typed
+from penstock.table.typed.nodes import Field, FunctionCall, Typed, conjuncts
 
 _NO_KEYS: Final = (ArrayType, MapType, MultisetType, RawType, RowType, VariantType)
 #: Functions that give NULL when one of their operands is NULL.

@@ -19,7 +19,7 @@ from penstock.table.functions.definition import Session
 from penstock.table.plan.patterns import MatchedExpression, Navigation, RowReference, Variable
 from penstock.table.streaming.patterns.kept_rows import KeptRows
 from penstock.table.streaming.patterns.references import Matched, Reader, reader_of
-from penstock.table.typed.nodes import Field, FunctionCall, Typed, transformed
+from penstock.table.typed.nodes import Field, FunctionCall, Typed, conjuncts, transformed
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ def split(variable: Variable, is_first: bool, session: Session) -> SplitConditio
     of_row: list[Typed] = []
     of_match: list[Typed] = []
     references = variable.condition.references
-    for part in _conjuncts(variable.condition.expression):
+    for part in conjuncts(variable.condition.expression):
         found = _over_columns(part, references)
         is_asked_of_all = is_first and not of_match
         if found is None or (not is_asked_of_all and part_of(found, session).can_fail):
@@ -46,12 +46,6 @@ def split(variable: Variable, is_first: bool, session: Session) -> SplitConditio
             of_row.append(found)
     rest = MatchedExpression(_all_of(of_match), references) if of_match else None
     return SplitCondition(_all_of(of_row) if of_row else None, rest)
-
-
-def _conjuncts(condition: Typed) -> list[Typed]:
-    if isinstance(condition, FunctionCall) and condition.function == "AND":
-        return [part for operand in condition.operands for part in _conjuncts(operand)]
-    return [condition]
 
 
 def _all_of(parts: Sequence[Typed]) -> Typed:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import Enum
 
-from penstock.table.analyser.subqueries import conjuncts
 from penstock.table.plan import logical
 from penstock.table.plan.changes import INSERTS, Changes
-from penstock.table.typed.nodes import Constant, Field, FunctionCall, Typed
+from penstock.table.typed.nodes import Constant, Field, FunctionCall, Typed, conjuncts
 
 
 class Course(Enum):

@@ -6,14 +6,14 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from penstock.table.analyser.calls import Calls
-from penstock.table.analyser.subqueries import TRUE, all_of, conjuncts
+from penstock.table.analyser.subqueries import TRUE, all_of
 from penstock.table.evaluation.stability import is_stable
 from penstock.table.plan import logical
 from penstock.table.plan.inputs import with_inputs
 from penstock.table.plan.logical import Node
 from penstock.table.streaming.joins.join_conditions import parts_of, settled
 from penstock.table.streaming.rewrites.columns import columns_in
-from penstock.table.typed.nodes import Constant, Field, Typed, transformed
+from penstock.table.typed.nodes import Constant, Field, Typed, conjuncts, transformed
 
 
 def with_early_filters(plan: Node, calls: Calls) -> Node:

@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from penstock.table.analyser.calls import Calls
-from penstock.table.analyser.subqueries import all_of, conjuncts
+from penstock.table.analyser.subqueries import all_of
 from penstock.table.connectors.push_down import PushDown, PushedFilter
 from penstock.table.evaluation.stability import is_stable
 from penstock.table.plan.inputs import with_inputs
 from penstock.table.plan.logical import Filter, Node, Project, Scan, Sort
 from penstock.table.streaming.rewrites.columns import ScanKey, columns_in, scan_key
-from penstock.table.typed.nodes import Typed
+from penstock.table.typed.nodes import Typed, conjuncts
 
 
 def with_pushed_filters(plan: Node, calls: Calls, tables: PushDown) -> Node:

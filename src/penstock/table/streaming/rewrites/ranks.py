@@ -10,7 +10,6 @@ from functools import reduce
 from typing import Final
 
 from penstock.table.analyser.calls import Calls
-from penstock.table.analyser.subqueries import conjuncts
 from penstock.table.data.errors import ValidationError
 from penstock.table.data.logical_types import IntegralType
 from penstock.table.plan import logical
@@ -18,7 +17,7 @@ from penstock.table.plan.inputs import with_inputs
 from penstock.table.plan.logical import Filter, Node, Over, Project, Rank
 from penstock.table.plan.row_schema import RowSchema
 from penstock.table.streaming.rewrites.columns import all_columns, columns_in, columns_of_calls
-from penstock.table.typed.nodes import Constant, Field, FunctionCall, Typed
+from penstock.table.typed.nodes import Constant, Field, FunctionCall, Typed, conjuncts
 
 _RANKS: Final = ("ROW_NUMBER", "RANK", "DENSE_RANK")
 _TURNED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}

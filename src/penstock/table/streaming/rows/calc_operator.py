@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from penstock.core.columns.batch import ColumnBatch, as_columns
 from penstock.core.operators.base import UserCodeError
 from penstock.core.records import Batch
 from penstock.table.data.errors import TableRuntimeError
 from penstock.table.evaluation.columns import Columns
+from penstock.table.evaluation.condition import Condition
 from penstock.table.evaluation.evaluator import Evaluator, parts_of
 from penstock.table.streaming.rows.evaluating import EvaluatingOperator
 from penstock.table.streaming.rows.sessions import StreamSession
-from penstock.table.typed.nodes import Typed
+from penstock.table.typed.nodes import Typed, conjuncts
 
 
 class CalcOperator(EvaluatingOperator):
@@ -41,9 +40,9 @@ class CalcOperator(EvaluatingOperator):
         """Make what runs the expressions."""
         self._watermark: int | None = None
         session = self.running(self._session, lambda: self._watermark)
-        conditions = [] if self._condition is None else [self._condition]
+        conditions = [] if self._condition is None else conjuncts(self._condition)
         parts = parts_of([*conditions, *(self._expressions or ())], session)
-        self._where = Evaluator((), session, parts[:1]) if conditions else None
+        self._where = Condition(parts[: len(conditions)]) if conditions else None
         self._select = None if self._expressions is None else Evaluator((), session, parts[len(conditions) :])
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
@@ -60,19 +59,16 @@ class CalcOperator(EvaluatingOperator):
         super().process_watermark(timestamp)
 
     def _compute(self, taken: ColumnBatch) -> None:
-        columns, chosen = Columns.of(taken.columns), None
+        columns = Columns.of(taken.columns)
         if self._where is not None:
-            (answers,) = self._where(columns)
-            mask = pc.fill_null(answers, False) if answers.null_count else answers
-            if mask.true_count < len(mask):
-                chosen = np.flatnonzero(mask.to_numpy(zero_copy_only=False))
-                if not len(chosen):
-                    return
-                columns = columns.where(mask, chosen)
-        self.output.collect(self._computed(taken, columns, chosen))
+            columns = self._where.chosen(columns)
+            if not columns.rows:
+                return
+        self.output.collect(self._computed(taken, columns))
 
-    def _computed(self, taken: ColumnBatch, columns: Columns, chosen: Any) -> ColumnBatch:
-        """The batch of the chosen rows, None for all; what no expression reads is not cut."""
+    def _computed(self, taken: ColumnBatch, columns: Columns) -> ColumnBatch:
+        """The batch of the chosen rows; what no expression reads is not cut."""
+        chosen = columns.numbers
         if self._select is None:
             return taken if chosen is None else taken.take(chosen)
         rowtimes, kinds = taken.rowtimes, taken.kinds

@@ -1,0 +1,63 @@
+"""Which rows of a batch a condition is true for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.table.data.flat import truths
+from penstock.table.data.values import array_of
+from penstock.table.evaluation.columns import Columns
+from penstock.table.evaluation.failures import explained
+from penstock.table.evaluation.lazy import Part
+
+#: Rows are few where no more than one in so many is left.
+_FEW_OF: Final = 8
+
+
+class Condition:
+    """The parts of a condition that all have to be true, in their order.
+
+    A part that cannot fail is worked out for all rows, which costs less than to cut columns, unless few rows are left.
+    One that may fail is worked out for the rows alone for which no part before it is false.
+    """
+
+    def __init__(self, parts: Sequence[Part]) -> None:
+        self._parts = parts
+
+    def chosen(self, columns: Columns) -> Columns:
+        """The rows for which all parts are true: the columns themselves where these are all rows.
+
+        Raises `TableRuntimeError` for values that a function cannot take.
+        """
+        rows: Columns = columns
+        answers: pa.Array | None = None
+        try:
+            for part in self._parts:
+                if answers is not None:
+                    rows, answers = _narrowed(rows, answers, part.can_fail)
+                    if not rows.rows:
+                        return rows
+                found = array_of(part.run(rows), rows.rows)
+                answers = found if answers is None else pc.and_kleene(answers, found)
+        except pa.ArrowInvalid as error:
+            raise explained(error) from error
+        return rows if answers is None else _where(rows, truths(answers))
+
+
+def _narrowed(rows: Columns, answers: pa.Array, can_fail: bool) -> tuple[Columns, pa.Array | None]:
+    """The rows that the next part is worked out for, and what is known of them: None where all are true."""
+    if can_fail and answers.null_count:
+        # NULL is not false.
+        left = _where(rows, pc.fill_null(answers, True))
+        return left, answers if left is rows else left.cut(answers)
+    if can_fail or answers.true_count * _FEW_OF <= rows.rows:
+        return _where(rows, truths(answers)), None
+    return rows, answers
+
+
+def _where(rows: Columns, mask: pa.Array) -> Columns:
+    return rows if mask.true_count == rows.rows else rows.where(mask)
