@@ -5,8 +5,10 @@ from __future__ import annotations
 import pickle
 from typing import Any
 
+import hypothesis.strategies as st
 import pyarrow as pa
 import pytest
+from hypothesis import given
 from tests.table.connectors.tables import held_rows
 
 from penstock.base.errors import UnsupportedError
@@ -51,6 +53,9 @@ def reasons(found: Decoded) -> list[tuple[int, str]]:
     return [(one.place, one.reason) for one in found.bad]
 
 
+MOMENTS = st.integers(0, 4).map(lambda number: number * 250_000_000)
+START = st.integers(0, 12)
+
 # --- csv -------------------------------------------------------------------------------------------------------------
 
 
@@ -86,6 +91,29 @@ def test_csv_without_quotes_escapes_or_refuses() -> None:
     assert escaped == [b"a\\,b,1"]
     assert rows("csv", schema, escaped, **options, escape_character="\\") == [("a,b", 1)]
     assert rows("csv", schema, [b'"a,1'], **options) == [('"a', 1)]
+
+
+@given(st.lists(st.tuples(st.one_of(st.none(), st.text('a,"\r\nä', max_size=3)), MOMENTS), max_size=12), START)
+def test_csv_lines_of_a_file_are_messages_one_behind_the_other(values: list[tuple[Any, ...]], start: int) -> None:
+    schema = schema_of(a="STRING", b="TIMESTAMP(3)")
+    found, below = built_in_formats().find(TableOptions("t", {"format": "csv"}))
+    encoder = found.encoding(schema, below).messages
+    assert encoder is not None
+    arrays = [column_of([one[place] for one in values], kind) for place, kind in enumerate(schema.types)]
+    columns = pa.RecordBatch.from_arrays(arrays, schema.names).slice(start)
+    messages = encoder.encode(columns)
+    assert encoder.lines(columns) == b"".join(one + b"\n" for one in messages)
+    assert rows("csv", schema, messages) == [(text or "", moment) for text, moment in values[start:]]
+
+
+def test_csv_moments_are_as_short_as_they_are_exact() -> None:
+    moments = [0, 500_000_000, 10_000_000, 3_600_000_000_000]
+    texts = ["1970-01-01 00:00:00", "1970-01-01 00:00:00.5", "1970-01-01 00:00:00.01", "1970-01-01 01:00:00"]
+    for times in (1, 4):  # each is shown once where it comes several times
+        for kind in ("TIMESTAMP(3)", "TIMESTAMP(9)"):
+            messages = encoded("csv", schema_of(a=kind, b="INT"), [(one, 7) for one in moments] * times)
+            assert messages == [f"{one},7".encode() for one in texts] * times
+    assert encoded("csv", schema_of(a="TIMESTAMP(0)"), [(0,)]) == [b"1970-01-01 00:00:00"]
 
 
 def test_what_is_no_csv_says_column_and_value() -> None:

@@ -78,8 +78,8 @@ class PartitionTexts:
             None if isinstance(one, types.VarCharType) else text_kernel(one, _STRING, Session()) for one in kinds
         ]
 
-    def directories(self, columns: Sequence[pa.Array]) -> list[str]:
-        """The directories of rows with these values of the partition columns."""
+    def directories(self, columns: Sequence[pa.Array]) -> pa.DictionaryArray:
+        """The directories of rows with these values of the partition columns: each once, and which a row has."""
         parts = []
         for key, show, column in zip(self._keys, self._shows, columns, strict=True):
             texts = (column if show is None else show(column)).dictionary_encode()
@@ -87,8 +87,7 @@ class PartitionTexts:
             null = f"{escaped(key)}={escaped(self._default)}"
             parts.append(pa.array(names, pa.string()).take(texts.indices).fill_null(null))
         joined = parts[0] if len(parts) == 1 else pc.binary_join_element_wise(*parts, "/")
-        found: list[str] = joined.to_pylist()
-        return found
+        return joined.dictionary_encode()
 
 
 class PartitionValues:

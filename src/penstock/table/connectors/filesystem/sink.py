@@ -95,8 +95,8 @@ class TableFilesWriter(FileWriter):
             self._write("", ColumnData(kept), now_ms)
         else:
             directories = self._texts.directories([columns.column(place) for place in self._key_places])
-            found, codes = np.unique(np.array(directories, dtype=object), return_inverse=True)
+            found, codes = directories.dictionary.to_pylist(), directories.indices.to_numpy()
             for code, directory in enumerate(found):
                 part = kept if len(found) == 1 else kept.take(pa.array(np.flatnonzero(codes == code)))
-                self._write(str(directory), ColumnData(part), now_ms)
+                self._write(directory, ColumnData(part), now_ms)
         self._roll_by_policy(now_ms)

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -34,21 +35,30 @@ class CsvMessageEncoder(MessageEncoder):
         self._columns = [shown(column.type, rules, f"column '{column.name}'") for column in schema]
         self._types = schema.types
         special = "".join(one for one in (rules.delimiter, rules.quote, rules.escape, "\r\n") if one)
+        self._special_bytes = [one.encode() for one in special]
         self._special = f"[{re.escape(special)}]" + ("|^#" if rules.has_comments else "")
 
     def encode(self, columns: pa.RecordBatch) -> list[bytes]:
         """See `MessageEncoder`."""
+        return [line.encode() for line in self._lines(columns).to_pylist()]
+
+    def lines(self, columns: pa.RecordBatch) -> bytes:
+        """See `MessageEncoder`. The bytes are those of an Arrow column of lines, which follow each other there."""
+        return _bytes_of(pc.binary_join_element_wise(self._lines(columns), "", "\n"))
+
+    def _lines(self, columns: pa.RecordBatch) -> pa.Array:
         texts = [
             self._field(show(column), kind)
             for show, column, kind in zip(self._columns, columns.columns, self._types, strict=True)
         ]
-        lines = pc.binary_join_element_wise(*texts, self._rules.delimiter) if len(texts) > 1 else texts[0]
-        return [line.encode() for line in lines.to_pylist()]
+        return pc.binary_join_element_wise(*texts, self._rules.delimiter) if len(texts) > 1 else texts[0]
 
     def _field(self, texts: pa.Array, kind: DataType) -> pa.Array:
         rules = self._rules
         texts = texts.fill_null(rules.null or "")
         if isinstance(kind, types.NumericType | types.BooleanType | types.DateType) and rules.delimiter not in "+-.E":
+            return texts
+        if not self._may_need_quotes(texts):
             return texts
         needs = pc.match_substring_regex(texts, self._special)
         if len(self._types) == 1 and rules.quote is not None:
@@ -69,8 +79,24 @@ class CsvMessageEncoder(MessageEncoder):
             marked = pc.binary_join_element_wise(quote, marked, quote, "")
         return pc.if_else(needs, marked, texts)
 
+    def _may_need_quotes(self, texts: pa.Array) -> bool:
+        """Whether one of the texts may: quick to say where no special character is in any of them."""
+        if len(self._types) == 1 or self._rules.has_comments:
+            return True
+        found = _bytes_of(texts)
+        return any(one in found for one in self._special_bytes)
+
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), self._parts
+
+
+def _bytes_of(texts: pa.Array) -> bytes:
+    """The bytes of all texts, one behind the other; none of them is NULL."""
+    if not len(texts):
+        return b""
+    _, ends, data = texts.buffers()
+    offsets = np.frombuffer(ends, np.int32, len(texts) + 1, texts.offset * 4)
+    return b"" if data is None else data.slice(int(offsets[0]), int(offsets[-1] - offsets[0])).to_pybytes()
 
 
 def shown(kind: DataType, rules: CsvRules, what: str) -> Show:
@@ -108,10 +134,20 @@ def _moments(kind: DataType) -> Show:
     end = "Z" if isinstance(kind, types.LocalZonedTimestampType) else ""
 
     def texts(column: pa.Array) -> pa.Array:
-        found = pc.replace_substring_regex(show(column), r"\.?0*$", "") if kind.precision else show(column)  # type: ignore[attr-defined]
+        found = _repeated(show, column)
+        if kind.precision:  # type: ignore[attr-defined]
+            found = pc.ascii_rtrim(pc.ascii_rtrim(found, "0"), ".")
         return pc.binary_join_element_wise(found, end, "") if end else found
 
     return texts
+
+
+def _repeated(show: Show, column: pa.Array) -> pa.Array:
+    """The texts of values that come several times as a rule: each is shown once."""
+    values = column.dictionary_encode()
+    if len(values.dictionary) > len(column) // 2:
+        return show(column)
+    return show(values.dictionary).take(values.indices)
 
 
 def _base64(column: pa.Array) -> pa.Array:

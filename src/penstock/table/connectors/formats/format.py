@@ -47,6 +47,10 @@ class MessageEncoder(ABC):
     def encode(self, columns: pa.RecordBatch) -> list[bytes]:
         """A message for each row."""
 
+    def lines(self, columns: pa.RecordBatch) -> bytes:
+        """All messages, each with a line feed behind it."""
+        return b"".join([message + b"\n" for message in self.encode(columns)])
+
 
 @dataclass(frozen=True, slots=True)
 class Decoding:

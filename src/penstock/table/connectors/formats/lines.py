@@ -88,4 +88,4 @@ class _LinesWriter(ColumnsWriter):
         self._stream = stream
 
     def add_columns(self, data: ColumnData) -> None:
-        self._stream.write(b"".join([line + b"\n" for line in self._encoder.encode(data.columns)]))
+        self._stream.write(self._encoder.lines(data.columns))
