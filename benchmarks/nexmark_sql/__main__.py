@@ -33,6 +33,7 @@ import click
 
 from benchmarks.nexmark_sql import beside_flink as flink_side
 from benchmarks.nexmark_sql.duck import Duck
+from benchmarks.nexmark_sql.events import AT_ONCE, Pace
 from benchmarks.nexmark_sql.events import events as made_events
 from benchmarks.nexmark_sql.flink_process import FlinkInstall, write_events
 from benchmarks.nexmark_sql.kept import Folded
@@ -91,12 +92,13 @@ def main(
 ) -> None:
     logging.disable(logging.WARNING)
     rate = 1_000 if checks else 10_000
-    runs = Runs(folder, events, rate, target, mini_batch=mini_batch)
+    pace = Pace() if checks else Pace(chunks=AT_ONCE)
+    runs = Runs(folder, events, rate, target, mini_batch=mini_batch, chunks=pace.chunks)
     if beside_flink:
         at_once = replace(runs, waits_ms=0)
         print_beside_flink(FlinkInstall(flink, heap), at_once, queries.split(","), times, memory, markdown)
         return
-    table = made_events(events, rate)
+    table = made_events(events, rate, pace)
     duck = Duck(folder, table, rate) if checks or beside_duckdb else None
     parallelisms = [int(one) for one in parallelism.split(",")]
     wrong = 0
@@ -119,7 +121,7 @@ def print_beside_flink(
     """Print each query as it is done."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "events.arrow"
-        write_events(made_events(runs.events, runs.rate), file)
+        write_events(made_events(runs.events, runs.rate, Pace(chunks=runs.chunks)), file)
         beside = flink_side.BesideFlink(install, runs, file, times, memory)
         found = map(beside.compared, names)
         lines = flink_side.table(runs.events, found, memory) if markdown else flink_side.lines(runs.events, found)

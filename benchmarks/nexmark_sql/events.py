@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from benchmarks.nexmark_sql.kept import Kept, KeptConnector
+from penstock.codecs.column_data import COLUMN_BATCH_ROWS
 from penstock.connectors.rate_limiter import RateLimiterStrategy
 from penstock.core.columns.batch import ColumnBatch
 from penstock.core.connector import InputStatus, SourceReader, SourceReaderContext
@@ -25,13 +26,15 @@ from penstock.table.connectors.nexmark.connector import NexmarkConnector, Nexmar
 from penstock.table.connectors.nexmark.settings import NexmarkSettings
 from penstock.table.connectors.nexmark.source import CHUNK_EVENTS, NexmarkColumnsSource, NexmarkSplit
 from penstock.table.connectors.table_options import TableOptions
-from penstock.table.connectors.tables import TableReader
+from penstock.table.connectors.tables import TableReader, column_names
 from penstock.table.plan.logical import Scan
 
-#: chunks of a column, by the events' settings, the column's name and the chunk's number
-_MADE: Final[dict[tuple[NexmarkSettings, str, int], pa.Array]] = {}
-#: whole chunks, by the events' settings, the names of the columns and the chunk's number; None behind the end
-_CHUNKS: Final[dict[tuple[NexmarkSettings, tuple[str, ...], int], pa.RecordBatch | None]] = {}
+#: how many chunks come at once where speed is measured: as many events as a source of files hands over at a time
+AT_ONCE: Final = COLUMN_BATCH_ROWS // CHUNK_EVENTS
+#: what is held of a column, by the events' settings, the column's name, how many chunks are one, and its number
+_MADE: Final[dict[tuple[NexmarkSettings, str, int, int], pa.Array]] = {}
+#: the same of several columns
+_CHUNKS: Final[dict[tuple[NexmarkSettings, tuple[str, ...], int, int], pa.RecordBatch]] = {}
 #: the columns that readers of this process have asked for
 _ASKED: Final[set[tuple[str, ...]]] = set()
 #: set by a source of this process when all of its events are out
@@ -40,10 +43,13 @@ ALL_OUT: Final = Event()
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How events come: so many a second whatever their times say, or all at once; and how long none come at the end."""
+    """How events come: so many a second whatever their times say, or as fast as they can; how many chunks at once; and
+    how long none come at the end.
+    """
 
     per_second: int | None = None
     waits_ms: int = 0
+    chunks: int = 1
 
 
 class HeldEvents(NexmarkColumnsSource):
@@ -52,6 +58,8 @@ class HeldEvents(NexmarkColumnsSource):
     def __init__(self, settings: NexmarkSettings, columns: tuple[str, ...], pace: Pace | None = None) -> None:
         super().__init__(settings, columns)
         pace = pace or Pace()
+        self._chunks = pace.chunks
+        self.chunk_events = CHUNK_EVENTS * pace.chunks
         self._waits_ms = pace.waits_ms
         if pace.per_second is not None:
             self._limit = RateLimiterStrategy.per_second(pace.per_second)
@@ -63,21 +71,26 @@ class HeldEvents(NexmarkColumnsSource):
 
     def chunk(self, number: int) -> ColumnBatch | None:
         """A chunk as it is held."""
-        key = (self._settings, self._columns, number)
+        assert self._settings.events is not None, "all events are held"
+        if number * self.chunk_events >= self._settings.events:
+            return None
+        key = (self._settings, self._columns, self._chunks, number)
         if key not in _CHUNKS:
-            made = super().chunk(number)
-            _CHUNKS[key] = None if made is None else made.columns
-        held = _CHUNKS[key]
-        return None if held is None else ColumnBatch(held)
+            arrays = [self._held(name, number) for name in self._columns]
+            _CHUNKS[key] = pa.RecordBatch.from_arrays(arrays, column_names(len(arrays)))
+        return ColumnBatch(_CHUNKS[key])
 
-    def _column(self, name: str, kinds: Any, numbers: Any, times: Any) -> pa.Array:
-        key = (self._settings, name, int(numbers[0]))
+    def _held(self, name: str, number: int) -> pa.Array:
+        """What is held of a column, or of a field of it."""
+        key = (self._settings, name, self._chunks, number)
         if key not in _MADE:
             whole, _, field = name.partition(".")
             if field:
-                _MADE[key] = pc.struct_field(self._column(whole, kinds, numbers, times), field)
+                _MADE[key] = pc.struct_field(self._held(whole, number), field)
             else:
-                _MADE[key] = super()._column(name, kinds, numbers, times)
+                source = NexmarkColumnsSource(self._settings, (name,))
+                parts = map(source.chunk, range(number * self._chunks, (number + 1) * self._chunks))
+                _MADE[key] = pa.concat_arrays([part.columns.column(0) for part in parts if part is not None])
         return _MADE[key]
 
 
@@ -157,20 +170,22 @@ def columns_asked() -> Iterator[set[tuple[str, ...]]]:
     yield _ASKED
 
 
-def hold(columns: tuple[str, ...], count: int, rate: int) -> None:
+def hold(columns: tuple[str, ...], count: int, rate: int, pace: Pace) -> None:
     """Make the chunks of these columns, so that no run makes them while its time counts."""
-    source = HeldEvents(NexmarkSettings(events=count, rate=rate), columns)
-    for number in range(-(-count // CHUNK_EVENTS) + 1):
-        source.chunk(number)
+    for _ in chunks_of(HeldEvents(NexmarkSettings(events=count, rate=rate), columns, pace)):
+        pass
 
 
-def events(count: int, rate: int) -> pa.Table:
+def chunks_of(source: HeldEvents) -> Iterator[pa.RecordBatch]:
+    """All chunks of a source."""
+    number = 0
+    while (chunk := source.chunk(number)) is not None:
+        yield chunk.columns
+        number += 1
+
+
+def events(count: int, rate: int, pace: Pace | None = None) -> pa.Table:
     """All events as one table; they are held from then on. The table's names are those of the columns."""
     names = ("event_type", "person", "auction", "bid")
-    source = HeldEvents(NexmarkSettings(events=count, rate=rate), names)
-    chunks = []
-    for number in range(-(-count // CHUNK_EVENTS)):
-        chunk = source.chunk(number)
-        assert chunk is not None
-        chunks.append(pa.RecordBatch.from_arrays(chunk.columns.columns, names))
-    return pa.Table.from_batches(chunks)
+    source = HeldEvents(NexmarkSettings(events=count, rate=rate), names, pace)
+    return pa.Table.from_batches([chunk.rename_columns(names) for chunk in chunks_of(source)])

@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from benchmarks.nexmark_sql.events import ALL_OUT
+from benchmarks.nexmark_sql.events import ALL_OUT, AT_ONCE, Pace
 from benchmarks.nexmark_sql.events import events as made_events
 from benchmarks.nexmark_sql.kept import Kept
 from benchmarks.nexmark_sql.queries import query
@@ -52,10 +52,12 @@ def peak_bytes(process: str = "self") -> int:
 
 
 def _main(folder: str, name: str, events: str, rate: str, mini_batch: str) -> None:
-    runs = Runs(Path(folder), int(events), int(rate), mini_batch=mini_batch == "yes", waits_ms=_STAYS_MS)
+    runs = Runs(
+        Path(folder), int(events), int(rate), mini_batch=mini_batch == "yes", waits_ms=_STAYS_MS, chunks=AT_ONCE
+    )
     with tempfile.TemporaryDirectory() as scratch:
         found = query(runs.folder, name, Path(scratch))
-        made_events(runs.events, runs.rate)
+        made_events(runs.events, runs.rate, Pace(chunks=AT_ONCE))
         # From here on the peak counts anew.
         Path("/proc/self/clear_refs").write_text("5")
         before = peak_bytes()

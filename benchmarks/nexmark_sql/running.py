@@ -52,14 +52,14 @@ class Runs:
     per_second: int | None = None
     #: how long no events come at the end; None for as long as the query needs
     waits_ms: int | None = None
+    #: how many chunks of events come at once
+    chunks: int = 1
     options: Mapping[str, str] = field(default_factory=dict)
 
     def environment(self, query: NexmarkQuery, sink: str, kept: Kept) -> TableEnvironment:
         """With the tables, the views and the function of the benchmark, and what a query needs."""
         settings = EnvironmentSettings.in_batch_mode() if self.is_batch else EnvironmentSettings.in_streaming_mode()
-        waits_ms = self.waits_ms if self.waits_ms is not None else CLOCK_WAITS_MS if query.is_by_clock else 0
-        pace = Pace(self.per_second, waits_ms)
-        made = TableEnvironment(settings, ExecutorOfMode(connectors(kept, pace)))
+        made = TableEnvironment(settings, ExecutorOfMode(connectors(kept, self.pace(query))))
         config = made.get_config()
         config.set("execution.target", self.target)
         config.set("parallelism.default", str(self.parallelism))
@@ -74,6 +74,11 @@ class Runs:
         for statement in (*tables(self.folder, self.events, self.rate), *query.before, sink):
             made.execute_sql(statement)
         return made
+
+    def pace(self, query: NexmarkQuery) -> Pace:
+        """How events come for a query."""
+        waits_ms = self.waits_ms if self.waits_ms is not None else CLOCK_WAITS_MS if query.is_by_clock else 0
+        return Pace(self.per_second, waits_ms, self.chunks)
 
     def seconds(self, query: NexmarkQuery) -> tuple[float, float]:
         """How long the INSERT takes, from planning it to its end: wall time, and processor time of this process."""
@@ -93,7 +98,7 @@ class Runs:
         with columns_asked() as asked:
             runs = [one.seconds(query) for _ in range(_STARTS)]
         for columns in set(asked):
-            hold(columns, self.events, self.rate)
+            hold(columns, self.events, self.rate, self.pace(query))
         walls, cpus = zip(*runs, strict=True)
         return min(walls), min(cpus)
 

@@ -71,6 +71,8 @@ class NexmarkColumnsSource(Source[Any, NexmarkSplit]):
         self._columns = columns
         limit = RateLimiterStrategy.per_second(settings.rate) if is_limited else RateLimiterStrategy.no_op()
         self._limit = limit
+        #: how many events a chunk has
+        self.chunk_events = CHUNK_EVENTS
 
     @property
     def boundedness(self) -> Boundedness:
@@ -100,13 +102,14 @@ class NexmarkColumnsSource(Source[Any, NexmarkSplit]):
         times = FIRST_EVENT_MS + numbers * 1_000 // settings.rate
         places = numbers % settings.cycle
         kinds = (places >= settings.persons).astype(np.int32) + (places >= settings.persons + settings.auctions)
-        arrays = [self._column(name, kinds, numbers, times) for name in self._columns]
+        arrays = [
+            pa.array(kinds.astype(np.int32)) if name == EVENT_TYPE else self._events(name, kinds, numbers, times)
+            for name in self._columns
+        ]
         return ColumnBatch(pa.RecordBatch.from_arrays(arrays, column_names(len(arrays))))
 
-    def _column(self, name: str, kinds: Any, numbers: Integers, times: Integers) -> pa.Array:
-        """The kinds of events; or the events of one kind, or a field of them, and NULL for those of another."""
-        if name == EVENT_TYPE:
-            return pa.array(kinds.astype(np.int32))
+    def _events(self, name: str, kinds: Any, numbers: Integers, times: Integers) -> pa.Array:
+        """The events of one kind, or a field of them, and NULL where an event is of another."""
         name, _, field = name.partition(".")
         kind, fields, make = KINDS[name]
         has_kind = kinds == kind
@@ -149,7 +152,7 @@ class _NexmarkReader(PositionedReader[NexmarkSplit]):
     def allowance(self, max_records: int) -> int:
         """What the rate allows; a whole chunk without one."""
         if self._limit is None or not self._splits:
-            return CHUNK_EVENTS
+            return self._source.chunk_events
         return min(max_records, self._limit.allowance(self._context.now_ms()))
 
     def poll_next(self, max_records: int) -> Batch | InputStatus:
@@ -168,10 +171,13 @@ class _NexmarkReader(PositionedReader[NexmarkSplit]):
             self._number, self._chunk = split.chunk, self._source.chunk(split.chunk)
         if self._chunk is None or split.position >= len(self._chunk):
             return None
-        stop = min(split.position + max_records, len(self._chunk))
+        first, size = split.position, len(self._chunk)
+        stop = min(first + max_records, size)
         if self._limit is not None:
-            self._limit.spend(stop - split.position)
-        following = replace(split, position=stop)
-        if stop == CHUNK_EVENTS:
-            following = replace(split, chunk=split.chunk + split.step, position=0)
-        return self._chunk.slice(split.position, stop), following
+            self._limit.spend(stop - first)
+        following = (
+            NexmarkSplit(split.chunk + split.step, split.step)
+            if stop == self._source.chunk_events
+            else replace(split, position=stop)
+        )
+        return self._chunk if stop - first == size else self._chunk.slice(first, stop), following
