@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
 from enum import Enum
-from typing import Any, Final
+from functools import cache
+from typing import Any, Final, TypeAlias
 
 import xxhash
 
@@ -17,6 +18,8 @@ from penstock.table.user_functions.definition import UserFunction
 
 #: what stands for a value in a text; None for what it consists of
 _Special = Callable[[Any], str | None]
+#: nodes by their numbers in Python, and the text of each
+Known: TypeAlias = dict[int, tuple[Node, str]]
 _LIFETIME: Final = "state_ttl_ms"
 #: the role of a step that reads a table
 SOURCE: Final = "Source"
@@ -24,33 +27,37 @@ SOURCE: Final = "Source"
 SINK: Final = "Sink"
 
 
-def rows_text(node: Node) -> str:
-    """A text that is the same for plans that give the same rows, if they only call deterministic functions."""
-    return _text(node, _of_rows)
+def rows_text(node: Node, known: Known | None = None) -> str:
+    """A text that is the same for plans that give the same rows, if they only call deterministic functions.
+
+    `known`: what was found before of this kind, so that the inputs of a node are looked at once.
+    """
+    return _text(node, _of_rows, {} if known is None else known)
 
 
-def state_id(node: Node, role: str) -> str:
+def state_id(node: Node, role: str, known: Known | None = None) -> str:
     """32 hexadecimal digits for the state that a step of a node has: what `role` it has for the node.
 
     They stay the same in other processes, and when names of results, options of tables or lifetimes of state change;
     they change with the node and all that it reads, because state is only good for the query that made it. The position
     in a table, which is the state of a `SOURCE`, is good for any query that reads it, and that
-    of a `SINK` for any query that writes its table.
+    of a `SINK` for any query that writes its table. `known`: what was found before of this kind.
     """
+    known = {} if known is None else known
     if isinstance(node, Scan) and role.startswith(SOURCE):
         text = f"{node.path}"
     elif isinstance(node, Write) and role.rpartition(" ")[0] != SINK:
-        text = f"Write({node.path},{node.key},{node.conflict},{_text(node.input, _of_state)})"
+        text = f"Write({node.path},{node.key},{node.conflict},{_text(node.input, _of_state, known)})"
     else:
-        text = _text(node, _of_state)
+        text = _text(node, _of_state, known)
     return xxhash.xxh3_128_hexdigest(f"{role}:{text}".encode())
 
 
 def expressions_in(node: Node) -> Iterator[Typed]:
     """The expressions of a node, without those of its inputs."""
-    for one in fields(node):
-        if one.name not in ("input", "left", "right", "parts"):
-            yield from _expressions(getattr(node, one.name))
+    for name in _names(type(node)):  # type: ignore[arg-type]
+        if name not in ("input", "left", "right", "parts"):
+            yield from _expressions(getattr(node, name))
 
 
 def _expressions(value: Any) -> Iterator[Typed]:
@@ -59,12 +66,33 @@ def _expressions(value: Any) -> Iterator[Typed]:
     elif isinstance(value, tuple):
         for one in value:
             yield from _expressions(one)
-    elif is_dataclass(value) and not isinstance(value, DataType):
-        for inner in fields(value):
-            yield from _expressions(getattr(value, inner.name))
+    elif not isinstance(value, DataType):
+        for name in _names(type(value)):  # type: ignore[arg-type]
+            yield from _expressions(getattr(value, name))
 
 
-def _text(value: Any, special: _Special) -> str:
+@cache
+def _names(kind: type) -> tuple[str, ...]:
+    """The fields of a class; none if it is no dataclass."""
+    return tuple(one.name for one in fields(kind)) if is_dataclass(kind) else ()
+
+
+@cache
+def _compared(kind: type) -> tuple[str, ...]:
+    return tuple(one.name for one in fields(kind) if one.compare)
+
+
+def _text(value: Any, special: _Special, known: Known) -> str:
+    if not isinstance(value, Node):
+        return _made(value, special, known)
+    found = known.get(id(value))
+    if found is None:
+        # The node stays with its text, so that no other one gets its number.
+        found = known[id(value)] = value, _made(value, special, known)
+    return found[1]
+
+
+def _made(value: Any, special: _Special, known: Known) -> str:
     found = special(value)
     if found is not None:
         return found
@@ -78,11 +106,11 @@ def _text(value: Any, special: _Special) -> str:
         case Enum():
             return value.name
         case tuple() | list():
-            return f"[{','.join(_text(one, special) for one in value)}]"
+            return f"[{','.join([_text(one, special, known) for one in value])}]"
         case _ if is_dataclass(value):
-            shown = [one.name for one in fields(value) if one.compare]
+            shown = _compared(type(value))  # type: ignore[arg-type]
             names = [name for name in shown if special is not _of_state or name != _LIFETIME]
-            inner = (f"{name}={_text(getattr(value, name), special)}" for name in names)
+            inner = [f"{name}={_text(getattr(value, name), special, known)}" for name in names]
             return f"{type(value).__name__}({','.join(inner)})"
         case _:
             return f"{type(value).__name__}:{value!r}"
@@ -102,9 +130,9 @@ def _of_rows(value: Any) -> str | None:
 def _of_state(value: Any) -> str | None:
     match value:
         case ArrowRows():
-            return f"ArrowRows({_text(value.schema, _of_state)})"
+            return f"ArrowRows({_text(value.schema, _of_state, {})})"
         case StreamRows():
-            return f"StreamRows({value.title},{_text(value.schema, _of_state)},{value.key})"
+            return f"StreamRows({value.title},{_text(value.schema, _of_state, {})},{value.key})"
         case Scan():
             columns = [f"{column.name}:{column.type}" for column in value.schema]
             taken = f",{value.taken}" if value.taken else ""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NoReturn, TypeVar
+from typing import Final, NoReturn, TypeVar
 
 from penstock.table.sql.lexer import Kind, SqlParserError, Token, place, tokens_of
 from penstock.table.sql.words import RESERVED
 
 T = TypeVar("T")
+#: the tokens that parsers ask for by their text
+_SEEN: Final = (Kind.WORD, Kind.OPERATOR, Kind.HINT)
 
 
 class Cursor:
@@ -39,7 +41,14 @@ class Cursor:
 
     def sees(self, *texts: str) -> bool:
         """Whether these words and operators come next."""
-        return all(self._is(self.peek(ahead), text) for ahead, text in enumerate(texts))
+        tokens, index = self.tokens, self.index
+        for text in texts:
+            # The last token is the end, which nobody asks for by its text.
+            token = tokens[index]
+            if token.text != text or token.kind not in _SEEN:
+                return False
+            index += 1
+        return True
 
     def sees_any(self, *texts: str) -> bool:
         """Whether one of them comes next."""
@@ -47,7 +56,7 @@ class Cursor:
 
     @staticmethod
     def _is(token: Token, text: str) -> bool:
-        return token.text == text and token.kind in (Kind.WORD, Kind.OPERATOR, Kind.HINT)
+        return token.text == text and token.kind in _SEEN
 
     def accept(self, *texts: str) -> bool:
         """Take these if they come next."""

@@ -26,7 +26,7 @@ from penstock.table.data.errors import ValidationError
 from penstock.table.evaluation.stability import is_stable
 from penstock.table.plan import logical
 from penstock.table.plan.changes import ALL, INSERTS, Changes, shown
-from penstock.table.plan.identity import SINK, SOURCE, expressions_in, rows_text, state_id
+from penstock.table.plan.identity import SINK, SOURCE, Known, expressions_in, rows_text, state_id
 from penstock.table.plan.row_schema import RowSchema
 from penstock.table.plan.text import node_text
 from penstock.table.streaming.planning import plan_joins, plan_sinks
@@ -144,6 +144,9 @@ class StreamPlanner:
         self._tables = tables
         #: the nodes whose steps are being added, the innermost one last; and the ids that steps have
         self._planned: list[Planned] = []
+        self._stable: dict[int, tuple[logical.Node, bool]] = {}
+        self._rows_texts: Known = {}
+        self._state_texts: Known = {}
         self._ids: set[str] = set()
         #: the steps that were added, and what each of them is for
         self.steps: list[tuple[Transformation, Planned]] = []
@@ -209,14 +212,24 @@ class StreamPlanner:
         """The stream of a node. `wants_before`: whether updates have to come with the row as it was before."""
         node = self.rewritten(node)
         whole = tuple(id(one) in self.by_key for one in _normalizers(node))
-        key = (rows_text(node), wants_before, whole)
+        key = (rows_text(node, self._rows_texts), wants_before, whole)
         found = self._streams.get(key) if self._shares else None
         if found is None:
             with self._planning(node, wants_before):
                 found = _rule_of(node).stream(node, self, wants_before)
-            if _is_stable(node):
+            if self._is_stable(node):
                 self._streams[key] = found
         return found
+
+    def _is_stable(self, node: logical.Node) -> bool:
+        """Whether a node and all that it reads give the same rows when they are worked out again."""
+        found = self._stable.get(id(node))
+        if found is None:
+            is_stable_alone = all(user.is_deterministic for user in logical.users_of(node)) and all(
+                map(is_stable, expressions_in(node))
+            )
+            found = self._stable[id(node)] = node, is_stable_alone and all(map(self._is_stable, node.inputs()))
+        return found[1]
 
     @contextmanager
     def _planning(self, node: logical.Node, wants_before: bool = True) -> Iterator[None]:
@@ -231,7 +244,7 @@ class StreamPlanner:
         if not self._planned:
             return None
         for number in count(1):
-            found = state_id(self._planned[-1].node, f"{role} {number}")
+            found = state_id(self._planned[-1].node, f"{role} {number}", self._state_texts)
             if found not in self._ids and not self._is_taken(found):
                 self._ids.add(found)
                 return found
@@ -374,9 +387,3 @@ def _normalizers(node: logical.Node) -> Iterator[logical.Node]:
         yield node
     for inner in node.inputs():
         yield from _normalizers(inner)
-
-
-def _is_stable(node: logical.Node) -> bool:
-    """Whether a node and all that it reads give the same rows when they are worked out again."""
-    varies = any(not user.is_deterministic for user in logical.users_of(node))
-    return not varies and all(map(is_stable, expressions_in(node))) and all(map(_is_stable, node.inputs()))
