@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import Decimal
 
 import hypothesis.strategies as st
 import pyarrow as pa
@@ -15,6 +16,7 @@ from penstock.table.data.values import values_of
 from penstock.table.evaluation import evaluator
 from penstock.table.evaluation.columns import Columns
 from penstock.table.evaluation.evaluator import parts_of
+from penstock.table.evaluation.sharing import repeated
 from penstock.table.functions.signatures import STRING
 from penstock.table.typed.nodes import Typed
 
@@ -97,3 +99,13 @@ def test_what_is_known_of_chosen_rows_is_cut_for_those_that_are_chosen_of_them()
     rows = Columns([pa.array(["a", None, "b", "c"])], 4).take(pa.array([3, 2, 1]))
     assert parts[0].run(rows).to_pylist() == ["Cy", "By", None]
     assert parts[1].run(rows.take(pa.array([1]))).to_pylist() == ["Bx"]
+
+
+def test_products_of_decimals_are_shared_and_those_of_numbers_are_not() -> None:
+    decimals, numbers = typed("CHAR_LENGTH(t) * 0.5"), typed("ASCII(t) * 2")
+    assert decimals in repeated([decimals, decimals])
+    assert numbers not in repeated([numbers, numbers])
+    assert values(["ab", None], "CHAR_LENGTH(t) * 0.5 > 0.9", "CHAR_LENGTH(t) * 0.5") == [
+        [True, None],
+        [Decimal("1.0"), None],
+    ]

@@ -13,7 +13,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.table.data.logical_types import ArrayType, VarCharType
+from penstock.table.data.logical_types import ArrayType, DecimalType, VarCharType
 from penstock.table.data.values import Datum
 from penstock.table.evaluation.columns import Columns
 from penstock.table.evaluation.stability import is_stable
@@ -24,6 +24,8 @@ from penstock.table.typed.user_call import UserCall
 _CHEAP: Final = frozenset(
     ["FIELD", "AND", "OR", "NOT", "=", "<>", "<", "<=", ">", ">=", "+", "-", "*", "IS NULL", "IS NOT NULL", "CAST"]
 )
+#: What is cheap but for decimals, whose operands are made decimals first.
+_ARITHMETIC: Final = ("+", "-", "*")
 _PARTS: Final = ArrayType(VarCharType(2147483647))
 
 
@@ -117,7 +119,9 @@ def _is_known(expression: Typed) -> bool:
 def _is_worth_it(one: Typed) -> bool:
     if isinstance(one, Split):
         return True
-    if not isinstance(one, FunctionCall) or isinstance(one, UserCall) or one.function in _CHEAP:
+    if not isinstance(one, FunctionCall) or isinstance(one, UserCall):
+        return False
+    if one.function in _CHEAP and (one.function not in _ARITHMETIC or not isinstance(one.type, DecimalType)):
         return False
     parts = list(one.walk())
     # Two zeros are equal, and give different quotients.
