@@ -402,3 +402,32 @@ def test_what_lies_ahead_of_the_watermark_is_not_merged_with_each_one(assigner: 
             assert len(ahead) == len(operator.parts) == time // 20 + 1
         harness.end()
         assert (harness.values[-1].key, harness.values[-1].n, harness.values[-1].total) == ("b", 5, 10)
+
+
+@pytest.mark.parametrize("asks", ["a watermark", "a snapshot"])
+def test_a_few_records_wait_for_more_until_somebody_asks(asks: str) -> None:
+    with OneInputOperatorHarness(columnar(TumblingEventTimeWindows(10))) as harness:
+        operator: Any = harness.operator
+        harness.process(row("a", 1), 1)
+        for value in range(2, 9):
+            harness.process_batch([row("a", value), row("b", -value)], [value, value])
+        assert sum(part.num_rows for part in operator._parts) == 1
+        if asks == "a watermark":
+            harness.feed(Watermark(9))
+            values = harness.values
+        else:
+            other = OneInputOperatorHarness(columnar(TumblingEventTimeWindows(10)))
+            other.restore(harness.snapshot(1))
+            other.open()
+            other.end()
+            values = other.values
+        assert [(v.key, v.n, v.total, v.high) for v in values] == [("a", 8, 36, 8), ("b", 7, -35, -2)]
+
+
+def test_many_records_do_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.core.operators.columnar.columnar_window_base._RECORDS_AT_ONCE", 3)
+    with OneInputOperatorHarness(columnar(TumblingEventTimeWindows(10))) as harness:
+        operator: Any = harness.operator
+        for records, parts in enumerate([1, 1, 1, 2, 2, 2, 3]):
+            harness.process(row("a", 1), records)
+            assert len(operator._parts) == parts

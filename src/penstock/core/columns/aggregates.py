@@ -53,16 +53,24 @@ class Aggregates:
 
     def partials_of(self, group: dict[str, Any], columns: pa.RecordBatch) -> pa.Table:
         """The partials of records, for each group."""
+        return self.grouped(self.arguments_of(group, columns), list(group))
+
+    def arguments_of(self, group: dict[str, Any], columns: pa.RecordBatch) -> pa.Table:
+        """What partials are made of: the group of each record, and what is aggregated."""
         rows = columns.num_rows
         arguments: dict[str, Any] = {}
         for index, aggregate in enumerate(self._aggregates):
             if aggregate.kind != "count_all":
                 arguments[f"a{index}"] = full(aggregate.argument.evaluate(columns), rows)
+        return pa.table({**group, **arguments})
+
+    def grouped(self, arguments: pa.Table, group: list[str]) -> pa.Table:
+        """The partials of such records, for each group. `group`: the names of its columns, which come first."""
         counts = any(aggregate.kind == "count_all" for aggregate in self._aggregates)
         # Rows are counted by the kernel that counts, once, and not by a sum over a column of ones.
         found = _grouped(
-            pa.table({**group, **arguments}),
-            list(group),
+            arguments,
+            group,
             [([], "count_all")] * counts
             + [
                 (f"a{index}", partial.make, partial.options)

@@ -68,13 +68,14 @@ class ColumnarWindowOperator(ColumnarWindowBase):
         """Take the restored table, and find when it is due."""
         super().initialize_state()
         for part in self.parts:
-            self._note(np.unique(times_of(part, PANE)))
+            self._note(times_of(part, PANE))
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Add the records' partials."""
         taken = self.take_in(batch)
-        times = taken.rowtimes
-        panes = times - (times - self._assigner.offset_ms) % self._pane_ms
+        offset_ms, pane_ms = self._assigner.offset_ms, self._pane_ms
+        # By division, since NumPy takes remainders several times as slowly.
+        panes = (taken.rowtimes - offset_ms) // pane_ms * pane_ms + offset_ms
         if self._last_end(int(panes.min())) - 1 <= self.watermark or self._has_gaps:
             unique, codes = np.unique(panes, return_inverse=True)
             ends = np.array([self._last_end(pane) for pane in unique.tolist()])
@@ -86,9 +87,8 @@ class ColumnarWindowOperator(ColumnarWindowBase):
             taken, panes = taken.where(kept), panes[kept]
             if not len(taken):
                 return
-        partials = self.partials_of(taken, {PANE: panes, **self.key_columns(taken)})
-        self._note(np.unique(times_of(partials, PANE)))
-        self.add(partials)
+        self._note(panes)
+        self.take(taken, {PANE: panes, **self.key_columns(taken)})
 
     def process_watermark(self, timestamp: int) -> None:
         """Fire the windows that event time has passed, and pass the watermark on."""
@@ -146,7 +146,10 @@ class ColumnarWindowOperator(ColumnarWindowBase):
         return max((end for _, end in self._assigner.assign(pane)[2]), default=MIN_TIMESTAMP)
 
     def _note(self, panes: Any) -> None:
-        new = set(panes.tolist()) - self._panes
+        between = range(int(panes.min()), int(panes.max()) + 1, self._pane_ms)
+        if len(between) <= len(self._panes) and self._panes.issuperset(between):
+            return
+        new = set(np.unique(panes).tolist()) - self._panes
         if new:
             self._panes |= new
             self._find_next()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -23,6 +23,8 @@ from penstock.state.key_columns import ColumnsCapture
 
 #: Rows of partials that may come before they are merged, at least; beyond it as many as there are merged ones.
 PARTIALS_MAX: Final = 1 << 16
+#: So many records are put into groups at once: of fewer, most of the time is that of a call.
+_RECORDS_AT_ONCE: Final = 1 << 14
 #: State of the operators that keep windows record by record.
 _BY_RECORD: Final = (OPEN_WINDOWS, FIRED_WINDOWS, SESSIONS, *ALL_SLOTS)
 
@@ -42,6 +44,11 @@ class ColumnarWindowBase(StreamOperator):
         #: names that no column of the user's has
         self.key_names = [f"key.{index}" for index in range(len(key.names))]
         self.watermark = MIN_TIMESTAMP
+        #: what partials are still to be made of
+        self._waiting: list[pa.Table] = []
+        self._records_waiting = 0
+        self._schema_waiting: pa.Schema | None = None
+        self._group: list[str] = []
         self._parts: list[pa.Table] = []
         self._rows = 0
         self._merged_rows = 0
@@ -75,6 +82,36 @@ class ColumnarWindowBase(StreamOperator):
             self._schema = restored.schema
             self.put([restored])
 
+    def take(self, taken: ColumnBatch, group: dict[str, Any]) -> None:
+        """Take records, by the columns of their groups. They become partials when they are many, or somebody asks."""
+        arguments = self._by_kernel(len(taken), lambda: self.aggregates.arguments_of(group, taken.columns))
+        is_other = arguments.schema != self._schema_waiting
+        if is_other:
+            self._settle()
+            self._schema_waiting, self._group = arguments.schema, list(group)
+        self._waiting.append(arguments)
+        self._records_waiting += len(taken)
+        if is_other or self._records_waiting >= _RECORDS_AT_ONCE:
+            self._settle()
+
+    def _settle(self) -> None:
+        """Make partials of the records that wait."""
+        if self._waiting:
+            tables, records = self._waiting, self._records_waiting
+            self._waiting, self._records_waiting = [], 0
+            together = pa.concat_tables(tables) if len(tables) > 1 else tables[0]
+            self.add(self._by_kernel(records, lambda: self.grouped(together, self._group)))
+
+    def _by_kernel(self, records: int, compute: Callable[[], pa.Table]) -> pa.Table:
+        try:
+            return compute()
+        except KERNEL_ERRORS as error:
+            raise UserCodeError(self.context.operator_name, f"a batch of {records} records") from error
+
+    def grouped(self, arguments: pa.Table, group: list[str]) -> pa.Table:
+        """The partials of records, see `Aggregates`."""
+        return self.aggregates.grouped(arguments, group)
+
     def add(self, partials: pa.Table) -> None:
         """Take partials; merge when they have become many."""
         if not partials.num_rows:
@@ -99,6 +136,7 @@ class ColumnarWindowBase(StreamOperator):
 
     def table(self) -> pa.Table | None:
         """All partials, merged; None when there are none."""
+        self._settle()
         if len(self._parts) > 1:
             self.put([self.merge(self._parts)])
         return self._parts[0] if self._parts else None
@@ -115,7 +153,7 @@ class ColumnarWindowBase(StreamOperator):
         with every watermark.
         """
         near, far = [], []
-        for part in self._parts:
+        for part in self.parts:
             is_near = times_of(part, name) <= last
             if is_near.all():
                 near.append(part)
@@ -138,6 +176,7 @@ class ColumnarWindowBase(StreamOperator):
     @property
     def parts(self) -> list[pa.Table]:
         """The partials as they are."""
+        self._settle()
         return self._parts
 
     def snapshot_state(self, checkpoint_id: int) -> list[StateCapture]:
@@ -174,10 +213,7 @@ class ColumnarWindowBase(StreamOperator):
 
     def partials_of(self, taken: ColumnBatch, group: dict[str, Any]) -> pa.Table:
         """The partials of records by group."""
-        try:
-            return self.aggregates.partials_of(group, taken.columns)
-        except KERNEL_ERRORS as error:
-            raise UserCodeError(self.context.operator_name, f"a batch of {len(taken)} records") from error
+        return self._by_kernel(len(taken), lambda: self.aggregates.partials_of(group, taken.columns))
 
     def key_columns(self, taken: ColumnBatch) -> dict[str, Any]:
         """The columns of the key under the names that they have here."""

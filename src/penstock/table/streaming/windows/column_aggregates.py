@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from penstock.core.columns.aggregates import Aggregates
 from penstock.core.columns.expressions import full
+from penstock.core.operators.columnar.columnar_window_base import times_of
 from penstock.core.records import MIN_TIMESTAMP
 from penstock.table.data.arrow_types import arrow_type
 from penstock.table.data.logical_types import (
@@ -52,6 +53,10 @@ _ORDERED: Final = tuple(kind for kind in GROUPED if kind is not BooleanType)
 #: Sums of decimals with more digits might have more than 38.
 _DIGITS_MAX: Final = 19
 DISTINCT: Final = "$distinct"
+#: More runs of rows are grouped as if they were none.
+_RUNS_MAX: Final = 8
+#: what gives of a column at once what a kernel gives of each group
+_OF_ALL: Final = {"sum": pc.sum, "min": pc.min, "max": pc.max}
 #: up to which watermark windows of a pane have fired, see `columnar_window`
 FIRED: Final = "$fired"
 
@@ -122,36 +127,64 @@ class ColumnAggregates(Aggregates):
         """What they are, to tell whether a snapshot is of the same."""
         return ", ".join(map(str, self._calls))
 
-    def partials_of(self, group: dict[str, Any], columns: pa.RecordBatch) -> pa.Table:
-        """The partials of rows, for each group."""
+    def arguments_of(self, group: dict[str, Any], columns: pa.RecordBatch) -> pa.Table:
+        """See `Aggregates`. A call that counts all rows has no column."""
         arrays = dict(group)
-        made: list[tuple[Any, str]] = []
-        counts_all = False
         for index, call in enumerate(self._calls):
+            if index in self._distinct:
+                arrays[f"{index}.value"] = _operand(call, columns)
             for part in ("best", "sum", "count"):
                 name = f"{index}.{part}"
                 if name not in self._kernels:
                     continue
                 found = _counted(call, columns) if part == "count" else _operand(call, columns)
-                if found is None:
-                    counts_all = True
-                else:
+                if found is not None:
                     arrays[name] = found
-                    made.append((name, self._kernels[name]))
-        grouped = _grouped(pa.table(arrays), list(group), [*made, *([([], "count_all")] * counts_all)])
-        results = dict(zip((name for name, _ in made), grouped.columns[len(group) :], strict=False))
-        rows = grouped.num_rows
-        found = [results[name] if name in results else grouped.columns[-1] for name in self._kernels]
-        more = [pa.array(np.full(rows, MIN_TIMESTAMP))] if self._shares_panes else []
-        main = pa.Table.from_arrays([*grouped.columns[: len(group)], *found, *more], [*group, *self.partial_columns])
-        return pa.concat_tables([main, *self._values_of(group, columns)], promote_options="default")
+        return pa.table(arrays)
 
-    def _values_of(self, group: dict[str, Any], columns: pa.RecordBatch) -> list[pa.Table]:
+    def grouped(self, arguments: pa.Table, group: list[str]) -> pa.Table:
+        """See `Aggregates`."""
+        names = arguments.column_names
+        made = [(name, kernel) for name, kernel in self._kernels.items() if name in names]
+        counts_all = len(made) < len(self._kernels)
+        grouped = _grouped(arguments, group, [*made, *([([], "count_all")] * counts_all)])
+        results = dict(zip((name for name, _ in made), grouped.columns[len(group) :], strict=False))
+        found = [results[name] if name in results else grouped.columns[-1] for name in self._kernels]
+        main = self._with_names(group, [*grouped.columns[: len(group)], *found])
+        return pa.concat_tables([main, *self._values_of(arguments, group)], promote_options="default")
+
+    def _with_names(self, group: list[str], arrays: list[Any]) -> pa.Table:
+        more = [pa.array(np.full(len(arrays[0]), MIN_TIMESTAMP))] if self._shares_panes else []
+        return pa.Table.from_arrays([*arrays, *more], [*group, *self.partial_columns])
+
+    def in_runs(self, arguments: pa.Table, group: list[str]) -> pa.Table:
+        """The same where the rows of a group mostly follow one another; a group may have several rows of partials.
+
+        `group`: columns of whole numbers without NULL.
+        """
+        begins = _begins([times_of(arguments, name) for name in group])
+        types = arguments.schema.types
+        # A sum of floats depends on the order in which they are added.
+        if len(begins) > _RUNS_MAX or self._distinct or any(map(pa.types.is_floating, types)):
+            return self.grouped(arguments, group)
+        lengths = np.diff([*begins, arguments.num_rows])
+        arrays: list[Any] = [arguments.column(name).take(pa.array(begins)) for name in group]
+        for name, kernel in self._kernels.items():
+            if name not in arguments.column_names:
+                arrays.append(pa.array(lengths))
+                continue
+            column, compute = arguments.column(name), _OF_ALL[kernel]
+            runs = zip(begins.tolist(), lengths.tolist(), strict=True)
+            found = [pa.repeat(compute(column.slice(begin, length)), 1) for begin, length in runs]
+            arrays.append(pa.concat_arrays(found))
+        return self._with_names(group, arrays)
+
+    def _values_of(self, arguments: pa.Table, group: list[str]) -> list[pa.Table]:
         """A row for each value of a group."""
         tables = []
         for index in self._distinct:
             value = f"{index}.value"
-            table = pa.table({**group, value: _operand(self._calls[index], columns)})
+            table = arguments.select([*group, value])
             if table.column(value).null_count:
                 table = table.filter(pc.is_valid(table.column(value)))
             table = _grouped(table, [*group, value], [])
@@ -200,6 +233,12 @@ class ColumnAggregates(Aggregates):
                     result = pc.fill_null(result, pa.scalar(0).cast(result.type))
             found.append(result if result.type == wanted else pc.cast(result, wanted, safe=False))
         return found
+
+
+def _begins(columns: Sequence[Any]) -> Any:
+    """Where in these columns, of which there is one at least, a run of equal rows begins."""
+    changes = [column[1:] != column[:-1] for column in columns]
+    return np.flatnonzero(np.r_[True, np.logical_or.reduce(changes)])
 
 
 def _is_counted_apart(call: AggregateCall) -> bool:

@@ -82,6 +82,12 @@ class ColumnWindowsOfRowsOperator(ColumnWindowsOperator):
         super().__init__(windows.key(), [], None)
         self.begin(windows, False)
         self._places = (start, end)
+        self._next_end: int | None = None
+
+    def open(self) -> None:
+        """Find the window that fires next."""
+        super().open()
+        self._next_end = lowest(self.parts, END)
 
     def about(self) -> str:
         """See `ColumnarWindowBase`."""
@@ -100,18 +106,20 @@ class ColumnWindowsOfRowsOperator(ColumnWindowsOperator):
             self.late(taken.where(late))
             taken, starts, ends = taken.where(~late), starts[~late], ends[~late]
         if len(taken):
-            self.add(self.partials_of(taken, {START: starts, END: ends, **self.key_columns(taken)}))
+            least = int(ends.min())
+            self._next_end = least if self._next_end is None else min(self._next_end, least)
+            self.take(taken, {START: starts, END: ends, **self.key_columns(taken)})
 
     def next_end(self) -> int | None:
         """See `ColumnWindowsOperator`."""
-        return lowest(self.parts, END)
+        return self._next_end
 
     def fire_until(self, timestamp: int) -> None:
         """See `ColumnWindowsOperator`."""
         self.watermark = timestamp
-        least = self.next_end()
-        if least is not None and least - 1 <= timestamp:
+        if self._next_end is not None and self._next_end - 1 <= timestamp:
             table = self.take_up_to(END, timestamp + 1)
+            self._next_end = lowest(self.parts, END)
             ends = times_of(table, END)
             order = np.argsort(ends, kind="stable")
             self.emit(table.take(pa.array(order)), times_of(table, START)[order], ends[order])

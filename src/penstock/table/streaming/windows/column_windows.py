@@ -117,6 +117,10 @@ class ColumnWindowsOperator(ColumnarWindowBase):
         found = super().key_columns(taken) if self.key.names else {}
         return found or {self.key_names[0]: np.full(len(taken), ONLY_KEY, np.int64)}
 
+    def grouped(self, arguments: pa.Table, group: list[str]) -> pa.Table:
+        """See `ColumnarWindowBase`. Without keys the rows of a window follow one another, as time goes on."""
+        return super().grouped(arguments, group) if self.key.names else self.aggregates.in_runs(arguments, group)
+
     def emit(self, partials: pa.Table, starts: Any, ends: Any) -> None:
         """Send a row for each group and window."""
         if self.aggregates.has_distinct:

@@ -1,0 +1,99 @@
+"""Partials by kernel: rows in runs are what groups of them are."""
+
+from __future__ import annotations
+
+import datetime
+from decimal import Decimal
+from typing import Any
+
+import hypothesis.strategies as st
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+
+from penstock.table.data.arrow_types import arrow_type
+from penstock.table.data.logical_types import (
+    BigIntType,
+    BooleanType,
+    DataType,
+    DecimalType,
+    DoubleType,
+    IntType,
+    TimestampType,
+    VarCharType,
+)
+from penstock.table.plan.logical import AggregateCall
+from penstock.table.streaming.windows import column_aggregates
+from penstock.table.streaming.windows.column_aggregates import FIRED, ColumnAggregates, is_by_kernel
+from penstock.table.typed.nodes import Field
+
+COLUMNS: list[tuple[DataType, list[Any]]] = [
+    (IntType(), [-(1 << 31), -1, 0, 7, (1 << 31) - 1]),
+    (BigIntType(), [-(1 << 63), -1, 0, 7, (1 << 63) - 1]),
+    (DecimalType(10, 2), [Decimal("-1.25"), Decimal("0.00"), Decimal("99999999.99")]),
+    (DoubleType(), [-1.5, 0.0, 0.1, 1e300]),
+    (VarCharType(), ["", "a", "b", "ä"]),
+    (TimestampType(3), [datetime.datetime(1970, 1, 1), datetime.datetime(2026, 11, 24, 9)]),
+]
+FILTER = Field(BooleanType(), len(COLUMNS))
+SCHEMA = pa.schema([(str(place), arrow_type(kind)) for place, (kind, _) in enumerate([*COLUMNS, (BooleanType(), [])])])
+
+
+def calls() -> list[AggregateCall]:
+    found = [AggregateCall("COUNT", (), BigIntType())]
+    for place, (kind, _) in enumerate(COLUMNS):
+        operands = (Field(kind, place),)
+        for function in ("COUNT", "SUM", "AVG", "MIN", "MAX"):
+            for condition in (None, FILTER):
+                call = AggregateCall(function, operands, BigIntType(), condition=condition)
+                if is_by_kernel(call):
+                    found.append(call)
+    return found
+
+
+ROWS = st.lists(
+    st.tuples(
+        st.integers(0, 3),
+        st.tuples(*(st.sampled_from([None, *values]) for _, values in COLUMNS), st.sampled_from([None, True, False])),
+    ),
+    min_size=1,
+    max_size=12,
+)
+
+
+def in_groups(table: pa.Table) -> list[Any]:
+    return sorted(table.to_pylist(), key=lambda row: row["time"])
+
+
+@pytest.mark.parametrize("shares_panes", [False, True])
+@given(rows=ROWS, in_order=st.booleans())
+def test_runs_of_rows_give_what_their_groups_give(shares_panes: bool, rows: list[Any], in_order: bool) -> None:
+    if in_order:
+        rows.sort(key=lambda row: row[0])
+    columns = pa.RecordBatch.from_arrays(
+        [pa.array([row[place] for _, row in rows], field.type) for place, field in enumerate(SCHEMA)], schema=SCHEMA
+    )
+    group = {"time": np.array([time for time, _ in rows]), "key.0": np.zeros(len(rows), np.int64)}
+    for call in calls():
+        aggregates = ColumnAggregates([call], shares_panes)
+        arguments = aggregates.arguments_of(group, columns)
+        wanted = aggregates.grouped(arguments, list(group))
+        found = aggregates.in_runs(arguments, list(group))
+        assert found.schema == wanted.schema, call
+        assert in_groups(aggregates.merged([found], list(group))) == in_groups(wanted), call
+        assert not shares_panes or FIRED in found.column_names
+        if in_order:
+            assert found.num_rows == len(set(group["time"].tolist()))
+
+
+def test_rows_in_many_runs_are_grouped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(column_aggregates, "_RUNS_MAX", 3)
+    aggregates = ColumnAggregates([AggregateCall("COUNT", (), BigIntType())], False)
+    times = np.array([0, 1, 0, 1])
+    arguments = aggregates.arguments_of({"time": times}, pa.RecordBatch.from_pydict({"0": [1] * 4}))
+    assert in_groups(aggregates.in_runs(arguments, ["time"])) == [
+        {"time": 0, "0.count": 2},
+        {"time": 1, "0.count": 2},
+    ]
+    assert aggregates.in_runs(arguments.slice(1), ["time"]).column("0.count").to_pylist() == [1, 1, 1]
