@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from functools import partial
 from typing import Any
+from unittest import mock
 
+import hypothesis.strategies as st
 import pytest
+from hypothesis import given
 from tests.table.running import run
-from tests.table.streaming.joined import Driven
+from tests.table.streaming.joined import CALLS, Driven
 from tests.table.streaming.windowed import Timed
 
 from penstock.base.errors import UnsupportedError
+from penstock.core.operators.base import StreamOperator
 from penstock.core.operators.watermarks import LATE_RECORDS
 from penstock.core.records import MAX_WATERMARK
+from penstock.state.key_groups import key_group_of
 from penstock.table.data.errors import ValidationError
 from penstock.table.data.logical_types import IntType, TimestampType, VarCharType
 from penstock.table.plan.logical import JoinType
+from penstock.table.streaming.joins import column_window_join_operator
+from penstock.table.streaming.joins.column_window_join_operator import ColumnWindowJoinOperator
 from penstock.table.streaming.joins.window_join_operator import WindowJoinOperator
+from penstock.table.streaming.joins.window_joining import WindowJoining
 from penstock.table.streaming.rows.sessions import StreamSession
+from penstock.table.typed.nodes import Field
 
 S = 1_000
 NS = 1_000_000
@@ -123,31 +133,43 @@ def test_windows_of_processing_time_are_refused() -> None:
 # --- the operator -----------------------------------------------------------------------------------------------------
 
 
-def joined(kind: JoinType = JoinType.FULL) -> Driven:
-    """A join by the first column, of rows (k, v, start, end)."""
-    names = [f"c{place}" for place in range(8)]
-    operator = partial(
-        WindowJoinOperator,
-        kind,
-        ((0,), (0,)),
-        (False,),
-        None,
-        (ROW, ROW),
-        names,
-        StreamSession(),
-        ((2, 3), (2, 3)),
-        False,
+Kind = Callable[[WindowJoining], StreamOperator]
+DIFFERS = CALLS.call("<>", [Field(IntType(), 1), Field(IntType(), 5)])
+
+
+def by_row(joining: WindowJoining) -> StreamOperator:
+    return WindowJoinOperator(joining)
+
+
+def by_columns(joining: WindowJoining) -> StreamOperator:
+    return ColumnWindowJoinOperator(joining, [joining.types[0][place] for place in joining.keys[0]])
+
+
+FORMS = pytest.mark.parametrize("form", [by_row, by_columns])
+
+
+def joined(
+    form: Kind, kind: JoinType = JoinType.FULL, keys: tuple[int, ...] = (0,), nulls_match: bool = False, **more: Any
+) -> Driven:
+    """A join by some of the first columns, of rows (k, v, start, end)."""
+    is_half = kind in (JoinType.SEMI, JoinType.ANTI)
+    output = ROW if is_half else (*ROW, *ROW)
+    names = tuple(f"c{place}" for place in range(len(output)))
+    matches, edges = (nulls_match,) * len(keys), ((2, 3), (2, 3))
+    joining = WindowJoining(
+        kind, (keys, keys), matches, more.get("condition"), (ROW, ROW), names, StreamSession(), edges
     )
-    return Driven(operator, (ROW, ROW), (*ROW, *ROW))
+    return Driven(partial(form, joining), (ROW, ROW), output)
 
 
-def row(k: str, v: int, start: int = 0) -> tuple[Any, ...]:
+def row(k: str | None, v: int, start: int = 0, size: int = 10) -> tuple[Any, ...]:
     """A row of a window of 10 ms."""
-    return ("+I", k, v, start * NS, (start + 10) * NS)
+    return ("+I", k, v, start * NS, (start + size) * NS)
 
 
-def test_a_row_whose_window_is_over_is_late_on_either_side() -> None:
-    join = joined()
+@FORMS
+def test_a_row_whose_window_is_over_is_late_on_either_side(form: Kind) -> None:
+    join = joined(form)
     join.harness.operator.process_watermark(9)
     assert join.send(0, row("a", 1), row("a", 2, 10)) == []
     assert join.send(1, row("a", 3)) == []
@@ -156,8 +178,10 @@ def test_a_row_whose_window_is_over_is_late_on_either_side() -> None:
     assert [change[2] for change in join.taken()] == [2]
 
 
-def test_windows_fire_in_the_order_of_time_after_a_recovery() -> None:
-    join = joined()
+@FORMS
+@pytest.mark.parametrize("kind", [JoinType.INNER, JoinType.FULL])
+def test_windows_fire_in_the_order_of_time_after_a_recovery(form: Kind, kind: JoinType) -> None:
+    join = joined(form, kind)
     join.send(0, row("a", 1, 10), row("a", 2))
     join.send(1, row("a", 3))
     join = join.restored()
@@ -166,3 +190,114 @@ def test_windows_fire_in_the_order_of_time_after_a_recovery() -> None:
     assert [(change[2], change[6]) for change in join.taken()] == [(2, 3), (1, 4)]
     join.harness.operator.process_watermark(MAX_WATERMARK)
     assert join.taken() == []
+
+
+@FORMS
+def test_rows_without_a_match_come_in_the_order_of_time_too(form: Kind) -> None:
+    join = joined(form)
+    join.send(0, row("a", 1, 10), row("a", 2), row("b", 5, 20))
+    join.send(1, row("a", 3, 10), row("b", 4))
+    join.harness.operator.process_watermark(MAX_WATERMARK)
+    numbers = [(change[2], change[6]) for change in join.taken()]
+    assert set(numbers[:2]) == {(2, None), (None, 4)}
+    assert numbers[2:] == [(1, 3), (5, None)]
+
+
+SENT = st.lists(
+    st.tuples(
+        st.sampled_from((0, 1)),
+        st.tuples(st.sampled_from(("a", "b", "c", None)), st.integers(0, 2)),
+        st.sampled_from([(0, 10), (5, 5), (10, 10), (0, 20), (20, 10)]),
+    ),
+    max_size=16,
+)
+KEYS: list[tuple[int, ...]] = [(), (0,), (1,), (0, 1)]
+
+
+@given(
+    sent=SENT,
+    kind=st.sampled_from(list(JoinType)),
+    keys=st.sampled_from(KEYS),
+    nulls_match=st.booleans(),
+    differs=st.booleans(),
+    pairs_max=st.sampled_from([1, 3, 1 << 18]),
+    data=st.data(),
+)
+def test_columns_give_what_rows_give(
+    sent: list[Any],
+    kind: JoinType,
+    keys: tuple[int, ...],
+    nulls_match: bool,
+    differs: bool,
+    pairs_max: int,
+    data: st.DataObject,
+) -> None:
+    """Late rows included, and whichever of the two goes on from what the other one has left (H4)."""
+    condition = DIFFERS if differs else None
+    wanted = joined(by_row, kind, keys, nulls_match, condition=condition)
+    found = joined(by_columns, kind, keys, nulls_match, condition=condition)
+    watermark = checkpoint = 0
+
+    def look(at: int) -> None:
+        for driven in (wanted, found):
+            driven.harness.operator.process_watermark(at)
+        assert Counter(found.taken()) == Counter(wanted.taken())
+
+    with mock.patch.object(column_window_join_operator, "_PAIRS_MAX", pairs_max):
+        while sent:
+            size = data.draw(st.integers(1, 5))
+            for side in (0, 1):
+                rows = [row(*values, *window) for of_side, values, window in sent[:size] if of_side == side]
+                for driven in (wanted, found) if rows else ():
+                    driven.send(side, *rows)
+            sent = sent[size:]
+            late = [driven.harness.context.counters.get(LATE_RECORDS, 0) for driven in (wanted, found)]
+            assert late[0] == late[1]
+            match data.draw(st.sampled_from(["nothing", "time", "restored", "in the other form"])):
+                case "time":
+                    watermark += data.draw(st.integers(0, 12))
+                    look(watermark)
+                case "restored" | "in the other form" as what:
+                    checkpoint += 1
+                    other = by_row if what == "in the other form" else by_columns
+                    taken = joined(other, kind, keys, nulls_match, condition=condition)
+                    taken = Driven(*taken._arguments, found.harness.snapshot(checkpoint))
+                    if other is by_row:
+                        taken.harness.snapshot(100 + checkpoint)
+                        taken.harness.notify_complete(100 + checkpoint)
+                        back = joined(by_columns, kind, keys, nulls_match, condition=condition)
+                        taken = Driven(*back._arguments, taken.harness.snapshot(200 + checkpoint))
+                    found, wanted = taken, wanted.restored(checkpoint)
+        look(MAX_WATERMARK)
+
+
+def test_many_small_batches_and_windows_that_a_part_shares() -> None:
+    join = joined(by_columns, JoinType.INNER)
+    for number in range(200):
+        join.send(number % 2, row("a", number, number // 20 * 10), row("b", number, 1000))
+    for end in range(10, 110, 10):
+        join.harness.operator.process_watermark(end - 1)
+        assert len(join.taken()) == 100, end
+    join.harness.operator.process_watermark(MAX_WATERMARK)
+    assert len(join.taken()) == 10_000
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 2), (2, 1)])
+@FORMS
+def test_rows_go_to_the_subtasks_of_their_keys(form: Kind, before: int, after: int) -> None:
+    """D4: at another parallelism."""
+    driven = joined(form)
+    drivens = [Driven(*driven._arguments, parallelism=before, subtask=index) for index in range(before)]
+    keys = [f"k{number}" for number in range(20)]
+    for place, key in enumerate(keys):
+        drivens[key_group_of(key, 128) * before // 128].send(place % 2, row(key, place))
+    snapshots = [one.harness.snapshot(1) for one in drivens]
+    seen = []
+    for index in range(after):
+        other = by_columns if form is by_row else by_row
+        one = Driven(*joined(other)._arguments, *snapshots, parallelism=after, subtask=index)
+        one.harness.operator.process_watermark(MAX_WATERMARK)
+        found = [change[1] or change[5] for change in one.taken()]
+        assert all(key_group_of(key, 128) * after // 128 == index for key in found)
+        seen += found
+    assert sorted(seen) == sorted(keys)

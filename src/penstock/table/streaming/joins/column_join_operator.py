@@ -7,10 +7,9 @@ has left.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -123,7 +122,7 @@ class ColumnJoinOperator(EvaluatingOperator):
         mine.add(hashes, rows)
 
     def _send_all(self, rows: pa.RecordBatch, matches: Matches, other: HeldColumns, is_left: bool) -> None:
-        for start, stop in _runs(matches.counts()):
+        for start, stop in matches.runs(_PAIRS_MAX):
             places, numbers = matches.pairs(start, stop)
             if len(places):
                 self._send(rows, places, other, numbers, is_left)
@@ -182,13 +181,3 @@ class ColumnJoinOperator(EvaluatingOperator):
             if table is not None:
                 captures.append(ColumnsCapture(state, table, self._key_names, about, first))
         return captures
-
-
-def _runs(counts: Any) -> Iterator[tuple[int, int]]:
-    """Parts of a batch, as (start, stop), with so many pairs that they fit into memory. `counts`: of each row."""
-    ends = np.cumsum(counts)
-    start = before = 0
-    while start < len(ends):
-        stop = max(int(np.searchsorted(ends, before + _PAIRS_MAX, side="right")), start + 1)
-        yield start, stop
-        start, before = stop, int(ends[stop - 1])

@@ -6,7 +6,7 @@ for costs nothing but its hash.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -39,12 +39,22 @@ class Matches:
         self._numbers = numbers
         self._same = same
 
-    def counts(self) -> Any:
-        """How many pairs there may be of each asked row that may have any."""
-        return self._counts[self._groups]
+    @classmethod
+    def of_all(cls, rows: int, held: int) -> Matches:
+        """Each of so many rows with each of those that are held."""
+        return cls(None, np.zeros(rows, np.int64), np.array([held]), np.arange(held), None)
+
+    def runs(self, pairs_max: int) -> Iterator[tuple[int, int]]:
+        """Parts of the asked rows, as (start, stop), of about so many pairs at most."""
+        ends = np.cumsum(self._counts[self._groups])
+        start = before = 0
+        while start < len(ends):
+            stop = max(int(np.searchsorted(ends, before + pairs_max, side="right")), start + 1)
+            yield start, stop
+            start, before = stop, int(ends[stop - 1])
 
     def pairs(self, start: int, stop: int) -> tuple[Any, Any]:
-        """The pairs of these asked rows, from `start` up to `stop` of them, with held ones: places and numbers."""
+        """The pairs of the asked rows of a part, see `runs`, with held ones: places and numbers."""
         groups = self._groups[start:stop]
         of_row = self._counts[groups]
         rows = np.arange(start, stop) if self._rows is None else self._rows[start:stop]

@@ -177,13 +177,13 @@ class PairCondition:
         places = np.concatenate([np.asarray(one, np.int64) for one in matches if one])
         of_row = np.repeat(np.arange(len(rows)), [len(one) for one in matches])
         sides = (mine, rows[of_row]), (other, places)
-        holds = self._holds(*(sides if is_left else sides[::-1]))
+        holds = self.holds(*(sides if is_left else sides[::-1]))
         found = places[holds].tolist()
         ends = np.searchsorted(of_row[holds], np.arange(len(rows)), side="right").tolist()
         return [found[begin:end] for begin, end in zip([0, *ends], ends, strict=False)]
 
-    def _holds(self, left: tuple[Sequence[pa.Array], Any], right: tuple[Sequence[pa.Array], Any]) -> Any:
-        """A numpy array of booleans. Each side: its columns, and the places in them that are pairs."""
+    def holds(self, left: tuple[Sequence[pa.Array], Any], right: tuple[Sequence[pa.Array], Any]) -> Any:
+        """For which pairs it is true: a numpy array. Each side: its columns, and the places in them that are pairs."""
         rows = len(left[1])
         width = self._left_width
         indices = pa.array(left[1]), pa.array(right[1])

@@ -14,83 +14,92 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.core.columns.batch import ColumnBatch, as_columns
-from penstock.core.operators.base import StreamOperator, UserCodeError
+from penstock.core.operators.base import UserCodeError
+from penstock.core.operators.columnar.columnar_window_base import times_of
 from penstock.core.operators.watermarks import LATE_RECORDS
 from penstock.core.records import MIN_TIMESTAMP, Batch
+from penstock.state.captures import StateCapture
+from penstock.state.key_columns import ColumnsCapture
 from penstock.table.data.errors import TableRuntimeError
-from penstock.table.data.logical_types import DataType
 from penstock.table.evaluation.evaluator import Evaluator
 from penstock.table.plan.logical import JoinType
 from penstock.table.streaming.joins.join_sides import PairCondition, SideKeys
 from penstock.table.streaming.joins.joining_operator import taken_at
+from penstock.table.streaming.joins.window_joining import COLUMN_STATES, SIDES, WindowJoining
+from penstock.table.streaming.joins.window_rows import EDGES, END, START, key_names
+from penstock.table.streaming.rows.evaluating import EvaluatingOperator
 from penstock.table.streaming.rows.held_rows import columns_of, rows_of
-from penstock.table.streaming.rows.sessions import StreamSession
 from penstock.table.streaming.rows.watermark_operator import milliseconds
 from penstock.table.streaming.windows.window_ends import WindowEnds
-from penstock.table.typed.nodes import Typed
 
-#: The states of the sides.
-SIDES: Final = ("left windows", "right windows")
+#: So many rows of the other form of state are put into memory before the state may leave it.
+_ROWS_AT_ONCE: Final = 1 << 14
 _Window = tuple[int, int]
 _Rows = list[tuple[Any, ...]]
 
 
-class WindowJoinOperator(StreamOperator):
-    """See the module's text.
-
-    Args:
-        join_type: which rows it gives; those of the left side alone for SEMI and ANTI.
-        keys: the places of the columns of the key besides those of the window, for either side.
-        nulls_match: for each column of the key whether NULL equals NULL.
-        condition: over the columns of both sides, what else has to be true of pairs.
-        types: of the columns of either side that are its rows; further ones are only there as keys.
-        names: of the columns that it gives.
-        edges: the places of the window's start and end, for either side.
-        is_moment: whether the time attributes are moments, so that windows end in the session's time zone.
-    """
+class WindowJoinOperator(EvaluatingOperator):
+    """See the module's text."""
 
     is_keyed = True
 
-    def __init__(
-        self,
-        join_type: JoinType,
-        keys: tuple[Sequence[int], Sequence[int]],
-        nulls_match: Sequence[bool],
-        condition: Typed | None,
-        types: tuple[Sequence[DataType], Sequence[DataType]],
-        names: Sequence[str],
-        session: StreamSession,
-        edges: tuple[tuple[int, int], tuple[int, int]],
-        is_moment: bool,
-    ) -> None:
-        self._join_type = join_type
-        self._finders = [SideKeys(places, nulls_match) for places in keys]
-        self._condition = condition
-        self._types = types
-        self._names = list(names)
-        self._session = session
-        self._edges = edges
-        self._is_moment = is_moment
+    def __init__(self, joining: WindowJoining) -> None:
+        self._joining = joining
+        self._finders = [SideKeys(places, joining.nulls_match) for places in joining.keys]
         self._watermark = MIN_TIMESTAMP
 
     def open(self) -> None:
         """Look up the state, find when windows are due, and make what runs the condition."""
-        self._ends = WindowEnds(self._session.zone if self._is_moment else None)
+        joining = self._joining
+        self._ends = WindowEnds(joining.session.zone if joining.is_moment else None)
         self._tables = [self.context.keyed.table(side) for side in SIDES]
+        #: states of another operator that are taken in, without their rows
+        self._taken: dict[str, pa.Table] = {}
+        for index, name in enumerate(COLUMN_STATES):
+            columns = self.context.columns.take(name, joining.about_columns())
+            if columns is not None and columns.num_rows:
+                self._take_columns(columns, index)
+                self._taken[name] = columns.slice(0, 0)
         windows = {window for table in self._tables for window in table.panes}
         self._due = [(self._ends.due_ms(end), (start, end)) for start, end in windows]
         heapify(self._due)
         self._where: PairCondition | None = None
-        if self._condition is not None:
-            session = self._session.open(self.context.now_ms)
-            self._where = PairCondition(self._condition, len(self._types[0]), Evaluator([self._condition], session))
+        if joining.condition is not None:
+            evaluator = Evaluator([joining.condition], self.running(joining.session))
+            self._where = PairCondition(joining.condition, len(joining.types[0]), evaluator)
+
+    def _take_columns(self, columns: pa.Table, index: int) -> None:
+        """Take what a `ColumnWindowJoinOperator` has left of a side."""
+        table, types = self._tables[index], self._joining.types[index]
+        width = len(columns.schema) - EDGES - len(types)
+        of_key = SideKeys(range(width), self._joining.nulls_match)
+        for batch in columns.to_batches(max_chunksize=_ROWS_AT_ONCE):
+            starts, ends = (times_of(batch, name).tolist() for name in (START, END))
+            keys = of_key.of(batch.select(batch.schema.names[EDGES : EDGES + width]))
+            rows = rows_of(batch.columns[EDGES + width :], types, len(keys))
+            changed: dict[_Window, set[Any]] = {}
+            for window, key, row in zip(zip(starts, ends, strict=True), keys, rows, strict=True):
+                table.entries(window).setdefault(key, []).append(row)
+                changed.setdefault(window, set()).add(key)
+            for window, of_window in changed.items():
+                table.mark(window, of_window)
+            if table.settle is not None:
+                table.settle()
+
+    def snapshot_state(self, checkpoint_id: int) -> list[StateCapture]:
+        """The rows by window and key; what they were before is empty now."""
+        about = self._joining.about_columns()
+        emptied = [
+            ColumnsCapture(name, table, key_names(table.schema.names), about) for name, table in self._taken.items()
+        ]
+        return [*super().snapshot_state(checkpoint_id), *emptied]
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Keep rows until their window is over."""
         taken = as_columns(batch, self.context.operator_name)
-        starts, ends = (milliseconds(taken.columns.column(edge)).tolist() for edge in self._edges[input_index])
+        starts, ends = (milliseconds(taken.columns.column(edge)).tolist() for edge in self._joining.edges[input_index])
         keys = self._finders[input_index].of(taken.columns)
-        types = self._types[input_index]
+        types = self._joining.types[input_index]
         rows = rows_of(taken.columns.columns[: len(types)], types, len(taken))
         table = self._tables[input_index]
         panes: dict[_Window, tuple[dict[Any, _Rows], set[Any]] | None] = {}
@@ -143,13 +152,13 @@ class WindowJoinOperator(StreamOperator):
         for key, rows in left.items():
             mine += rows
             matches += [places.get(key, ())] * len(rows)
-        columns = [columns_of(rows, types) for rows, types in zip((mine, others), self._types, strict=True)]
+        columns = [columns_of(rows, types) for rows, types in zip((mine, others), self._joining.types, strict=True)]
         if self._where is not None and any(matches):
             matches = self._where.kept(np.arange(len(mine)), matches, columns[0], columns[1], True)
         self._send(columns, matches, len(others))
 
     def _send(self, columns: list[list[pa.Array]], matches: list[Sequence[int]], others: int) -> None:
-        kind = self._join_type
+        kind = self._joining.join_type
         if kind in (JoinType.SEMI, JoinType.ANTI):
             wanted = kind is JoinType.SEMI
             chosen: list[int | None] = [row for row, found in enumerate(matches) if bool(found) == wanted]
@@ -158,7 +167,7 @@ class WindowJoinOperator(StreamOperator):
             chosen, other = _pairs(matches, others, kind)
             arrays = [*taken_at(columns[0], chosen), *taken_at(columns[1], other)]
         if chosen:
-            self.output.collect(ColumnBatch(pa.RecordBatch.from_arrays(arrays, self._names)))
+            self.output.collect(ColumnBatch(pa.RecordBatch.from_arrays(arrays, list(self._joining.names))))
 
 
 def _pairs(matches: Sequence[Sequence[int]], others: int, kind: JoinType) -> tuple[list[int | None], list[int | None]]:

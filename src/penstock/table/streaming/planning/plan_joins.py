@@ -51,7 +51,8 @@ def planned(
     calls: Calls,
     of: Callable[[Node], Changes],
     ids: Callable[[Node, Sequence[int]], Sequence[int] | None] | None = None,
-    keeps_columns: bool = False,
+    is_in_memory: bool = False,
+    expires: bool = False,
 ) -> PlannedJoin:
     """How a join runs.
 
@@ -63,7 +64,8 @@ def planned(
         of: which changes the rows of a node are.
         ids: the columns by which rows of a node are replaced, given those by which they are joined; None for a join
             whose updates have to come with the rows as they were.
-        keeps_columns: whether the rows of an inner join that only come may be held as columns, which never expire.
+        is_in_memory: whether rows that only come may be held as columns.
+        expires: whether rows are forgotten a while after they were written. Those of columns are not.
     """
     join, _ = settled(node, TRUE, calls)
     between = interval_of(join)
@@ -86,14 +88,15 @@ def planned(
     windows = window_edges_of(join)
     if windows is not None:
         _needs_inserts(join, of, "WindowJoin")
-        return window_join(join, windows, keys, names, session)
+        return window_join(join, windows, keys, names, session, is_in_memory)
     updates = [Changes.UPDATE in of(one) for one in inputs]
     replaced: list[Sequence[int] | None] = [None, None]
     has_before = any(updates)
     if ids is not None and keys.rest == TRUE:
         replaced = [ids(one, on) if has else None for one, on, has in zip(inputs, places, updates, strict=True)]
         has_before = any(has and own is None for own, has in zip(replaced, updates, strict=True))
-    if join.join_type is JoinType.INNER and places[0] and keeps_columns and all(of(one) == INSERTS for one in inputs):
+    keeps_columns = is_in_memory and not expires and join.join_type is JoinType.INNER and places[0]
+    if keeps_columns and all(of(one) == INSERTS for one in inputs):
         key_types = [left.schema.types[place] for place in left_places]
         return PlannedJoin("Join INNER", inputs, places, partial(ColumnJoinOperator, *common, key_types), False)
     kind = SemiJoinOperator if join.join_type in _HALF else JoinOperator
@@ -123,9 +126,9 @@ class JoinRule(Rule[Join]):
         """See `Rule`."""
         ids = None if wants_before else planning.upsert_keys.least
         left_ms, right_ms = map(planning.options.lives, node.state_ttl_ms)
-        keeps_columns = planning.options.is_in_memory and not left_ms and not right_ms
+        expires, is_in_memory = left_ms > 0 or right_ms > 0, planning.options.is_in_memory
         names, session = names_of(node.schema), planning.session
-        plan = planned(node, names, session, planning.calls, planning.changes, ids, keeps_columns)
+        plan = planned(node, names, session, planning.calls, planning.changes, ids, is_in_memory, expires)
         sides = [planning.stream(one, plan.has_before and planning.updates(one)) for one in plan.inputs]
         inputs = [
             replace(upstream, input_index=index)

@@ -9,9 +9,12 @@ from typing import TypeAlias
 from penstock.base.errors import UnsupportedError
 from penstock.table.analyser.subqueries import TRUE
 from penstock.table.plan.logical import Join, WindowTable
+from penstock.table.streaming.joins.column_window_join_operator import ColumnWindowJoinOperator
 from penstock.table.streaming.joins.join_conditions import JoinKeys
 from penstock.table.streaming.joins.window_join_operator import WindowJoinOperator
+from penstock.table.streaming.joins.window_joining import WindowJoining
 from penstock.table.streaming.planning.planned_joins import PlannedJoin, with_keys
+from penstock.table.streaming.planning.rule import Factory
 from penstock.table.streaming.rows.sessions import StreamSession
 from penstock.table.streaming.windows.window_times import WindowTime
 from penstock.table.typed.nodes import Field
@@ -21,9 +24,23 @@ WindowEdges: TypeAlias = tuple[tuple[int, int], tuple[int, int], WindowTable]
 
 
 def window_join(
-    join: Join, windows: WindowEdges, keys: JoinKeys, names: Sequence[str], session: StreamSession
+    join: Join,
+    windows: WindowEdges,
+    keys: JoinKeys,
+    names: Sequence[str],
+    session: StreamSession,
+    is_in_memory: bool,
 ) -> PlannedJoin:
-    """How a window join runs. `keys`: the equalities of its condition, those of the window among them."""
+    """How a window join runs.
+
+    Args:
+        join: the join.
+        windows: of its sides.
+        keys: the equalities of its condition, those of the window among them.
+        names: of the columns that it gives.
+        session: of its operator.
+        is_in_memory: whether rows may be held as columns.
+    """
     left_edges, right_edges, window = windows
     time = WindowTime.of(window)
     if time.is_processing:
@@ -38,17 +55,19 @@ def window_join(
     ]
     left, left_places = with_keys(join.left, [keys.left[place] for place in kept])
     right, right_places = with_keys(join.right, [keys.right[place] for place in kept])
-    operator = partial(
-        WindowJoinOperator,
+    joining = WindowJoining(
         join.join_type,
         (left_places, right_places),
-        [keys.nulls_match[place] for place in kept],
+        tuple(keys.nulls_match[place] for place in kept),
         None if keys.rest == TRUE else keys.rest,
         (join.left.schema.types, join.right.schema.types),
-        list(names),
+        tuple(names),
         session,
         (left_edges, right_edges),
         time.is_moment,
     )
+    operator: Factory = partial(WindowJoinOperator, joining)
+    if is_in_memory:
+        operator = partial(ColumnWindowJoinOperator, joining, [left.schema.types[place] for place in left_places])
     name = f"Window Join {join.join_type.value}"
     return PlannedJoin(name, (left, right), (left_places, right_places), operator, False)

@@ -1,0 +1,230 @@
+"""Joins of two window tables whose rows are held as columns, and no row becomes a Python object.
+
+The windows that a watermark has passed are joined at once, with start and end as further columns of the key. Rows of
+a window that is over are late. The columns are in memory; with RocksDB a `WindowJoinOperator` holds the rows instead.
+Either goes on from what the other one has left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.core.columns.batch import ColumnBatch, as_columns
+from penstock.core.columns.keys import ColumnKey
+from penstock.core.operators.base import UserCodeError
+from penstock.core.operators.columnar.columnar_window_base import times_of
+from penstock.core.operators.watermarks import LATE_RECORDS
+from penstock.core.records import MIN_TIMESTAMP, Batch
+from penstock.state.captures import StateCapture
+from penstock.state.key_columns import ColumnsCapture
+from penstock.table.data.arrow_types import arrow_type
+from penstock.table.data.errors import TableRuntimeError
+from penstock.table.data.logical_types import DataType
+from penstock.table.evaluation.evaluator import Evaluator
+from penstock.table.plan.logical import JoinType
+from penstock.table.streaming.joins.held_columns import HeldColumns, Matches
+from penstock.table.streaming.joins.join_sides import PairCondition
+from penstock.table.streaming.joins.window_joining import COLUMN_STATES, SIDES, WindowJoining
+from penstock.table.streaming.joins.window_rows import EDGES, END, START, WindowRows, schema_of
+from penstock.table.streaming.rows.evaluating import EvaluatingOperator
+from penstock.table.streaming.rows.held_rows import columns_of
+from penstock.table.streaming.rows.key_hashes import key_hashes
+from penstock.table.streaming.rows.row_keys import ONLY_KEY
+from penstock.table.streaming.rows.watermark_operator import milliseconds
+from penstock.table.streaming.windows.window_ends import WindowEnds
+
+#: At most about this many pairs are looked at in one go.
+_PAIRS_MAX: Final = 1 << 18
+#: In the place of a row that is missing.
+_NO_ROW: Final = -1
+_NONE: Final = np.zeros(0, np.int64)
+
+
+class ColumnWindowJoinOperator(EvaluatingOperator):
+    """See the module's text, and `WindowJoining` for the arguments. `key_types`: of the columns of the key."""
+
+    is_keyed = True
+
+    def __init__(self, joining: WindowJoining, key_types: Sequence[DataType]) -> None:
+        self._joining = joining
+        self._key_types = [arrow_type(kind) for kind in key_types]
+        self._watermark = MIN_TIMESTAMP
+
+    def initialize_state(self) -> None:
+        """Take the restored rows."""
+        super().initialize_state()
+        types = [map(arrow_type, of_side) for of_side in self._joining.types]
+        self._sides = tuple(WindowRows(schema_of(self._key_types, list(of_side))) for of_side in types)
+        for index, side in enumerate(self._sides):
+            restored = self.context.columns.take(COLUMN_STATES[index], self._joining.about_columns())
+            for rows in () if restored is None else restored.to_batches():
+                side.add(rows)
+            self._take_rows(index)
+
+    def _take_rows(self, index: int) -> None:
+        """Take what a `WindowJoinOperator` has left of a side."""
+        if not self.context.keyed.has_restored(SIDES[index]):
+            return
+        table, side = self.context.keyed.table(SIDES[index]), self._sides[index]
+        width = len(side.key_names)
+        for start, end in list(table.panes):
+            keys: list[Any] = []
+            rows: list[tuple[Any, ...]] = []
+            for key, held in table.drop((start, end)).items():
+                keys += [key] * len(held)
+                rows += held
+            if rows:
+                of_keys = [keys] if width == 1 else list(zip(*keys, strict=True))
+                kinds = side.schema.types[EDGES : EDGES + width]
+                columns = [pa.array(of_key, kind) for of_key, kind in zip(of_keys, kinds, strict=True)]
+                edges = [pa.repeat(pa.scalar(edge, pa.int64()), len(rows)) for edge in (start, end)]
+                arrays = [*edges, *columns, *columns_of(rows, self._joining.types[index])]
+                side.add(pa.RecordBatch.from_arrays(arrays, schema=side.schema))
+
+    def open(self) -> None:
+        """Make what runs the condition."""
+        joining = self._joining
+        self._ends = WindowEnds(joining.session.zone if joining.is_moment else None)
+        self._where: PairCondition | None = None
+        if joining.condition is not None:
+            evaluator = Evaluator([joining.condition], self.running(joining.session))
+            self._where = PairCondition(joining.condition, len(joining.types[0]), evaluator)
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        """Keep rows until their window is over."""
+        columns = as_columns(batch, self.context.operator_name).columns
+        starts, ends = (milliseconds(columns.column(edge)) for edge in self._joining.edges[input_index])
+        places, side = self._joining.keys[input_index], self._sides[input_index]
+        keys = ColumnKey(tuple(columns.schema.names[place] for place in places)).columns_in(columns) if places else None
+        width = len(self._joining.types[input_index])
+        arrays = [starts, ends, *(keys or [np.full(len(starts), ONLY_KEY, np.int64)]), *columns.columns[:width]]
+        rows = pa.RecordBatch.from_arrays(list(map(pa.array, arrays)), schema=side.schema)
+        late = ends - 1 <= self._watermark
+        if late.any():
+            self.context.count(LATE_RECORDS, int(late.sum()))
+            rows = rows.filter(pa.array(~late))
+        side.add(rows)
+
+    def process_watermark(self, timestamp: int) -> None:
+        """Join the windows that are over, in order of time."""
+        self._watermark = max(self._watermark, self._ends.reached(timestamp))
+        if any(side.next_end is not None and side.next_end - 1 <= self._watermark for side in self._sides):
+            left, right = (side.take_up_to(self._watermark + 1) for side in self._sides)
+            try:
+                self._join(left, right)
+            except TableRuntimeError as error:
+                raise UserCodeError(self.context.operator_name, f"windows until {timestamp}") from error
+        self.output.emit_watermark(timestamp)
+
+    def snapshot_state(self, checkpoint_id: int) -> list[StateCapture]:
+        """The rows of windows that are not over."""
+        captures = super().snapshot_state(checkpoint_id)
+        about = self._joining.about_columns()
+        for state, side in zip(COLUMN_STATES, self._sides, strict=True):
+            captures.append(ColumnsCapture(state, side.table(), side.key_names, about))
+        return captures
+
+    # --- the rows of windows that are over ----------------------------------------------------------------------------
+
+    def _join(self, left: pa.RecordBatch, right: pa.RecordBatch) -> None:
+        kind = self._joining.join_type
+        left = left.take(pa.array(np.lexsort((times_of(left, START), times_of(left, END)))))
+        if kind is JoinType.INNER:
+            for mine, other in self._pairs(left, right):
+                self._send(left, mine, right, other)
+            return
+        pairs = list(self._pairs(left, right))
+        mine, other = (np.concatenate([_NONE, *(pair[side] for pair in pairs)]) for side in (0, 1))
+        if kind in (JoinType.SEMI, JoinType.ANTI):
+            chosen = np.unique(mine) if kind is JoinType.SEMI else _others(mine, left.num_rows)
+            self._send(left, chosen, right, None)
+            return
+        alone = _others(mine, left.num_rows) if kind.keeps_left else _NONE
+        alone_there = _others(other, right.num_rows) if kind.keeps_right else _NONE
+        mine = np.concatenate([mine, alone, np.full(len(alone_there), _NO_ROW)])
+        other = np.concatenate([other, np.full(len(alone), _NO_ROW), alone_there])
+        order = _in_order_of_time(left, mine, right, other)
+        for begin in range(0, len(order), _PAIRS_MAX):
+            chosen = order[begin : begin + _PAIRS_MAX]
+            self._send(left, mine[chosen], right, other[chosen])
+
+    def _pairs(self, left: pa.RecordBatch, right: pa.RecordBatch) -> Iterator[tuple[Any, Any]]:
+        """The pairs, by the places of their rows on either side, a part at a time."""
+        places = [self._may_match(rows) for rows in (left, right)]
+        if not all(map(len, places)):
+            return
+        names = [] if _is_one_window(left, right) else [START, END]
+        if self._key_types:
+            names += self._sides[0].key_names
+        keys = [
+            [rows.column(name).take(pa.array(of_rows)) for name in names]
+            for rows, of_rows in zip((left, right), places, strict=True)
+        ]
+        matches = _matches(keys[0], keys[1]) if names else Matches.of_all(len(places[0]), len(places[1]))
+        if matches is None:
+            return
+        for start, stop in matches.runs(_PAIRS_MAX):
+            found = matches.pairs(start, stop)
+            mine, other = places[0][found[0]], places[1][found[1]]
+            if self._where is not None and len(mine):
+                holds = self._where.holds((self._columns(left), mine), (self._columns(right), other))
+                mine, other = mine[holds], other[holds]
+            if len(mine):
+                yield mine, other
+
+    def _may_match(self, rows: pa.RecordBatch) -> Any:
+        """The places of the rows whose key has no NULL that equals nothing."""
+        may = np.ones(rows.num_rows, np.bool_)
+        for name, matches in zip(self._sides[0].key_names, self._joining.nulls_match, strict=False):
+            if not matches and rows.column(name).null_count:
+                may &= rows.column(name).is_valid().to_numpy(zero_copy_only=False)
+        return np.flatnonzero(may)
+
+    def _columns(self, rows: pa.RecordBatch) -> list[pa.Array]:
+        """The rows' own columns."""
+        columns: list[pa.Array] = rows.columns
+        return columns[EDGES + len(self._sides[0].key_names) :]
+
+    def _send(self, left: pa.RecordBatch, mine: Any, right: pa.RecordBatch, other: Any) -> None:
+        """Send rows by their places on either side; `other` is None for those of the left side alone."""
+        arrays = []
+        for rows, places in ((left, mine), (right, other)):
+            if places is not None:
+                chosen = pa.array(places, pa.int64(), mask=places == _NO_ROW)
+                arrays += [column.take(chosen) for column in self._columns(rows)]
+        if len(mine):
+            self.output.collect(ColumnBatch(pa.RecordBatch.from_arrays(arrays, list(self._joining.names))))
+
+
+def _is_one_window(left: pa.RecordBatch, right: pa.RecordBatch) -> bool:
+    """Whether all rows of both sides, of which each has some, are of one window."""
+    for name in (START, END):
+        mine, other = times_of(left, name), times_of(right, name)
+        if (mine != mine[0]).any() or (other != mine[0]).any():
+            return False
+    return True
+
+
+def _matches(keys: Sequence[pa.Array], others: Sequence[pa.Array]) -> Matches | None:
+    """The rows of the other side with the keys of these."""
+    held = HeldColumns(len(others))
+    held.add(key_hashes(others), pa.RecordBatch.from_arrays(others, list(map(str, range(len(others))))))
+    return held.matches(key_hashes(keys), keys)
+
+
+def _others(places: Any, rows: int) -> Any:
+    """All places of so many rows but these."""
+    is_other = np.ones(rows, np.bool_)
+    is_other[places] = False
+    return np.flatnonzero(is_other)
+
+
+def _in_order_of_time(left: pa.RecordBatch, mine: Any, right: pa.RecordBatch, other: Any) -> Any:
+    """The order of rows by their windows; each has a place on one side at least."""
+    places = np.where(mine == _NO_ROW, other + left.num_rows, mine)
+    ends, starts = (np.concatenate([times_of(left, name), times_of(right, name)])[places] for name in (END, START))
+    return np.lexsort((starts, ends))

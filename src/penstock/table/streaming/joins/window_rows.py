@@ -1,0 +1,94 @@
+"""The rows of one side of a window join as columns, until their windows are over.
+
+A row is its window's start and end, the columns of its key, then its own. Rows lie in parts, as they came: those of a
+part whose windows are all over go as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import pyarrow as pa
+
+from penstock.core.operators.columnar.columnar_window_base import times_of
+
+START: Final = "start"
+END: Final = "end"
+#: How many columns of a row are its window.
+EDGES: Final = 2
+_KEY: Final = "key."
+#: So many batches become one part, so that single rows do not make parts.
+_BATCHES: Final = 64
+
+
+def key_names(names: Sequence[str]) -> tuple[str, ...]:
+    """Those of the names of a row's columns that are its key's."""
+    return tuple(name for name in names if name.startswith(_KEY))
+
+
+def schema_of(keys: Sequence[pa.DataType], rows: Sequence[pa.DataType]) -> pa.Schema:
+    """The schema of rows. Without columns of a key all have the same one, so that they have a key group."""
+    keys = list(keys) or [pa.int64()]
+    edges = [(START, pa.int64()), (END, pa.int64())]
+    of_key = [(f"{_KEY}{place}", kind) for place, kind in enumerate(keys)]
+    return pa.schema([*edges, *of_key, *((f"c{place}", kind) for place, kind in enumerate(rows))])
+
+
+class WindowRows:
+    """See the module's text. `schema`: see `schema_of`."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self.schema = schema
+        self.key_names = key_names(schema.names)
+        #: rows with the least and the greatest end of their windows
+        self._parts: list[tuple[pa.RecordBatch, int, int]] = []
+        #: batches that are in no part yet
+        self._new: list[pa.RecordBatch] = []
+        self.next_end: int | None = None
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        """Take rows in."""
+        if not rows.num_rows:
+            return
+        least = int(times_of(rows, END).min())
+        self.next_end = least if self.next_end is None else min(self.next_end, least)
+        self._new.append(rows)
+        if len(self._new) >= _BATCHES:
+            self._settle()
+
+    def _settle(self) -> None:
+        if self._new:
+            self._append(_together(self._new))
+            self._new = []
+
+    def _append(self, rows: pa.RecordBatch) -> None:
+        ends = times_of(rows, END)
+        self._parts.append((rows, int(ends.min()), int(ends.max())))
+
+    def take_up_to(self, end: int) -> pa.RecordBatch:
+        """Take the rows of windows that end until then."""
+        if self.next_end is None or self.next_end > end:
+            return pa.RecordBatch.from_pylist([], self.schema)
+        self._settle()
+        parts, self._parts = self._parts, []
+        due = []
+        for rows, first, last in parts:
+            if last <= end:
+                due.append(rows)
+            elif first > end:
+                self._parts.append((rows, first, last))
+            else:
+                is_due = times_of(rows, END) <= end
+                due.append(rows.filter(pa.array(is_due)))
+                self._append(rows.filter(pa.array(~is_due)))
+        self.next_end = min((first for _, first, _ in self._parts), default=None)
+        return _together(due)
+
+    def table(self) -> pa.Table:
+        """All rows."""
+        return pa.Table.from_batches([*(rows for rows, _, _ in self._parts), *self._new], self.schema)
+
+
+def _together(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return pa.concat_batches(batches) if len(batches) > 1 else batches[0]
