@@ -73,9 +73,7 @@ class ColumnarWindowOperator(ColumnarWindowBase):
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Add the records' partials."""
         taken = self.take_in(batch)
-        offset_ms, pane_ms = self._assigner.offset_ms, self._pane_ms
-        # By division, since NumPy takes remainders several times as slowly.
-        panes = (taken.rowtimes - offset_ms) // pane_ms * pane_ms + offset_ms
+        panes = self._panes_of(taken.rowtimes)
         if self._last_end(int(panes.min())) - 1 <= self.watermark or self._has_gaps:
             unique, codes = np.unique(panes, return_inverse=True)
             ends = np.array([self._last_end(pane) for pane in unique.tolist()])
@@ -112,9 +110,10 @@ class ColumnarWindowOperator(ColumnarWindowBase):
         self._find_next()
 
     def _fire_tumbling(self, table: pa.Table, panes: Any) -> None:
-        order = np.argsort(panes, kind="stable")
-        starts = panes[order]
-        self.emit(table.take(pa.array(order)), starts, starts + self._pane_ms)
+        if panes[0] != panes[-1] or (panes != panes[0]).any():
+            order = np.argsort(panes, kind="stable")
+            table, panes = table.take(pa.array(order)), panes[order]
+        self.emit(table, panes, panes + self._pane_ms)
 
     def _fire(self, table: pa.Table, panes: Any, due: list[tuple[int, int]]) -> None:
         fired = times_of(table, self.aggregates.partial_columns[-1])
@@ -144,6 +143,15 @@ class ColumnarWindowOperator(ColumnarWindowBase):
     def _last_end(self, pane: int) -> int:
         """The end of the last window that a pane is in; the least number when it is in none."""
         return max((end for _, end in self._assigner.assign(pane)[2]), default=MIN_TIMESTAMP)
+
+    def _panes_of(self, times: Any) -> Any:
+        """The pane of each time."""
+        offset_ms, pane_ms = self._assigner.offset_ms, self._pane_ms
+        first, last = ((int(time) - offset_ms) // pane_ms * pane_ms + offset_ms for time in (times.min(), times.max()))
+        if first == last:
+            return np.full(len(times), first)
+        # By division, since NumPy takes remainders several times as slowly.
+        return (times - offset_ms) // pane_ms * pane_ms + offset_ms
 
     def _note(self, panes: Any) -> None:
         between = range(int(panes.min()), int(panes.max()) + 1, self._pane_ms)

@@ -97,10 +97,9 @@ class ColumnarWindowBase(StreamOperator):
     def _settle(self) -> None:
         """Make partials of the records that wait."""
         if self._waiting:
-            tables, records = self._waiting, self._records_waiting
-            self._waiting, self._records_waiting = [], 0
+            tables, self._waiting, self._records_waiting = self._waiting, [], 0
             together = pa.concat_tables(tables) if len(tables) > 1 else tables[0]
-            self.add(self._by_kernel(records, lambda: self.grouped(together, self._group)))
+            self.add(self._by_kernel(together.num_rows, lambda: self.grouped(together, self._group)))
 
     def _by_kernel(self, records: int, compute: Callable[[], pa.Table]) -> pa.Table:
         try:
@@ -152,16 +151,10 @@ class ColumnarWindowBase(StreamOperator):
         The others stay as they are: while one source is ahead of another they are many, and merging them would recur
         with every watermark.
         """
-        near, far = [], []
-        for part in self.parts:
-            is_near = times_of(part, name) <= last
-            if is_near.all():
-                near.append(part)
-            elif is_near.any():
-                near.append(part.filter(pa.array(is_near)))
-                far.append(part.filter(pa.array(~is_near)))
-            else:
-                far.append(part)
+        self._waiting, still_waiting = _split(self._waiting, name, last)
+        self._settle()
+        self._waiting, self._records_waiting = still_waiting, sum(table.num_rows for table in still_waiting)
+        near, far = _split(self._parts, name, last)
         self._parts, self._rows = far, sum(part.num_rows for part in far)
         self._merged_rows = min(self._merged_rows, self._rows)
         return self.merge(near) if len(near) > 1 else near[0]
@@ -242,6 +235,21 @@ class ColumnarWindowBase(StreamOperator):
         """Fire all windows."""
         super().end_keys()
         self.watermark = MIN_TIMESTAMP
+
+
+def _split(tables: Sequence[pa.Table], name: str, last: int) -> tuple[list[pa.Table], list[pa.Table]]:
+    """The rows whose value in a column of times is at most `last`, and the others."""
+    near, far = [], []
+    for table in tables:
+        is_near = times_of(table, name) <= last
+        if is_near.all():
+            near.append(table)
+        elif is_near.any():
+            near.append(table.filter(pa.array(is_near)))
+            far.append(table.filter(pa.array(~is_near)))
+        else:
+            far.append(table)
+    return near, far
 
 
 def times_of(table: pa.Table, name: str) -> Any:

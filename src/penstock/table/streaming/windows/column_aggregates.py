@@ -237,8 +237,10 @@ class ColumnAggregates(Aggregates):
 
 def _begins(columns: Sequence[Any]) -> Any:
     """Where in these columns, of which there is one at least, a run of equal rows begins."""
-    changes = [column[1:] != column[:-1] for column in columns]
-    return np.flatnonzero(np.r_[True, np.logical_or.reduce(changes)])
+    changes = [column[1:] != column[:-1] for column in columns if column.min() != column.max()]
+    if not changes:
+        return np.zeros(1, np.int64)
+    return np.concatenate([np.zeros(1, np.int64), np.flatnonzero(np.logical_or.reduce(changes)) + 1])
 
 
 def _is_counted_apart(call: AggregateCall) -> bool:
