@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -53,9 +53,90 @@ class ColumnData:
             self._rows = make_rows(names, lists, kinds)
         return self._rows
 
+    def column(self, place: int) -> pa.Array:
+        """One column."""
+        return self.columns.column(place)
+
+    def taken(self, place: int, records: Any) -> pa.Array:
+        """One column of the records with these numbers, a numpy array."""
+        return self.columns.column(place).take(pa.array(records))
+
+    def cut(self) -> pa.RecordBatch:
+        """The columns, which are not remembered if they have to be made."""
+        return self.columns
+
     def __reduce__(self) -> tuple[Any, ...]:
         message = pickle.PickleBuffer(self.columns.serialize())
         return _from_message, (self.columns.schema.serialize().to_pybytes(), message)
+
+
+class ChosenColumns(ColumnData):
+    """Records chosen of longer columns, which are cut when somebody reads them: what nobody reads is never copied.
+
+    The longer columns stay in memory meanwhile. So the chosen records should be most of them.
+
+    Args:
+        whole: the longer columns; None for one that is `known`.
+        names: of the columns.
+        numbers: of the chosen records, as a numpy array.
+        known: columns of the chosen records, by their places.
+    """
+
+    __slots__ = ("_columns", "_known", "_names", "_numbers", "_whole")
+
+    def __init__(
+        self,
+        whole: Sequence[pa.Array | None],
+        names: Sequence[str],
+        numbers: Any,
+        known: dict[int, pa.Array],
+    ) -> None:
+        self._whole = list(whole)
+        self._names = list(names)
+        self._numbers = numbers
+        self._known = known
+        self._columns: pa.RecordBatch | None = None
+        self._rows = None
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    @property
+    def columns(self) -> pa.RecordBatch:
+        """The columns, cut and remembered."""
+        if self._columns is None:
+            self._columns = self.cut()
+            # In another thread a checkpoint may be cutting what it has found here, which stays as it is.
+            self._known = dict(enumerate(self._columns.columns))
+            self._whole = [None] * len(self._names)
+        return self._columns
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether nothing holds the longer columns any more."""
+        return self._columns is not None
+
+    def column(self, place: int) -> pa.Array:
+        """One column; the others stay as they are."""
+        found = self._known.get(place)
+        if found is None:
+            found = self._known[place] = self._chosen(self._whole[place])
+        return found
+
+    def taken(self, place: int, records: Any) -> pa.Array:
+        """See `ColumnData`. Nothing else is cut."""
+        found = self._known.get(place)
+        whole: Any = self._whole[place]
+        return whole.take(pa.array(self._numbers[records])) if found is None else found.take(pa.array(records))
+
+    def _chosen(self, whole: Any) -> pa.Array:
+        return whole.take(pa.array(self._numbers))
+
+    def cut(self) -> pa.RecordBatch:
+        """See `ColumnData`."""
+        whole, known = self._whole, self._known
+        arrays = [known[place] if place in known else self._chosen(whole[place]) for place in range(len(whole))]
+        return pa.RecordBatch.from_arrays(arrays, self._names)
 
 
 def _from_message(schema: bytes, message: Any) -> ColumnData:

@@ -67,7 +67,9 @@ class _DiscardingWriter(SinkWriter[Any, Any]):
         """Drops all."""
 
     def write_columns(self, data: ColumnData, rowtimes: Any) -> None:
-        """Drops all."""
+        """Drops all. The columns are made first, as for any sink."""
+        _ = data.columns
 
     def write_changes(self, data: ColumnData, kinds: bytes, rowtimes: Any) -> None:
-        """Drops all."""
+        """Drops all. The columns are made first, as for any sink."""
+        _ = data.columns

@@ -10,7 +10,7 @@ files before it, those do not count twice.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -80,20 +80,21 @@ class ColumnsCapture:
     """A table as of a checkpoint; Arrow's tables never change, so capturing takes no time (G7).
 
     `about` says what the table is; a table of something else cannot take its place. `first`: the number of the first
-    row, where the rows before it are in the last completed checkpoint.
+    row, where the rows before it are in the last completed checkpoint. `table` may be what makes it, in the background.
     """
 
     name: str
-    table: pa.Table
+    table: pa.Table | Callable[[], pa.Table]
     key_names: tuple[str, ...]
     about: str
     first: int = 0
 
     def to_bytes(self, max_parallelism: int) -> bytes:
         """The table as an Arrow IPC stream, with the key group of each row ahead."""
-        codes, keys = distinct_keys([self.table.column(name) for name in self.key_names])
+        table = self.table() if callable(self.table) else self.table
+        codes, keys = distinct_keys([table.column(name) for name in self.key_names])
         groups = np.array(key_groups_of(keys, max_parallelism), np.int32)[codes]
-        table = self.table.add_column(0, KEY_GROUP, pa.array(groups, pa.int32()))
+        table = table.add_column(0, KEY_GROUP, pa.array(groups, pa.int32()))
         return _bytes_of(table.replace_schema_metadata({_ABOUT: self.about, _FIRST: str(self.first)}))
 
     def store_in(self, writer: CaptureWriter) -> None:

@@ -8,11 +8,13 @@ has left.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.codecs.column_data import ColumnData
 from penstock.core.columns.batch import ColumnBatch, as_columns
 from penstock.core.columns.keys import ColumnKey
 from penstock.core.operators.base import UserCodeError
@@ -31,6 +33,7 @@ from penstock.table.streaming.rows.evaluating import EvaluatingOperator
 from penstock.table.streaming.rows.held_rows import columns_of
 from penstock.table.streaming.rows.key_hashes import key_hashes
 from penstock.table.streaming.rows.sessions import StreamSession
+from penstock.table.streaming.rows.uncut_rows import UncutRows
 from penstock.table.typed.nodes import Field, Typed
 
 #: At most about this many pairs are looked at in one go.
@@ -111,49 +114,51 @@ class ColumnJoinOperator(EvaluatingOperator):
         if not rows.num_rows:
             return
         mine, other = self._sides[input_index], self._sides[1 - input_index]
-        keys = rows.columns[: len(self._key_names)]
-        hashes = key_hashes(keys)
-        matches = other.matches(hashes, keys)
+        hashes = key_hashes(rows.keys)
+        matches = other.matches(hashes, rows.keys)
         if matches is not None:
             try:
                 self._send_all(rows, matches, other, input_index == 0)
             except TableRuntimeError as error:
                 raise UserCodeError(self.context.operator_name, f"a batch of {len(taken)} rows") from error
-        mine.add(hashes, rows)
+        mine.add(hashes, rows.to_keep())
 
-    def _send_all(self, rows: pa.RecordBatch, matches: Matches, other: HeldColumns, is_left: bool) -> None:
+    def _send_all(self, rows: UncutRows, matches: Matches, other: HeldColumns, is_left: bool) -> None:
         for start, stop in matches.runs(_PAIRS_MAX):
             places, numbers = matches.pairs(start, stop)
             if len(places):
                 self._send(rows, places, other, numbers, is_left)
 
-    def _with_keys(self, taken: ColumnBatch, side: int) -> pa.RecordBatch:
+    def _with_keys(self, taken: ColumnBatch, side: int) -> UncutRows:
         """The rows that can have matches, with the columns of their keys ahead."""
-        columns = taken.columns
-        keys = ColumnKey(tuple(columns.schema.names[place] for place in self._keys[side])).columns_in(columns)
-        width = len(self._types[side])
-        rows = pa.RecordBatch.from_arrays([*keys, *columns.columns[:width]], self._names_of(side))
-        for place, matches in enumerate(self._nulls_match):
-            key = rows.column(place)
-            if key.null_count and not matches:
-                rows = rows.filter(key.is_valid())
-        return rows
+        columns = pa.RecordBatch.from_arrays(list(map(taken.data.column, self._keys[side])), self._key_names)
+        keys = ColumnKey(self._key_names).columns_in(columns)
+        rows = UncutRows(keys, taken.data, self._names_of(side))
+        refused = [
+            key.is_valid()
+            for key, matches in zip(keys, self._nulls_match, strict=True)
+            if key.null_count and not matches
+        ]
+        if not refused:
+            return rows
+        found = rows.cut().filter(reduce(pc.and_, refused))
+        own = pa.RecordBatch.from_arrays(found.columns[len(keys) :], found.schema.names[len(keys) :])
+        return UncutRows(found.columns[: len(keys)], ColumnData(own), rows.names)
 
-    def _send(self, rows: pa.RecordBatch, places: Any, other: HeldColumns, numbers: Any, is_left: bool) -> None:
+    def _send(self, rows: UncutRows, places: Any, other: HeldColumns, numbers: Any, is_left: bool) -> None:
         if self._evaluator is not None:
             holds = self._holds(rows, places, other, numbers, is_left)
             places, numbers = places[holds], numbers[holds]
             if not len(places):
                 return
         keys = len(self._key_names)
-        chosen = pa.array(places)
-        mine = [column.take(chosen) for column in rows.columns[keys:]]
-        width = len(self._types[1 if is_left else 0])
-        theirs = other.taken(range(keys, keys + width), numbers)
+        widths = [len(types) for types in (self._types if is_left else self._types[::-1])]
+        mine = [rows.taken(keys + index, places) for index in range(widths[0])]
+        theirs = other.taken(range(keys, keys + widths[1]), numbers)
         arrays = [*mine, *theirs] if is_left else [*theirs, *mine]
         self.output.collect(ColumnBatch(pa.RecordBatch.from_arrays(arrays, self._names)))
 
-    def _holds(self, rows: pa.RecordBatch, places: Any, other: HeldColumns, numbers: Any, is_left: bool) -> Any:
+    def _holds(self, rows: UncutRows, places: Any, other: HeldColumns, numbers: Any, is_left: bool) -> Any:
         """For which pairs the condition is true."""
         assert self._evaluator is not None
         keys, width = len(self._key_names), len(self._types[0])
@@ -161,10 +166,9 @@ class ColumnJoinOperator(EvaluatingOperator):
         rights = [index for index in self._used if index >= width]
         mine, theirs = (lefts, rights) if is_left else (rights, lefts)
         begin = (0, width) if is_left else (width, 0)
-        chosen = pa.array(places)
         arrays = [pa.nulls(0)] * (max(self._used, default=-1) + 1)
         for index in mine:
-            arrays[index] = rows.column(keys + index - begin[0]).take(chosen)
+            arrays[index] = rows.taken(keys + index - begin[0], places)
         found = other.taken([keys + index - begin[1] for index in theirs], numbers)
         for index, column in zip(theirs, found, strict=True):
             arrays[index] = column

@@ -16,6 +16,7 @@ import pyarrow as pa
 from penstock.table.streaming.joins.hash_index import HashIndex
 from penstock.table.streaming.rows.column_parts import ColumnParts
 from penstock.table.streaming.rows.key_hashes import is_own_number, same_keys
+from penstock.table.streaming.rows.uncut_rows import UncutRows, cut
 
 
 class Matches:
@@ -79,14 +80,14 @@ class HeldColumns:
     def __len__(self) -> int:
         return len(self._rows)
 
-    def table(self, first: int) -> pa.Table | None:
-        """The rows from a number on; None if there are none."""
+    def table(self, first: int) -> Callable[[], pa.Table] | None:
+        """What makes a table of the rows from a number on, in any thread; None if there are none."""
         parts = self._rows.since(first)
-        return pa.Table.from_batches(parts) if parts else None
+        return partial(_table_of, parts) if parts else None
 
-    def add(self, hashes: Any, rows: pa.RecordBatch) -> None:
+    def add(self, hashes: Any, rows: pa.RecordBatch | UncutRows) -> None:
         """Take rows in. `hashes`: of their keys."""
-        self._has_null |= any(column.null_count for column in rows.columns[: self._width])
+        self._has_null |= any(rows.column(place).null_count for place in range(self._width))
         self._rows.append(rows)
         self._index.add(hashes)
 
@@ -110,3 +111,7 @@ class HeldColumns:
     def _same(self, keys: Sequence[pa.Array], places: Any, numbers: Any) -> Any:
         chosen = pa.array(places)
         return same_keys([key.take(chosen) for key in keys], self.taken(range(self._width), numbers))
+
+
+def _table_of(parts: Sequence[tuple[pa.RecordBatch | UncutRows, int]]) -> pa.Table:
+    return pa.Table.from_batches([cut(part).slice(begin) for part, begin in parts])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
+from penstock.codecs.column_data import ChosenColumns
 from penstock.core.columns.batch import ColumnBatch, as_columns
 from penstock.core.operators.base import UserCodeError
 from penstock.core.records import Batch
@@ -16,7 +18,10 @@ from penstock.table.evaluation.condition import Condition
 from penstock.table.evaluation.evaluator import Evaluator, parts_of
 from penstock.table.streaming.rows.evaluating import EvaluatingOperator
 from penstock.table.streaming.rows.sessions import StreamSession
-from penstock.table.typed.nodes import Typed, conjuncts
+from penstock.table.typed.nodes import Field, Typed, conjuncts
+
+#: Whoever may want chosen rows later holds at most so many times as many.
+_PINNED_MAX: Final = 2
 
 
 class CalcOperator(EvaluatingOperator):
@@ -43,7 +48,15 @@ class CalcOperator(EvaluatingOperator):
         conditions = [] if self._condition is None else conjuncts(self._condition)
         parts = parts_of([*conditions, *(self._expressions or ())], session)
         self._where = Condition(parts[: len(conditions)]) if conditions else None
-        self._select = None if self._expressions is None else Evaluator((), session, parts[len(conditions) :])
+        selected = parts[len(conditions) :]
+        self._select = None if self._expressions is None else Evaluator((), session, selected)
+        expressions = self._expressions or ()
+        read = {part.index for one in expressions if not isinstance(one, Field) for part in _fields(one.walk())}
+        #: of each expression the column that it is, if nobody else reads that; None for one that is computed
+        self._columns = [one.index if isinstance(one, Field) and one.index not in read else None for one in expressions]
+        computed = [part for part, column in zip(selected, self._columns, strict=False) if column is None]
+        self._has_columns = len(computed) < len(expressions)
+        self._compute_others = Evaluator((), session, computed)
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Compute a batch."""
@@ -69,14 +82,29 @@ class CalcOperator(EvaluatingOperator):
     def _computed(self, taken: ColumnBatch, columns: Columns) -> ColumnBatch:
         """The batch of the chosen rows; what no expression reads is not cut."""
         chosen = columns.numbers
-        if self._select is None:
-            return taken if chosen is None else taken.take(chosen)
         rowtimes, kinds = taken.rowtimes, taken.kinds
         if chosen is not None:
             rowtimes = None if rowtimes is None else rowtimes[chosen]
             kinds = None if kinds is None else np.frombuffer(kinds, np.uint8)[chosen].tobytes()
+            if len(chosen) * _PINNED_MAX >= len(taken) and (self._select is None or self._has_columns):
+                return ColumnBatch(self._uncut(taken, columns, chosen), rowtimes, kinds)
+        if self._select is None:
+            return taken if chosen is None else taken.take(chosen)
         arrays = self._select(columns)
         if not arrays:
             # Rows without columns are there all the same, for those who count them.
             return ColumnBatch(pa.RecordBatch.from_arrays([pa.nulls(columns.rows)], ["c0"]), rowtimes, kinds)
         return ColumnBatch(pa.RecordBatch.from_arrays(arrays, self._names), rowtimes, kinds)
+
+    def _uncut(self, taken: ColumnBatch, columns: Columns, chosen: Any) -> ChosenColumns:
+        """The chosen rows, of which only those columns are cut that are computed."""
+        if self._select is None:
+            return ChosenColumns(taken.columns.columns, taken.columns.schema.names, chosen, {})
+        found = iter(self._compute_others(columns))
+        known = {place: next(found) for place, column in enumerate(self._columns) if column is None}
+        whole = [None if column is None else taken.columns.column(column) for column in self._columns]
+        return ChosenColumns(whole, self._names, chosen, known)
+
+
+def _fields(expressions: Iterable[Typed]) -> list[Field]:
+    return [one for one in expressions if isinstance(one, Field)]

@@ -2,7 +2,7 @@
 
 Who goes through all parts merges them first: then parts of one size are put together when there are several of them, so
 a row moves a few times at most, and there are few parts, whatever the number of rows. Rows that nobody asks for stay
-where they are.
+where they are, and so do the columns from which they were chosen (`UncutRows`), if most of these were.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.table.streaming.rows.small_numbers import places_in_order
+from penstock.table.streaming.rows.uncut_rows import UncutRows, cut, taken
 
 #: So many parts of a size become one.
 _FACTOR: Final = 8
@@ -29,7 +30,7 @@ class ColumnParts:
     """See the module's text. `first`: the number of the first row."""
 
     def __init__(self, first: int = 0) -> None:
-        self.parts: list[pa.RecordBatch] = []
+        self.parts: list[pa.RecordBatch | UncutRows] = []
         #: the number of the first row of each part, and at the end that of the next row to come
         self.starts = [first]
         #: how many parts, from the first one on, are as merged as they will be
@@ -43,7 +44,7 @@ class ColumnParts:
         """The number of the next row to come."""
         return self.starts[-1]
 
-    def append(self, rows: pa.RecordBatch) -> int:
+    def append(self, rows: pa.RecordBatch | UncutRows) -> int:
         """Take rows in; returns the number of the first one."""
         first = self.starts[-1]
         if rows.num_rows:
@@ -79,13 +80,13 @@ class ColumnParts:
     def _join(self, begin: int, stop: int | None = None) -> None:
         stop = len(self.parts) if stop is None else stop
         if stop - begin > 1:
-            self.parts[begin:stop] = [pa.concat_batches(self.parts[begin:stop])]
+            self.parts[begin:stop] = [pa.concat_batches(list(map(cut, self.parts[begin:stop])))]
             del self.starts[begin + 1 : stop]
 
-    def since(self, number: int) -> list[pa.RecordBatch]:
-        """The rows from a number on."""
+    def since(self, number: int) -> list[tuple[pa.RecordBatch | UncutRows, int]]:
+        """The parts with the rows from a number on, and from which row of each they are."""
         pairs = zip(self.starts, self.parts, strict=False)
-        return [part.slice(max(number - start, 0)) for start, part in pairs if start + part.num_rows > number]
+        return [(part, max(number - start, 0)) for start, part in pairs if start + part.num_rows > number]
 
     def taken(self, columns: Sequence[int], numbers: Any) -> list[pa.Array]:
         """These columns of the rows with these numbers, a numpy array, of which there must be some."""
@@ -96,16 +97,16 @@ class ColumnParts:
             return self.taken(columns, numbers)
         if len(used) == 1:
             part = self.parts[used[0]]
-            places = pa.array(numbers - self.starts[used[0]])
-            return [part.column(column).take(places) for column in columns]
+            places = numbers - self.starts[used[0]]
+            return [taken(part, column, places) for column in columns]
         order = places_in_order(parts, len(self.parts))
         ends = np.searchsorted(parts[order], used, side="right").tolist()
         chunks: list[list[pa.Array]] = [[] for _ in columns]
         begin = 0
         for index, end in zip(used.tolist(), ends, strict=True):
-            places = pa.array(numbers[order[begin:end]] - self.starts[index])
+            places = numbers[order[begin:end]] - self.starts[index]
             for chunk, column in zip(chunks, columns, strict=True):
-                chunk.append(self.parts[index].column(column).take(places))
+                chunk.append(taken(self.parts[index], column, places))
             begin = end
         back = np.empty(len(order), np.int64)
         back[order] = np.arange(len(order))
