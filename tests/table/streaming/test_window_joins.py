@@ -11,6 +11,7 @@ from unittest import mock
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given
+from tests.state.rocks import CanonicalRocks
 from tests.table.running import run
 from tests.table.streaming.joined import CALLS, Driven
 from tests.table.streaming.windowed import Timed
@@ -23,12 +24,13 @@ from penstock.state.key_groups import key_group_of
 from penstock.table.data.errors import ValidationError
 from penstock.table.data.logical_types import IntType, TimestampType, VarCharType
 from penstock.table.plan.logical import JoinType
-from penstock.table.streaming.joins import column_window_join_operator
+from penstock.table.streaming.joins import column_window_join_operator, window_join_operator
 from penstock.table.streaming.joins.column_window_join_operator import ColumnWindowJoinOperator
 from penstock.table.streaming.joins.window_join_operator import WindowJoinOperator
 from penstock.table.streaming.joins.window_joining import WindowJoining
 from penstock.table.streaming.rows.sessions import StreamSession
 from penstock.table.typed.nodes import Field
+from penstock.testing import operator_harness
 
 S = 1_000
 NS = 1_000_000
@@ -301,3 +303,19 @@ def test_rows_go_to_the_subtasks_of_their_keys(form: Kind, before: int, after: i
         assert all(key_group_of(key, 128) * after // 128 == index for key in found)
         seen += found
     assert sorted(seen) == sorted(keys)
+
+
+@pytest.mark.parametrize("keys", KEYS)
+def test_rows_of_columns_go_on_in_rocksdb(keys: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(window_join_operator, "_ROWS_AT_ONCE", 3)
+    wanted, driven = joined(by_row, keys=keys), joined(by_columns, keys=keys)
+    for number in range(12):
+        for one in (wanted, driven):
+            one.send(number % 2, row("abc"[number % 3], number // 4, number % 4 * 10), row(None, number, 100))
+    snapshot = driven.harness.snapshot(1)
+    monkeypatch.setattr(operator_harness, "HeapKeyedStateBackend", CanonicalRocks)
+    driven = Driven(*joined(by_row, keys=keys)._arguments, snapshot).restored(2)
+    for time in (9, 19, MAX_WATERMARK):
+        for one in (wanted, driven):
+            one.harness.operator.process_watermark(time)
+        assert Counter(driven.taken()) == Counter(wanted.taken())
