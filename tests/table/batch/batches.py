@@ -59,7 +59,7 @@ def planning(tables: Tables = None) -> Iterator[BatchPlanner]:
     """A planner that knows tables."""
     reader = tables if callable(tables) else partial(_reader, tables or {})
     session = BatchSession(now_ns=NOW_NS)
-    planner = BatchPlanner(QUERIES, spark_of_tests().session, reader, session, 2)
+    planner = BatchPlanner(QUERIES, spark_of_tests().session, reader, session, lambda: 2)
     try:
         with failures_told("the test"):
             yield planner

@@ -113,8 +113,7 @@ class BatchExecutor:
         settings = async_settings(options)
         carried = BatchSession(session.zone, session.legacy_cast, session.now(), settings, parameters)
         tables = PushDown(lambda scan: self._connectors.scan(of_connector(scan)))
-        slots = spark.slots_now() or 1
-        planner = BatchPlanner(QUERIES, spark.session, self._reader, carried, slots, tables)
+        planner = BatchPlanner(QUERIES, spark.session, self._reader, carried, lambda: spark.slots_now() or 1, tables)
         try:
             with failures_told("planning the query in Spark"):
                 yield spark, planner

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -10,6 +12,7 @@ from penstock.core.columns.batch import as_columns
 from penstock.core.connector import Boundedness
 from penstock.core.records import Batch
 from penstock.drivers.spark.table_frames import frame_of_arrow, frame_of_source
+from penstock.drivers.spark.table_queries import table_named, table_of_frame
 from penstock.table.batch.declared import DeclaredColumn, DeclaredTable
 from penstock.table.batch.literals import text_literal
 from penstock.table.batch.planning import BatchPlanner, column, schema_text
@@ -76,10 +79,7 @@ def _table(planner: BatchPlanner, node: logical.Scan) -> DeclaredTable:
             f"for table '{title}' produces other changelog messages than just INSERT."
         )
     if reader.frame is not None:
-        frame = reader.frame(planner.spark)
-        if frame.isStreaming:
-            raise _unbounded(title)
-        return _as_declared(planner, frame, reader.spark_table, node)
+        return _of_spark(planner, partial(reader.frame, planner.spark), reader.spark_table, node)
     part = planner.part_of(node)
     view = planner.view(
         _read(planner, planner.reader(part.scan) if part.scan is not node else reader, part.scan, title)
@@ -98,7 +98,7 @@ def _read(planner: BatchPlanner, reader: TableReader, node: logical.Scan, title:
         raise ValidationError(f"table '{title}' has neither a source nor a Spark data frame")
     if source.boundedness is not Boundedness.BOUNDED:
         raise _unbounded(title)
-    return frame_of_source(planner.spark, source, planner.parallelism, _Stored(types), schema_text(types))
+    return frame_of_source(planner.spark, source, planner.parallelism(), _Stored(types), schema_text(types))
 
 
 class _Stored:
@@ -119,12 +119,15 @@ def _unbounded(title: str) -> ValidationError:
     )
 
 
-def _as_declared(planner: BatchPlanner, frame: Any, name: str | None, node: logical.Scan) -> DeclaredTable:
-    """The columns of a frame in the types that the table declares. `name`: under which Spark knows it."""
-    fields = frame.schema.fields
-    names = [field.name for field in fields]
-    found = [field.dataType.simpleString().upper() for field in fields]
+def _of_spark(planner: BatchPlanner, frame: Callable[[], Any], name: str | None, node: logical.Scan) -> DeclaredTable:
+    """A table that Spark reads, in the types that are declared. `name`: under which Spark knows it."""
     title = ".".join(node.path)
+    made: Any = frame() if name is None else None
+    table = table_of_frame(made) if name is None else table_named(planner.spark, name)
+    if table.is_streaming:
+        raise _unbounded(title)
+    found = table.columns
+    names = [one.name for one in found]
     if len(found) != len(node.schema):
         raise ValidationError(
             f"table '{title}' has {len(node.schema)} columns, and the Spark data frame that it reads has {len(found)}: "
@@ -132,15 +135,15 @@ def _as_declared(planner: BatchPlanner, frame: Any, name: str | None, node: logi
         )
     if len({one.lower() for one in names}) < len(names):
         names = [column(index) for index in range(len(names))]
-        frame, name = frame.toDF(*names), None
+        made, name = (frame() if made is None else made).toDF(*names), None
     columns = []
-    for spark_name, kind, declared in zip(names, found, node.schema, strict=True):
-        one = DeclaredColumn(quoted(spark_name), declared.type, kind)
-        if one.text() is None:
+    for spark_name, one, declared in zip(names, found, node.schema, strict=True):
+        kept = DeclaredColumn(quoted(spark_name), declared.type, one.type)
+        if kept.text() is None:
             raise ValidationError(
                 f"column '{declared.name}' of table '{title}' is declared as {declared.type}, and Spark has "
-                f"{kind} there: declare it as what Spark has"
+                f"{one.type} there: declare it as what Spark has"
             )
-        columns.append(one)
-    source = planner.view(frame) if name is None else f"IDENTIFIER({text_literal(name)})"
+        columns.append(kept)
+    source = planner.view(made) if name is None else f"IDENTIFIER({text_literal(name)})"
     return DeclaredTable(source, tuple(columns))

@@ -12,9 +12,11 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from penstock.base.errors import UnsupportedError
+from penstock.drivers.spark.table_queries import query_frame
 from penstock.table.analyser.calls import Calls
 from penstock.table.batch.declared import DeclaredTable
 from penstock.table.batch.kernels import BatchSession, Computed, Step, Work
@@ -81,7 +83,7 @@ class BatchPlanner:
         spark: Any,
         reader: Callable[[logical.Scan], TableReader],
         session: BatchSession,
-        parallelism: int,
+        parallelism: Callable[[], int],
         tables: PushDown = NO_PUSH_DOWN,
     ) -> None:
         self._queries = queries
@@ -90,7 +92,7 @@ class BatchPlanner:
         self.session = session
         self.parallelism = parallelism
         self._tables = tables
-        self._reads: Reads | None = None
+        self._planned: Sequence[logical.Node] = ()
         #: the tables that are read, by path and options
         self.tables: dict[tuple[tuple[str, ...], tuple[tuple[str, str], ...]], DeclaredTable] = {}
         self._views: list[str] = []
@@ -104,10 +106,10 @@ class BatchPlanner:
 
     def frames(self, nodes: Sequence[logical.Node]) -> list[Any]:
         """The frames of several plans, which share what they have in common."""
-        self._reads = Reads(nodes, Calls(self.session.open()), self._tables)
+        self._planned = nodes
         for node in nodes:
             self._count(node)
-        return [self.spark.sql(self.query(node)) for node in nodes]
+        return [query_frame(self.spark, self.query(node)) for node in nodes]
 
     def close(self) -> None:
         """Drop the views. Frames that were made stay as they are."""
@@ -131,7 +133,7 @@ class BatchPlanner:
             return self._query(node)
         found = self._shared.get(id(node))
         if found is None:
-            found = self._shared[id(node)] = (node, self.view(self.spark.sql(self._query(node))))
+            found = self._shared[id(node)] = (node, self.view(query_frame(self.spark, self._query(node))))
         return f"SELECT * FROM {found[1]}"
 
     def _query(self, node: logical.Node) -> str:
@@ -144,8 +146,12 @@ class BatchPlanner:
 
     def part_of(self, node: logical.Scan) -> Part:
         """What the plans read of a table."""
-        assert self._reads is not None
         return self._reads.part(node)
+
+    @cached_property
+    def _reads(self) -> Reads:
+        """It is found out when a table is read that Spark does not read itself."""
+        return Reads(self._planned, Calls(self.session.open()), self._tables)
 
     def view(self, frame: Any) -> str:
         """The name of a view of a frame."""
@@ -157,7 +163,7 @@ class BatchPlanner:
     def step(self, query: str, work: Work, takes: Sequence[DataType], gives: Sequence[DataType]) -> str:
         """A query and then a step: the name of the view of its result."""
         step = Step(work, tuple(takes), tuple(gives))
-        return self.view(self.spark.sql(query).mapInArrow(step, schema_text(gives)))
+        return self.view(query_frame(self.spark, query).mapInArrow(step, schema_text(gives)))
 
     def over(
         self,

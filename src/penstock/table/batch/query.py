@@ -6,18 +6,21 @@ import uuid
 from collections.abc import Iterator
 from concurrent.futures import Future
 from datetime import tzinfo
-from threading import Thread
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
 import pyarrow as pa
 
 from penstock.drivers.spark.handle import SparkHandle
+from penstock.drivers.spark.table_queries import QueryThreads, arrow_batches
 from penstock.table.batch.failures import failures_told
 from penstock.table.batch.stored import from_stored
 from penstock.table.data.conversion import seen_of
 from penstock.table.data.logical_types import DataType
 from penstock.table.data.values import values_of
 from penstock.table.plan.executor import ChangelogRow
+
+_THREADS: Final = QueryThreads()
 
 
 class BatchQuery:
@@ -28,20 +31,20 @@ class BatchQuery:
         self._types = types
         self._seen = [seen_of(kind, zone) for kind in types]
         self._tag = f"penstock-query-{uuid.uuid4().hex}"
-        self._result: Future[pa.Table] = Future()
-        Thread(target=self._run, args=(frame,), name="penstock-query", daemon=True).start()
+        self._result: Future[list[pa.RecordBatch]] = Future()
+        _THREADS.start(partial(self._run, frame))
 
     def _run(self, frame: Any) -> None:
         try:
             with failures_told("the query"):
                 self._spark.begin(self._tag, "a query of tables")
-                self._result.set_result(frame.toArrow())
+                self._result.set_result(arrow_batches(frame))
         except Exception as error:  # noqa: BLE001 - goes to whoever waits
             self._result.set_exception(error)
 
     def rows(self) -> Iterator[ChangelogRow]:
         """The rows, in their order if the query has one."""
-        for batch in self._result.result().to_batches():
+        for batch in self._result.result():
             columns = [
                 [seen(value) for value in values_of(from_stored(column, kind), kind)]
                 for column, kind, seen in zip(batch.columns, self._types, self._seen, strict=False)

@@ -1,0 +1,119 @@
+"""What plans of tables ask of a Spark session for each query, in as few calls of its JVM as there can be.
+
+Each call waits for an answer over a socket, and a short query would wait for these longer than for its rows. PySpark's
+own methods make more calls than they need: `sql` makes a list of the arguments that there are not, `toArrow` reads
+options and the schema of columns that the plan knows already, and each new thread opens a connection.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+#: how long a thread waits for the next query before it ends
+IDLE_SECONDS: Final = 60.0
+
+
+class TableColumn(NamedTuple):
+    """A column of a table of Spark: its name, and its type as Spark's SQL writes it, in capitals."""
+
+    name: str
+    type: str
+
+
+class SparkTable(NamedTuple):
+    """A table of Spark: its columns, and whether rows keep coming."""
+
+    columns: tuple[TableColumn, ...]
+    is_streaming: bool
+
+
+def query_frame(session: SparkSession, text: str) -> DataFrame:
+    """The frame of a query that has no arguments."""
+    if _is_connect(session):
+        return session.sql(text)
+    from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
+
+    return ClassicDataFrame(session._jsparkSession.sql(text), session)
+
+
+def table_named(session: SparkSession, name: str) -> SparkTable:
+    """A table or view as it is now. Raises what Spark raises where there is none."""
+    if _is_connect(session):
+        return table_of_frame(session.table(name))
+    found = session._jsparkSession.table(name)
+    return SparkTable(_columns(str(found.schema().json())), bool(found.isStreaming()))
+
+
+def table_of_frame(frame: DataFrame) -> SparkTable:
+    """What a frame reads."""
+    return SparkTable(_columns(frame.schema.json()), frame.isStreaming)
+
+
+@lru_cache(maxsize=256)
+def _columns(schema: str) -> tuple[TableColumn, ...]:
+    """The columns of a schema, which Spark hands over as text."""
+    import json
+
+    from pyspark.sql.types import StructType
+
+    fields = StructType.fromJson(json.loads(schema)).fields
+    return tuple(TableColumn(field.name, field.dataType.simpleString().upper()) for field in fields)
+
+
+def arrow_batches(frame: DataFrame) -> list[pa.RecordBatch]:
+    """Run a query: its rows in order. Zone and size of columns are as Spark's options say; without rows it is empty."""
+    if _is_connect(frame.sparkSession):
+        return list(frame.toArrow().to_batches())
+    found: list[pa.RecordBatch] = frame._collect_as_arrow()  # type: ignore[operator]
+    return found
+
+
+def _is_connect(session: Any) -> bool:
+    return "connect" in type(session).__module__
+
+
+class QueryThreads:
+    """Threads that run queries, each one after another, so that they keep their connections to Spark's JVM.
+
+    A thread that has nothing to do ends after `idle_seconds`. None of them holds up the end of the process.
+    """
+
+    def __init__(self, idle_seconds: float = IDLE_SECONDS) -> None:
+        self._idle_seconds = idle_seconds
+        self._lock = threading.Lock()
+        self._idle: list[queue.SimpleQueue[Callable[[], None]]] = []
+
+    def start(self, run: Callable[[], None]) -> None:
+        """Run something, which must not raise, beside the program."""
+        with self._lock:
+            waiting = self._idle.pop() if self._idle else None
+        if waiting is None:
+            waiting = queue.SimpleQueue()
+            threading.Thread(target=self._work, args=(waiting,), name="penstock-query", daemon=True).start()
+        waiting.put(run)
+
+    def _work(self, given: queue.SimpleQueue[Callable[[], None]]) -> None:
+        while (run := self._next(given)) is not None:
+            run()
+            del run  # what it holds is not kept until the next query
+            with self._lock:
+                self._idle.append(given)
+
+    def _next(self, given: queue.SimpleQueue[Callable[[], None]]) -> Callable[[], None] | None:
+        try:
+            return given.get(timeout=self._idle_seconds)
+        except queue.Empty:
+            with self._lock:
+                if given in self._idle:
+                    self._idle.remove(given)
+                    return None
+            return given.get()  # it was chosen just now
