@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from datetime import tzinfo
+from functools import cache
 from pathlib import Path
 
 from penstock.base.errors import ConfigurationError
@@ -23,9 +24,12 @@ def zone_of(name: str) -> tzinfo:
 
 def system_zone() -> str:
     """The name of the zone of this machine; `UTC` where it has none."""
-    named = os.environ.get("TZ", "").removeprefix(":")
-    if named:
-        return named
+    return os.environ.get("TZ", "").removeprefix(":") or _linked_zone()
+
+
+@cache
+def _linked_zone() -> str:
+    """What the machine says; it is asked once, as the C library does, because each query asks for the zone."""
     linked = Path("/etc/localtime")
     _, mark, name = str(linked.resolve()).partition("zoneinfo/") if linked.is_symlink() else ("", "", "")
     return name if mark else "UTC"

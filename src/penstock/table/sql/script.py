@@ -2,12 +2,30 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+from typing import Final
+
 from penstock.table.sql.statement_parser import StatementParser
 from penstock.table.sql.statements import Statement
 
+#: a text that is longer is read anew each time, and nothing of it is kept
+_KEPT_CHARACTERS_MAX: Final = 20_000
+
 
 def parse_statement(sql: str) -> Statement:
-    """The one statement of a text, which may end with a semicolon. Raises `SqlParserError`."""
+    """The one statement of a text, which may end with a semicolon. Raises `SqlParserError`.
+
+    Statements never change, so texts that come again are not read again.
+    """
+    return _kept(sql) if len(sql) <= _KEPT_CHARACTERS_MAX else _statement(sql)
+
+
+@lru_cache(maxsize=128)
+def _kept(sql: str) -> Statement:
+    return _statement(sql)
+
+
+def _statement(sql: str) -> Statement:
     parser = StatementParser(sql)
     found = parser.statement()
     parser.accept(";")
