@@ -3,17 +3,22 @@
 Spark finds an order for inner joins that are next to each other, with what WHERE says of them. A projection between two
 of them would hide that, so a chain of joins, each the left side of the next, becomes one query. Conditions between them
 move behind them all, which keeps the rows the same for joins that keep or drop rows of their left side alone.
+
+A join with a query of one value for each row becomes that query, see `scalar_queries`. It has no columns for the groups
+of its rows, it may stand in a condition or a column and not deeper, and it would run again for each place where it
+stands. Where this does not fit, the chain is made without such queries.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from penstock.table.batch.leaves import declared_table
 from penstock.table.batch.native import native_text
 from penstock.table.batch.planning import BatchPlanner, column
+from penstock.table.batch.scalar_queries import scalar_query
 from penstock.table.data.logical_types import DoubleType, FloatType
 from penstock.table.plan import logical
 from penstock.table.plan.logical import JoinType
@@ -24,6 +29,8 @@ _WORDS: Final = {
     JoinType.INNER: "JOIN",
     JoinType.LEFT: "LEFT JOIN",
 }
+#: the text of a column that a chain does not have
+_NOT_THERE: Final = "\0"
 _EXISTENCE: Final = {JoinType.SEMI: "EXISTS", JoinType.ANTI: "NOT EXISTS"}
 
 
@@ -42,6 +49,17 @@ class Chain:
     columns: list[str]
     conditions: list[str]
     size: int = 1
+    #: the text of each query of one value
+    scalars: list[str] = field(default_factory=list)
+
+    def fits(self, query: str) -> bool:
+        """Whether a query of this chain has all columns that it asks for, and each query of one value once at most."""
+        return _NOT_THERE not in query and all(query.count(one) <= 1 for one in self.scalars)
+
+    def asks_inside(self, parts: Sequence[Typed]) -> bool:
+        """Whether conditions of a join read a query of one value, or a column that is not there."""
+        read = {index for part in parts for index in _read(part) if index < len(self.columns)}
+        return any(self.columns[index] in (_NOT_THERE, *self.scalars) for index in read)
 
     def query(self, texts: Sequence[str] | None = None) -> str:
         """The whole. `texts`: other columns than its own, of them."""
@@ -51,19 +69,36 @@ class Chain:
         return f"SELECT {shown or 'true AS c0'} FROM {self.tables}{rest}"
 
 
-def chain_of(planner: BatchPlanner, node: logical.Node) -> Chain | None:
-    """The chain of joins that a node is, with conditions above it; None where Spark cannot say all of them."""
+def projected(planner: BatchPlanner, node: logical.Project) -> str | None:
+    """The query of expressions over a chain; None where Spark cannot say all of it."""
+    if planner.is_shared(node.input) or any(native_text(one, column) is None for one in node.expressions):
+        return None
+    for has_scalars in (True, False):
+        chain = chain_of(planner, node.input, has_scalars)
+        texts = [] if chain is None else _texts(node.expressions, chain.columns)
+        if chain is not None and len(texts) == len(node.expressions):
+            query = chain.query(texts)
+            if chain.fits(query):
+                return query
+    return None
+
+
+def chain_of(planner: BatchPlanner, node: logical.Node, has_scalars: bool = False) -> Chain | None:
+    """The chain of joins that a node is, with conditions above it; None where Spark cannot say all of them.
+
+    `has_scalars`: whether joins may become queries of one value; then whoever asks for the chain sees whether it fits.
+    """
     if isinstance(node, logical.Filter):
-        return _filtered(planner, node)
+        return _filtered(planner, node, has_scalars)
     if isinstance(node, logical.Scan):
         return _first(planner, node)
-    return _joined(planner, node) if isinstance(node, logical.Join) else None
+    return _joined(planner, node, has_scalars) if isinstance(node, logical.Join) else None
 
 
-def _filtered(planner: BatchPlanner, node: logical.Filter) -> Chain | None:
+def _filtered(planner: BatchPlanner, node: logical.Filter, has_scalars: bool) -> Chain | None:
     if planner.is_shared(node.input) or any(native_text(one, column) is None for one in conjuncts(node.condition)):
         return None
-    chain = chain_of(planner, node.input)
+    chain = chain_of(planner, node.input, has_scalars)
     if chain is None:
         return None
     texts = [native_text(part, chain.columns.__getitem__) for part in conjuncts(node.condition)]
@@ -73,12 +108,21 @@ def _filtered(planner: BatchPlanner, node: logical.Filter) -> Chain | None:
     return chain
 
 
-def _joined(planner: BatchPlanner, node: logical.Join) -> Chain | None:
+def _joined(planner: BatchPlanner, node: logical.Join, has_scalars: bool) -> Chain | None:
     parts = conjuncts(node.condition)
     if node.join_type not in (*_WORDS, *_EXISTENCE) or any(native_text(part, column) is None for part in parts):
         return None
-    chain = None if planner.is_shared(node.left) else chain_of(planner, node.left)
+    chain = None if planner.is_shared(node.left) else chain_of(planner, node.left, has_scalars)
     chain = chain or _first(planner, node.left)
+    if chain.asks_inside(parts):
+        return None
+    scalar = scalar_query(planner, node, parts, chain.columns, f"t{chain.size}") if has_scalars else None
+    if scalar is not None:
+        chain.scalars.append(scalar.text)
+        places = range(len(node.right.schema))
+        chain.columns = [*chain.columns, *(scalar.text if one == scalar.place else _NOT_THERE for one in places)]
+        chain.size += 1
+        return chain
     table, columns = _table(planner, node.right, f"t{chain.size}")
     both = [*chain.columns, *columns]
     if node.join_type in _EXISTENCE:
@@ -89,10 +133,18 @@ def _joined(planner: BatchPlanner, node: logical.Join) -> Chain | None:
         chain.columns = [*chain.columns, f"(SELECT {columns[0]} FROM {table})"]
         chain.conditions += _texts(parts, chain.columns) if node.join_type is JoinType.INNER else []
     else:
-        chain.tables += f" {_WORDS[node.join_type]} {table} ON {' AND '.join(_texts(parts, both)) or 'true'}"
+        chain.tables += f" {_WORDS[node.join_type]} {table}{_on(node, _texts(parts, both))}"
         chain.columns = both
     chain.size += 1
     return chain
+
+
+def _on(node: logical.Join, conditions: Sequence[str]) -> str:
+    """What an inner join asks is said in full by WHERE if there is nothing else; Spark moves less past `ON true`."""
+    asked = [one for one in conditions if one != "true"]
+    if not asked and node.join_type is JoinType.INNER:
+        return ""
+    return f" ON {' AND '.join(asked) or 'true'}"
 
 
 def _first(planner: BatchPlanner, node: logical.Node) -> Chain:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from penstock.table.batch.chains import chain_of, conjuncts
+from penstock.table.batch.chains import chain_of, conjuncts, projected
 from penstock.table.batch.kernels import Correlated
 from penstock.table.batch.native import native_text
 from penstock.table.batch.planning import BatchPlanner, column, order_text, select
@@ -17,15 +17,10 @@ from penstock.table.typed.nodes import FunctionCall, Typed
 
 def project(planner: BatchPlanner, node: logical.Project) -> str:
     """Expressions over the columns of the input."""
-    chain = None if planner.is_shared(node.input) else chain_of(planner, node.input)
-    if chain is None:
-        query = planner.query(node.input)
-    else:
-        texts = [native_text(one, chain.columns.__getitem__) for one in node.expressions]
-        if None not in texts:
-            return chain.query([text for text in texts if text is not None])
-        query = chain.query()
-    source = planner.over(query, node.input.schema, node.expressions)
+    query = projected(planner, node)
+    if query is not None:
+        return query
+    source = planner.over(planner.query(node.input), node.input.schema, node.expressions)
     return select(source.texts, source.query)
 
 
