@@ -9,6 +9,7 @@ it.
 
 from __future__ import annotations
 
+import itertools
 import os
 import statistics
 import sys
@@ -97,9 +98,12 @@ def best(runs: Sequence[Spent]) -> Spent:
 @click.option(
     "--runs", default=3, help="How often each side of a query is timed, besides once to warm up; the best counts."
 )
+@click.option(
+    "--seconds", default=0.0, help="How long each side of a query is timed at least: a short query runs more often."
+)
 @click.option("--only", default="", help="Only these queries, as 1,6,14.")
 @click.option("--master", default="local[2]", help="The Spark master.")
-def main(directory: Path, runs: int, only: str, master: str) -> None:
+def main(directory: Path, runs: int, seconds: float, only: str, master: str) -> None:
     """Compare answers and times."""
     from pyspark.sql import SparkSession
 
@@ -121,7 +125,7 @@ def main(directory: Path, runs: int, only: str, master: str) -> None:
     ratios = []
     wrong = 0
     for number in chosen:
-        mine, theirs, reason = _compared(number, spark, tables, clock, runs)
+        mine, theirs, reason = _compared(number, spark, tables, clock, (runs, seconds))
         ratios.append(Spent(*(one / max(other, 0.001) for one, other in zip(mine, theirs, strict=True))))
         wrong += bool(reason)
         print(_line(number, mine, theirs, ratios[-1]), flush=True)
@@ -133,7 +137,9 @@ def main(directory: Path, runs: int, only: str, master: str) -> None:
         print(f"{name}: median {statistics.median(of_name):.2f}, geometric mean {mean:.2f}, most {max(of_name):.2f}")
 
 
-def _compared(number: int, spark: Any, tables: TableEnvironment, clock: Clock, runs: int) -> tuple[Spent, Spent, str]:
+def _compared(
+    number: int, spark: Any, tables: TableEnvironment, clock: Clock, least: tuple[int, float]
+) -> tuple[Spent, Spent, str]:
     query = QUERIES[number]
 
     def by_hand() -> tuple[Spent, Rows]:
@@ -145,7 +151,9 @@ def _compared(number: int, spark: Any, tables: TableEnvironment, clock: Clock, r
     (_, wanted), (_, found) = by_hand(), ours()
     mine: list[Spent] = []
     theirs: list[Spent] = []
-    for turn in range(runs):
+    for turn in itertools.count():
+        if turn >= least[0] and sum(one.wall for one in theirs) >= least[1]:
+            break
         # Neither side is always the first.
         for side in (ours, by_hand) if turn % 2 else (by_hand, ours):
             (mine if side is ours else theirs).append(side()[0])
