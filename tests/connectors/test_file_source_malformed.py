@@ -57,7 +57,7 @@ def test_skipped_lines_are_counted_and_sent_aside_once(
     reasons = [row[2] for _, row in cluster.side]
     assert reasons[1] == "2 fields, expected 3"
     assert reasons[2].startswith("a quoted field does not end on its line")
-    assert reasons[4] == "byte 0 of the line is not utf-8"
+    assert reasons[4] == "byte 0 is not utf-8"
     assert cluster.side[1][1][3] == "3,1"
 
 
@@ -86,7 +86,7 @@ def test_json_must_be_one_value_a_line(tmp_path: Path) -> None:
 def test_text_of_another_charset(tmp_path: Path) -> None:
     path = tmp_path / "file.txt"
     path.write_bytes("ok\nä\n".encode("latin-1"))
-    with pytest.raises(MalformedRecordError, match="line 2: byte 0 of the line is not utf-8"):
+    with pytest.raises(MalformedRecordError, match="line 2: byte 0 is not utf-8"):
         read(source(path, TextLineFormat()))
     assert read(source(path, TextLineFormat("latin-1"))).all_values == ["ok", "ä"]
 

@@ -11,12 +11,13 @@ import datetime
 import decimal
 import json
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from io import BytesIO
 from typing import Any
 
 from penstock.base.errors import FormatError, UnsupportedError, WrongTypeError, shorten
 from penstock.base.types import Row
+from penstock.codecs.messages import Deserialized, decode_each
 from penstock.codecs.serialization import DeserializationSchema, SerializationSchema
 
 __all__ = ["AvroRowDeserializationSchema", "AvroRowSerializationSchema"]
@@ -47,19 +48,31 @@ class AvroRowDeserializationSchema(DeserializationSchema[Row]):
         self._schema_text = _schema_text(record_class, avro_schema_string)
         self._codec = _compile(self._schema_text)
 
-    def deserialize(self, message: bytes) -> Row:
-        """Returns the row of a message.
+    def deserialize(self, message: bytes) -> Row | None:
+        """Returns the row of a message. A message that cannot be read is dropped if such messages are skipped.
 
         Raises:
             FormatError: if the message is not such a record, or holds more than one.
         """
+        try:
+            return self._record(message)
+        except ValueError as error:
+            if self.on_error == "skip":
+                return None
+            raise FormatError(f"cannot read Avro {shorten(repr(message))}: {error}") from error
+
+    def deserialize_batch(self, messages: Sequence[bytes]) -> Deserialized:
+        """Returns the rows of many messages."""
+        return decode_each(self._record, messages)
+
+    def _record(self, message: bytes) -> Row:
         source = BytesIO(message)
         try:
             row: Row = self._codec.read(source)
         except _ERRORS as error:
-            raise FormatError(f"cannot read Avro {shorten(repr(message))}: {error}") from error
+            raise ValueError(str(error)) from error
         if source.read(1):
-            raise FormatError(f"bytes are left after the Avro record in {shorten(repr(message))}")
+            raise ValueError("bytes are left after the record")
         return row
 
     def deserialize_many(self, message: bytes, count: int) -> list[Row]:
@@ -80,7 +93,7 @@ class AvroRowDeserializationSchema(DeserializationSchema[Row]):
         return rows
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (None, self._schema_text)
+        return type(self), (None, self._schema_text), self.malformed_handling()
 
 
 class AvroRowSerializationSchema(SerializationSchema[Any]):

@@ -11,7 +11,7 @@ import csv
 import datetime
 import decimal
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -32,6 +32,7 @@ from penstock.base.composite_types import (
 )
 from penstock.base.errors import FormatError, WrongTypeError, WrongValueError, shorten
 from penstock.base.types import Row
+from penstock.codecs.messages import BAD_RECORD, Deserialized, decode_each
 from penstock.codecs.serialization import DeserializationSchema, SerializationSchema
 
 __all__ = ["CsvRowDeserializationSchema", "CsvRowSerializationSchema"]
@@ -69,6 +70,8 @@ class CsvRowDeserializationSchema(DeserializationSchema[Row]):
 
     def __init__(self, dialect: _Dialect) -> None:
         self._dialect = dialect
+        if dialect.ignore_parse_errors:
+            self.on_error = "skip"
         self._names = tuple(dialect.row_type.get_field_names())
         self._readers = [_reader(field, dialect) for field in dialect.row_type.get_field_types()]
 
@@ -82,18 +85,25 @@ class CsvRowDeserializationSchema(DeserializationSchema[Row]):
             FormatError: if the line cannot be read.
         """
         try:
-            text = message.decode()
-            if self._dialect.allow_comments and text.lstrip().startswith("#"):
-                return None
-            lines = list(csv.reader(io.StringIO(text, newline=""), strict=True, **self._dialect.format_parameters()))
-            if len(lines) > 1:
-                raise ValueError(f"{len(lines)} lines in one message")
-            fields = lines[0] if lines and lines[0] else [""]
-            row = Row(*[read(field) for read, field in zip(self._readers, fields, strict=True)])
-        except (ArithmeticError, ValueError, csv.Error) as error:
-            if self._dialect.ignore_parse_errors:
+            return self._record(message)
+        except BAD_RECORD as error:
+            if self.on_error == "skip":
                 return None
             raise FormatError(f"cannot read CSV {shorten(repr(message))}: {error}") from error
+
+    def deserialize_batch(self, messages: Sequence[bytes]) -> Deserialized:
+        """Returns the rows of many lines."""
+        return decode_each(self._record, messages)
+
+    def _record(self, message: bytes) -> Row | None:
+        text = message.decode()
+        if self._dialect.allow_comments and text.lstrip().startswith("#"):
+            return None
+        lines = list(csv.reader(io.StringIO(text, newline=""), strict=True, **self._dialect.format_parameters()))
+        if len(lines) > 1:
+            raise ValueError(f"{len(lines)} lines in one message")
+        fields = lines[0] if lines and lines[0] else [""]
+        row = Row(*[read(field) for read, field in zip(self._readers, fields, strict=True)])
         row.set_field_names(self._names)
         return row
 
@@ -102,7 +112,7 @@ class CsvRowDeserializationSchema(DeserializationSchema[Row]):
         return self._dialect.row_type
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self._dialect,)
+        return type(self), (self._dialect,), self.malformed_handling()
 
     class Builder:
         """Collects the settings of a `CsvRowDeserializationSchema`.

@@ -12,7 +12,7 @@ import datetime
 import decimal
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from penstock.base.basic_types import (
@@ -36,6 +36,7 @@ from penstock.base.errors import FormatError, WrongTypeError, WrongValueError, s
 from penstock.base.time import Instant
 from penstock.base.types import Row
 from penstock.codecs.json_schema import type_of_json_schema
+from penstock.codecs.messages import BAD_RECORD, Deserialized, decode_each
 from penstock.codecs.serialization import DeserializationSchema, SerializationSchema
 
 __all__ = ["JsonRowDeserializationSchema", "JsonRowSerializationSchema"]
@@ -52,7 +53,8 @@ class JsonRowDeserializationSchema(DeserializationSchema[Row]):
     def __init__(self, row_type: RowTypeInfo, fail_on_missing_field: bool, ignore_parse_errors: bool) -> None:
         self._row_type = row_type
         self._fail_on_missing_field = fail_on_missing_field
-        self._ignore_parse_errors = ignore_parse_errors
+        if ignore_parse_errors:
+            self.on_error = "skip"
         self._read = _row_reader(row_type, fail_on_missing_field)
 
     @staticmethod
@@ -63,21 +65,28 @@ class JsonRowDeserializationSchema(DeserializationSchema[Row]):
     def deserialize(self, message: bytes) -> Row | None:
         """Returns the row of a message, with the fields' names.
 
-        A null is None for every type, and so is a field that is missing. With `ignore_parse_errors` a message that
-        cannot be read is dropped.
+        A null is None for every type, and so is a field that is missing. A message that cannot be read is dropped if
+        such messages are skipped.
 
         Raises:
             FormatError: if the message is not a JSON object of the right form.
         """
         try:
-            parsed = json.loads(message, parse_float=decimal.Decimal)
-            if not isinstance(parsed, dict):
-                raise ValueError("not a JSON object")
-            row: Row = self._read(parsed)
-        except (ValueError, ArithmeticError, TypeError) as error:
-            if self._ignore_parse_errors:
+            return self._record(message)
+        except BAD_RECORD as error:
+            if self.on_error == "skip":
                 return None
             raise FormatError(f"cannot read JSON {shorten(repr(message))}: {error}") from error
+
+    def deserialize_batch(self, messages: Sequence[bytes]) -> Deserialized:
+        """Returns the rows of many messages."""
+        return decode_each(self._record, messages)
+
+    def _record(self, message: bytes) -> Row:
+        parsed = json.loads(message, parse_float=decimal.Decimal)
+        if not isinstance(parsed, dict):
+            raise ValueError("not a JSON object")
+        row: Row = self._read(parsed)
         return row
 
     def get_produced_type(self) -> TypeInformation:
@@ -85,7 +94,7 @@ class JsonRowDeserializationSchema(DeserializationSchema[Row]):
         return self._row_type
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self._row_type, self._fail_on_missing_field, self._ignore_parse_errors)
+        return type(self), (self._row_type, self._fail_on_missing_field, False), self.malformed_handling()
 
     class Builder:
         """Collects the settings of a `JsonRowDeserializationSchema`."""

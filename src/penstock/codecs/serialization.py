@@ -6,12 +6,16 @@ PyFlink's schemas and encoders only name Java classes. These do the work, and ma
 from __future__ import annotations
 
 import codecs
+import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Any, BinaryIO, Generic, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, BinaryIO, Generic, Self, TypeVar
 
 from penstock.base.errors import FormatError, WrongValueError
+from penstock.base.output_tag import OutputTag
 from penstock.base.typeinfo import TypeInformation, Types
+from penstock.codecs.column_data import ColumnData
+from penstock.codecs.messages import Deserialized, OnError, decode_each
 from penstock.codecs.rendering import renderer
 
 __all__ = [
@@ -39,9 +43,27 @@ class SerializationSchema(ABC, Generic[T]):
             FormatError: if the record cannot be written in this format.
         """
 
+    def serialize_batch(self, elements: Sequence[Any] | ColumnData) -> list[bytes]:
+        """Returns the message for each of many records; by default `serialize` is called for each.
+
+        Raises:
+            FormatError: if a record cannot be written in this format; it shows the record.
+        """
+        records: Iterable[Any] = elements
+        return list(map(self.serialize, records))
+
 
 class DeserializationSchema(ABC, Generic[T]):
-    """Turns messages into records."""
+    """Turns messages into records.
+
+    Attributes:
+        on_error: what a source does for a message that is not in this format: `fail`, unless `skip_malformed` was
+            called.
+        malformed_output: the side output to which such messages go, if any.
+    """
+
+    on_error: OnError = "fail"
+    malformed_output: OutputTag | None = None
 
     @abstractmethod
     def deserialize(self, message: bytes) -> T | None:
@@ -50,6 +72,30 @@ class DeserializationSchema(ABC, Generic[T]):
         Raises:
             FormatError: if the message is not in this format.
         """
+
+    def deserialize_batch(self, messages: Sequence[bytes]) -> Deserialized:
+        """Returns the records of many messages, and those that are not in this format; see `Deserialized`.
+
+        Sources call this, and nothing for each message. By default `deserialize` is called for each.
+        """
+        return decode_each(self.deserialize, messages)
+
+    def skip_malformed(self, output: OutputTag | None = None) -> Self:
+        """Returns this schema with another rule: a source leaves out messages that are not in the format.
+
+        It counts them in the metric `malformed_records`. Without this call such a message fails the job.
+
+        Args:
+            output: a side output of the source. A tuple goes there for each such message: the split (of Kafka, topic
+                and partition), the position in it, the reason, and the message's bytes.
+        """
+        changed = copy.copy(self)
+        changed.on_error, changed.malformed_output = "skip", output
+        return changed
+
+    def malformed_handling(self) -> dict[str, Any]:
+        """What a schema that pickles as the arguments of its constructor adds to them: what `skip_malformed` set."""
+        return {"on_error": self.on_error, "malformed_output": self.malformed_output}
 
     def is_end_of_stream(self, next_element: T) -> bool:
         """True when the record says that it is the last one; never, unless overridden."""
@@ -79,9 +125,22 @@ class SimpleStringSchema(SerializationSchema[str], DeserializationSchema[str]):
         except UnicodeError as error:
             raise FormatError(f"cannot write {element!r} as {self._charset}: {error}") from error
 
+    def serialize_batch(self, elements: Sequence[Any] | ColumnData) -> list[bytes]:
+        """Returns the bytes of many texts."""
+        charset = self._charset
+        try:
+            return [element.encode(charset) for element in elements]
+        except (AttributeError, UnicodeError):
+            return super().serialize_batch(elements)
+
     def deserialize(self, message: bytes) -> str:
         """Returns the text; bytes invalid in this character set become the replacement character, as in Java."""
         return message.decode(self._charset, errors="replace")
+
+    def deserialize_batch(self, messages: Sequence[bytes]) -> Deserialized:
+        """Returns the texts of many messages."""
+        charset = self._charset
+        return Deserialized([message.decode(charset, "replace") for message in messages])
 
     def get_produced_type(self) -> TypeInformation:
         """Text."""
@@ -101,6 +160,10 @@ class ByteArraySchema(SerializationSchema[bytes], DeserializationSchema[bytes]):
     def deserialize(self, message: bytes) -> bytes:
         """Returns the message itself."""
         return message
+
+    def deserialize_batch(self, messages: Sequence[bytes]) -> Deserialized:
+        """Returns the messages themselves."""
+        return Deserialized(list(messages))
 
     def get_produced_type(self) -> TypeInformation:
         """Bytes."""

@@ -21,17 +21,15 @@ from typing import Any, Literal
 from penstock.base.errors import ConfigurationError, FormatError
 from penstock.base.output_tag import OutputTag
 from penstock.base.typeinfo import RowTypeInfo
+from penstock.codecs.messages import BAD_RECORD, OnError, reason_of
 from penstock.formats.columns import Assemble, Columns, ColumnType, Convert, assembler, column_types, converter
 from penstock.formats.stream_format import (
-    BAD_RECORD,
     NO_RECORD,
     DecodedBlock,
     LineDecoder,
     Malformed,
-    OnError,
     StreamFormat,
     check_charset,
-    reason_of,
     unify_line_ends,
 )
 

@@ -7,9 +7,9 @@ from typing import Any
 from penstock.base.composite_types import ObjectArrayTypeInfo
 from penstock.base.errors import ConfigurationError, UnsupportedError
 from penstock.base.typeinfo import RowTypeInfo, TypeInformation, Types
+from penstock.codecs.messages import OnError
 from penstock.formats.csv import CsvFormat
 from penstock.formats.csv_writer import CsvWriterFactory
-from penstock.formats.stream_format import OnError
 
 
 class CsvSchema:

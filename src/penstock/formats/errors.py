@@ -29,3 +29,27 @@ class MalformedRecordError(FormatError):
 
     def __reduce__(self) -> tuple[type[MalformedRecordError], tuple[str, int, str, str]]:
         return type(self), (self.file, self.line, self.reason, self.excerpt)
+
+
+class MalformedMessageError(FormatError):
+    """A message could not be read as a record of the declared format.
+
+    Attributes:
+        split: where the message came from; of Kafka topic and partition, as in `orders-3`.
+        position: its position there; of Kafka the offset.
+        reason: what is wrong with it.
+        excerpt: the beginning of its bytes.
+    """
+
+    def __init__(self, split: str, position: int, reason: str, message: bytes) -> None:
+        super().__init__(split, position, reason, message)
+        self.split = split
+        self.position = position
+        self.reason = reason
+        self.excerpt = bytes(message[:EXCERPT_CHARS_MAX])
+
+    def __str__(self) -> str:
+        return f"{self.split}, offset {self.position}: {self.reason}: {self.excerpt!r}"
+
+    def __reduce__(self) -> tuple[type[MalformedMessageError], tuple[str, int, str, bytes]]:
+        return type(self), (self.split, self.position, self.reason, self.excerpt)

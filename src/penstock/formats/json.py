@@ -11,8 +11,9 @@ from penstock.base.errors import FormatError, shorten
 from penstock.base.output_tag import OutputTag
 from penstock.base.time import Instant
 from penstock.base.types import Row
+from penstock.codecs.messages import OnError
 from penstock.codecs.serialization import DeserializationSchema, Encoder
-from penstock.formats.stream_format import NO_RECORD, LineDecoder, OnError, StreamFormat, split_lines
+from penstock.formats.stream_format import NO_RECORD, LineDecoder, StreamFormat, split_lines
 
 
 class JsonLinesFormat(StreamFormat[Any]):

@@ -12,24 +12,17 @@ must therefore write the line feed as the byte 10 and use that byte for nothing 
 from __future__ import annotations
 
 import codecs
-import csv
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, Generic, Literal, NamedTuple, TypeVar
-
-import msgspec
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from penstock.base.errors import ConfigurationError
 from penstock.base.output_tag import OutputTag
 from penstock.codecs.column_data import ColumnData
+from penstock.codecs.messages import BAD_RECORD, OnError, reason_of
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
-
-OnError = Literal["fail", "skip"]
-
-#: What parsing one record may raise; anything else is an error of the program and not of the data.
-BAD_RECORD = (ValueError, ArithmeticError, LookupError, TypeError, csv.Error, msgspec.MsgspecError)
 
 #: What `LineDecoder.decode_line` returns for a line without a record, such as an empty one.
 NO_RECORD: Any = object()
@@ -186,10 +179,3 @@ def split_lines(block: bytes) -> list[bytes]:
     if not lines[-1]:
         lines.pop()
     return lines
-
-
-def reason_of(error: BaseException) -> str:
-    """Why a record could not be read, in one line."""
-    if isinstance(error, UnicodeDecodeError):
-        return f"byte {error.start} of the line is not {error.encoding}"
-    return str(error).partition("\n")[0] or type(error).__name__

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import Any, BinaryIO
 
+from penstock.codecs.messages import BAD_RECORD, reason_of
 from penstock.connectors.file.filesystem import open_input
 from penstock.connectors.file.split import NOT_BEGUN, Block, FileSplit
 from penstock.formats.errors import MalformedRecordError
-from penstock.formats.stream_format import BAD_RECORD, DecodedBlock, LineDecoder, StreamFormat, reason_of
+from penstock.formats.stream_format import DecodedBlock, LineDecoder, StreamFormat
 
 BLOCK_BYTES = 256 << 10
 RECORD_BYTES_MAX = 64 << 20

@@ -17,7 +17,8 @@ import pyarrow as pa
 import pyarrow.csv
 
 from penstock.codecs.column_data import ColumnData
-from penstock.formats.stream_format import BAD_RECORD, DecodedBlock, LineDecoder, Malformed, StreamFormat, reason_of
+from penstock.codecs.messages import BAD_RECORD, reason_of
+from penstock.formats.stream_format import DecodedBlock, LineDecoder, Malformed, StreamFormat
 from penstock.table.connectors.formats.csv_rules import CsvRules
 from penstock.table.connectors.formats.format import BadMessage, Decoded, MessageDecoder
 from penstock.table.connectors.formats.text_columns import ReadColumn, column_reader
