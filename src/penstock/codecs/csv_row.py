@@ -13,6 +13,7 @@ import decimal
 import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import Any
 
 from penstock.base.basic_types import (
@@ -32,7 +33,11 @@ from penstock.base.composite_types import (
 )
 from penstock.base.errors import FormatError, WrongTypeError, WrongValueError, shorten
 from penstock.base.types import Row
-from penstock.codecs.messages import BAD_RECORD, Deserialized, decode_each
+from penstock.codecs.arrow_types import arrow_schema
+from penstock.codecs.column_data import ColumnData
+from penstock.codecs.messages import BAD_RECORD, Deserialized, decode_each, reason_of
+from penstock.codecs.row_batches import make_rows
+from penstock.codecs.row_columns import BAD_VALUE, columns_by_name, fields_of_rows, to_columns
 from penstock.codecs.serialization import DeserializationSchema, SerializationSchema
 
 __all__ = ["CsvRowDeserializationSchema", "CsvRowSerializationSchema"]
@@ -53,6 +58,7 @@ class _Dialect:
     line_delimiter: str = "\n"
     allow_comments: bool = False
     ignore_parse_errors: bool = False
+    as_columns: bool = False
 
     def format_parameters(self) -> dict[str, Any]:
         """What the csv module wants to know."""
@@ -72,6 +78,7 @@ class CsvRowDeserializationSchema(DeserializationSchema[Row]):
         self._dialect = dialect
         if dialect.ignore_parse_errors:
             self.on_error = "skip"
+        self._arrow = arrow_schema(dialect.row_type) if dialect.as_columns else None
         self._names = tuple(dialect.row_type.get_field_names())
         self._readers = [_reader(field, dialect) for field in dialect.row_type.get_field_types()]
 
@@ -93,19 +100,43 @@ class CsvRowDeserializationSchema(DeserializationSchema[Row]):
 
     def deserialize_batch(self, messages: Sequence[bytes]) -> Deserialized:
         """Returns the rows of many lines."""
-        return decode_each(self._record, messages)
+        try:
+            columns = self._columns(messages)
+            if self._arrow is not None:
+                return Deserialized(columns_by_name(columns, self._arrow))
+            return Deserialized(make_rows(self._names, map(list, zip(*columns, strict=True))))
+        except BAD_RECORD:
+            found = decode_each(self._record, messages)
+            return found if self._arrow is None else to_columns(found, self._arrow)
+
+    def _columns(self, messages: Sequence[bytes]) -> list[list[Any]]:
+        """The values of each field. Raises one of `BAD_RECORD` unless each message is one record."""
+        texts = [message.decode() for message in messages]
+        if self._dialect.allow_comments and any(map(_is_comment, texts)):
+            raise ValueError("a message is a comment")
+        lines = list(csv.reader(texts, strict=True, **self._dialect.format_parameters()))
+        if len(lines) != len(texts):
+            raise ValueError("a message is not one line")
+        fields = list(zip(*[line or [""] for line in lines], strict=True)) or [()] * len(self._readers)
+        return [list(map(read, column)) for read, column in zip(self._readers, fields, strict=True)]
 
     def _record(self, message: bytes) -> Row | None:
         text = message.decode()
-        if self._dialect.allow_comments and text.lstrip().startswith("#"):
+        if self._dialect.allow_comments and _is_comment(text):
             return None
         lines = list(csv.reader(io.StringIO(text, newline=""), strict=True, **self._dialect.format_parameters()))
         if len(lines) > 1:
             raise ValueError(f"{len(lines)} lines in one message")
         fields = lines[0] if lines and lines[0] else [""]
-        row = Row(*[read(field) for read, field in zip(self._readers, fields, strict=True)])
-        row.set_field_names(self._names)
-        return row
+        if len(fields) != len(self._readers):
+            raise ValueError(f"{len(fields)} fields, expected {len(self._readers)}")
+        values = []
+        for name, read, field in zip(self._names, self._readers, fields, strict=True):
+            try:
+                values.append(read(field))
+            except BAD_RECORD as error:
+                raise ValueError(f"field {name!r}: {reason_of(error)}") from error
+        return make_rows(self._names, (values,))[0]
 
     def get_produced_type(self) -> TypeInformation:
         """The type of the rows."""
@@ -159,8 +190,20 @@ class CsvRowDeserializationSchema(DeserializationSchema[Row]):
             self._dialect = replace(self._dialect, ignore_parse_errors=ignore_parse_errors)
             return self
 
+        def as_columns(self) -> CsvRowDeserializationSchema.Builder:
+            """Hands rows over as columns; where an operator works record by record they are rows all the same.
+
+            PyFlink has no such method.
+            """
+            self._dialect = replace(self._dialect, as_columns=True)
+            return self
+
         def build(self) -> CsvRowDeserializationSchema:
-            """Returns the schema."""
+            """Returns the schema.
+
+            Raises:
+                ConfigurationError: if rows are wanted as columns, and Arrow has no column of a field's type.
+            """
             return CsvRowDeserializationSchema(self._dialect)
 
 
@@ -177,14 +220,27 @@ class CsvRowSerializationSchema(SerializationSchema[Any]):
         Raises:
             FormatError: if the record does not fit the row type, or needs a quote or escape that is not allowed.
         """
-        out = io.StringIO()
         try:
-            fields = [write(value) for write, value in zip(self._writers, element, strict=True)]
-            parameters = self._dialect.format_parameters()
-            csv.writer(out, lineterminator=self._dialect.line_delimiter, **parameters).writerow(fields)
-        except (AttributeError, TypeError, ValueError, csv.Error) as error:
+            return self._lines([element])[0]
+        except (*BAD_VALUE, csv.Error) as error:
             raise FormatError(f"cannot write {shorten(repr(element))} as CSV: {error}") from error
-        return out.getvalue().encode()
+
+    def serialize_batch(self, elements: Sequence[Any] | ColumnData) -> list[bytes]:
+        """Returns the lines of many rows or tuples."""
+        try:
+            return self._lines(elements)
+        except (*BAD_VALUE, csv.Error):
+            return super().serialize_batch(elements)
+
+    def _lines(self, elements: Sequence[Any] | ColumnData) -> list[bytes]:
+        columns = fields_of_rows(elements, self._dialect.row_type.get_field_names())
+        texts = [list(map(write, column)) for write, column in zip(self._writers, columns, strict=True)]
+        lines: list[str] = []
+        # The writer of the module hands each line over in one call of `write`.
+        out = SimpleNamespace(write=lines.append)
+        parameters = self._dialect.format_parameters()
+        csv.writer(out, lineterminator=self._dialect.line_delimiter, **parameters).writerows(zip(*texts, strict=True))
+        return [line.encode() for line in lines]
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._dialect,)
@@ -243,6 +299,10 @@ class CsvRowSerializationSchema(SerializationSchema[Any]):
         def build(self) -> CsvRowSerializationSchema:
             """Returns the schema."""
             return CsvRowSerializationSchema(self._dialect)
+
+
+def _is_comment(text: str) -> bool:
+    return text.lstrip().startswith("#")
 
 
 def _reader(type_info: TypeInformation, dialect: _Dialect) -> Callable[[str], Any]:

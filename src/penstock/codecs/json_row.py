@@ -7,55 +7,40 @@ numbers keep all their digits. The classes are PyFlink's of `datastream.formats.
 
 from __future__ import annotations
 
-import base64
-import datetime
 import decimal
 import json
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from penstock.base.basic_types import (
-    BasicType,
-    BasicTypeInfo,
-    DateTypeInfo,
-    TimestampTypeInfo,
-    TimeTypeInfo,
-    TypeInformation,
-)
-from penstock.base.composite_types import (
-    BasicArrayTypeInfo,
-    ListTypeInfo,
-    MapTypeInfo,
-    ObjectArrayTypeInfo,
-    PrimitiveArrayTypeInfo,
-    RowTypeInfo,
-    TupleTypeInfo,
-)
+from penstock.base.basic_types import TypeInformation
+from penstock.base.composite_types import RowTypeInfo
 from penstock.base.errors import FormatError, WrongTypeError, WrongValueError, shorten
-from penstock.base.time import Instant
 from penstock.base.types import Row
+from penstock.codecs.arrow_types import arrow_schema
+from penstock.codecs.column_data import ColumnData
 from penstock.codecs.json_schema import type_of_json_schema
+from penstock.codecs.json_structs import StructReader, StructWriter
+from penstock.codecs.json_values import row_reader
 from penstock.codecs.messages import BAD_RECORD, Deserialized, decode_each
+from penstock.codecs.row_columns import BAD_VALUE, columns_by_name, fields_of_rows, to_columns
 from penstock.codecs.serialization import DeserializationSchema, SerializationSchema
 
 __all__ = ["JsonRowDeserializationSchema", "JsonRowSerializationSchema"]
-
-Convert = Callable[[Any], Any]
-
-_ARRAYS = (BasicArrayTypeInfo, ListTypeInfo, ObjectArrayTypeInfo, PrimitiveArrayTypeInfo)
-_BYTES = PrimitiveArrayTypeInfo(BasicTypeInfo(BasicType.BYTE))
 
 
 class JsonRowDeserializationSchema(DeserializationSchema[Row]):
     """Reads rows from JSON objects; make one with `JsonRowDeserializationSchema.builder()`."""
 
-    def __init__(self, row_type: RowTypeInfo, fail_on_missing_field: bool, ignore_parse_errors: bool) -> None:
+    def __init__(
+        self, row_type: RowTypeInfo, fail_on_missing_field: bool, ignore_parse_errors: bool, as_columns: bool = False
+    ) -> None:
         self._row_type = row_type
         self._fail_on_missing_field = fail_on_missing_field
         if ignore_parse_errors:
             self.on_error = "skip"
-        self._read = _row_reader(row_type, fail_on_missing_field)
+        self._arrow = arrow_schema(row_type) if as_columns else None
+        self._read_struct = StructReader(row_type, fail_on_missing_field)
+        self._read = row_reader(row_type, fail_on_missing_field)
 
     @staticmethod
     def builder() -> JsonRowDeserializationSchema.Builder:
@@ -80,9 +65,22 @@ class JsonRowDeserializationSchema(DeserializationSchema[Row]):
 
     def deserialize_batch(self, messages: Sequence[bytes]) -> Deserialized:
         """Returns the rows of many messages."""
-        return decode_each(self._record, messages)
+        try:
+            if self._arrow is None:
+                return Deserialized(self._read_struct.rows(messages))
+            return Deserialized(columns_by_name(self._read_struct.columns(messages), self._arrow))
+        except BAD_RECORD:
+            found = decode_each(self._record, messages)
+            return found if self._arrow is None else to_columns(found, self._arrow)
 
     def _record(self, message: bytes) -> Row:
+        try:
+            return self._read_struct.row(message)
+        except BAD_RECORD:
+            return self._record_at_length(message)
+
+    def _record_at_length(self, message: bytes) -> Row:
+        """As `StructReader` reads it, taking more: a number as text and the like. Its errors name the field."""
         parsed = json.loads(message, parse_float=decimal.Decimal)
         if not isinstance(parsed, dict):
             raise ValueError("not a JSON object")
@@ -94,7 +92,8 @@ class JsonRowDeserializationSchema(DeserializationSchema[Row]):
         return self._row_type
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self._row_type, self._fail_on_missing_field, False), self.malformed_handling()
+        arguments = self._row_type, self._fail_on_missing_field, False, self._arrow is not None
+        return type(self), arguments, self.malformed_handling()
 
     class Builder:
         """Collects the settings of a `JsonRowDeserializationSchema`."""
@@ -103,6 +102,7 @@ class JsonRowDeserializationSchema(DeserializationSchema[Row]):
             self._type_info: TypeInformation | None = None
             self._fail_on_missing_field = False
             self._ignore_parse_errors = False
+            self._as_columns = False
 
         def type_info(self, type_info: TypeInformation) -> JsonRowDeserializationSchema.Builder:
             """Sets the type of the rows, whose field names are looked up in the objects."""
@@ -131,18 +131,29 @@ class JsonRowDeserializationSchema(DeserializationSchema[Row]):
             self._ignore_parse_errors = True
             return self
 
+        def as_columns(self) -> JsonRowDeserializationSchema.Builder:
+            """Hands rows over as columns; where an operator works record by record they are rows all the same.
+
+            PyFlink has no such method.
+            """
+            self._as_columns = True
+            return self
+
         def build(self) -> JsonRowDeserializationSchema:
             """Returns the schema.
 
             Raises:
                 TypeError: if no row type is set.
                 ValueError: if missing fields are to fail while errors are ignored.
+                ConfigurationError: if rows are wanted as columns, and Arrow has no column of a field's type.
             """
             if not isinstance(self._type_info, RowTypeInfo):
                 raise WrongTypeError(f"set a row type with type_info or json_schema, not {self._type_info!r}")
             if self._fail_on_missing_field and self._ignore_parse_errors:
                 raise WrongValueError("fail_on_missing_field and ignore_parse_errors cannot both be set")
-            return JsonRowDeserializationSchema(self._type_info, self._fail_on_missing_field, self._ignore_parse_errors)
+            return JsonRowDeserializationSchema(
+                self._type_info, self._fail_on_missing_field, self._ignore_parse_errors, self._as_columns
+            )
 
 
 class JsonRowSerializationSchema(SerializationSchema[Any]):
@@ -150,7 +161,7 @@ class JsonRowSerializationSchema(SerializationSchema[Any]):
 
     def __init__(self, row_type: RowTypeInfo) -> None:
         self._row_type = row_type
-        self._write = _writer(row_type)
+        self._write = StructWriter(row_type)
 
     @staticmethod
     def builder() -> JsonRowSerializationSchema.Builder:
@@ -164,9 +175,19 @@ class JsonRowSerializationSchema(SerializationSchema[Any]):
             FormatError: if the record does not fit the row type.
         """
         try:
-            return json.dumps(self._write(element), ensure_ascii=False, separators=(",", ":")).encode()
-        except (AttributeError, TypeError, ValueError) as error:
+            return self._objects([element])[0]
+        except BAD_VALUE as error:
             raise FormatError(f"cannot write {shorten(repr(element))} as {self._row_type}: {error}") from error
+
+    def serialize_batch(self, elements: Sequence[Any] | ColumnData) -> list[bytes]:
+        """Returns the JSON object for each of many rows, tuples or dicts."""
+        try:
+            return self._objects(elements)
+        except BAD_VALUE:
+            return super().serialize_batch(elements)
+
+    def _objects(self, elements: Sequence[Any] | ColumnData) -> list[bytes]:
+        return self._write.objects(fields_of_rows(elements, self._row_type.get_field_names()))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._row_type,)
@@ -191,183 +212,3 @@ class JsonRowSerializationSchema(SerializationSchema[Any]):
             if not isinstance(self._type_info, RowTypeInfo):
                 raise WrongTypeError(f"set a row type with with_type_info, not {self._type_info!r}")
             return JsonRowSerializationSchema(self._type_info)
-
-
-# Reading -------------------------------------------------------------------------------------------------------------
-
-
-def _reader(type_info: TypeInformation, strict: bool) -> Convert:
-    """The function that turns a parsed JSON value, not None, into a value of the type."""
-    if isinstance(type_info, RowTypeInfo):
-        return _row_reader(type_info, strict)
-    if type_info == _BYTES:
-        return lambda value: base64.b64decode(value, validate=True)
-    if isinstance(type_info, _ARRAYS):
-        element = _nullable(_reader(type_info.element_type, strict))
-        return lambda value: [element(item) for item in _expect(list, value)]
-    if isinstance(type_info, TupleTypeInfo):
-        return _tuple_reader([_nullable(_reader(field, strict)) for field in type_info.get_field_types()])
-    if isinstance(type_info, MapTypeInfo):
-        key, item = _reader(type_info.key_type_info, strict), _nullable(_reader(type_info.value_type_info, strict))
-        return lambda value: {key(k): item(v) for k, v in _expect(dict, value).items()}
-    if isinstance(type_info, DateTypeInfo):
-        return datetime.date.fromisoformat
-    if isinstance(type_info, TimeTypeInfo):
-        return lambda value: datetime.time.fromisoformat(value).replace(tzinfo=None)
-    if isinstance(type_info, TimestampTypeInfo):
-        return _read_timestamp
-    if isinstance(type_info, BasicTypeInfo):
-        return _basic_reader(type_info)
-    raise WrongTypeError(f"{type_info!r} cannot be read from JSON")
-
-
-def _row_reader(row_type: RowTypeInfo, strict: bool) -> Convert:
-    names = tuple(row_type.get_field_names())
-    readers = [_nullable(_reader(field, strict)) for field in row_type.get_field_types()]
-
-    def read(value: Any) -> Row:
-        fields = _expect(dict, value)
-        if strict and (missing := [name for name in names if name not in fields]):
-            raise ValueError(f"missing {', '.join(missing)}")
-        row = Row(*[reader(fields.get(name)) for name, reader in zip(names, readers, strict=True)])
-        row.set_field_names(names)
-        return row
-
-    return read
-
-
-def _tuple_reader(readers: list[Convert]) -> Convert:
-    def read(value: Any) -> tuple[Any, ...]:
-        return tuple(reader(item) for reader, item in zip(readers, _expect(list, value), strict=True))
-
-    return read
-
-
-def _basic_reader(type_info: BasicTypeInfo) -> Convert:
-    kind = type_info.basic_type
-    if kind is BasicType.BOOLEAN:
-        return _read_boolean
-    if kind in (BasicType.STRING, BasicType.CHAR):
-        return _read_text
-    if kind in (BasicType.FLOAT, BasicType.DOUBLE):
-        return lambda value: float(_scalar(value))
-    if kind is BasicType.BIG_DEC:
-        return lambda value: decimal.Decimal(_scalar(value))
-    if kind is BasicType.INSTANT:
-        return _read_instant
-
-    def read_integer(value: Any) -> int:
-        number = int(_scalar(value))
-        if number != decimal.Decimal(_scalar(value)) or not type_info.accepts(number):
-            raise ValueError(f"{value!r} is not of type {type_info}")
-        return number
-
-    return read_integer
-
-
-def _read_boolean(value: Any) -> bool:
-    text = value if isinstance(value, bool) else {"true": True, "false": False}.get(str(value).strip().lower())
-    if text is None:
-        raise ValueError(f"{value!r} is not a Boolean")
-    return text
-
-
-def _read_text(value: Any) -> str:
-    """Text as it is; any other JSON value as it is written."""
-    if isinstance(value, (str, decimal.Decimal)):
-        return str(value)
-    return json.dumps(value, ensure_ascii=False, default=float)
-
-
-def _read_timestamp(value: Any) -> datetime.datetime:
-    """A timestamp without zone; text that names a zone is brought to UTC."""
-    moment = datetime.datetime.fromisoformat(value)
-    return moment if moment.tzinfo is None else moment.astimezone(datetime.UTC).replace(tzinfo=None)
-
-
-def _read_instant(value: Any) -> Instant:
-    elapsed = _read_timestamp(value) - datetime.datetime(1970, 1, 1)
-    return Instant(elapsed // datetime.timedelta(seconds=1), elapsed.microseconds * 1_000)
-
-
-def _scalar(value: Any) -> Any:
-    if isinstance(value, bool) or not isinstance(value, (int, float, str, decimal.Decimal)):
-        raise ValueError(f"{value!r} is not a number")
-    return value.strip() if isinstance(value, str) else value
-
-
-def _expect(kind: type, value: Any) -> Any:
-    if not isinstance(value, kind):
-        raise ValueError(f"{value!r} is not {'an object' if kind is dict else 'an array'}")
-    return value
-
-
-def _nullable(convert: Convert) -> Convert:
-    return lambda value: None if value is None else convert(value)
-
-
-# Writing -------------------------------------------------------------------------------------------------------------
-
-
-def _writer(type_info: TypeInformation) -> Convert:
-    """The function that turns a value of the type, not None, into one that `json.dumps` takes."""
-    if isinstance(type_info, RowTypeInfo):
-        return _row_writer(type_info)
-    if type_info == _BYTES:
-        return lambda value: base64.b64encode(bytes(b & 0xFF for b in value)).decode()
-    if isinstance(type_info, _ARRAYS):
-        element = _nullable(_writer(type_info.element_type))
-        return lambda value: [element(item) for item in value]
-    if isinstance(type_info, TupleTypeInfo):
-        writers = [_nullable(_writer(field)) for field in type_info.get_field_types()]
-        return lambda value: [writer(item) for writer, item in zip(writers, value, strict=True)]
-    if isinstance(type_info, MapTypeInfo):
-        item = _nullable(_writer(type_info.value_type_info))
-        return lambda value: {str(k): item(v) for k, v in value.items()}
-    if isinstance(type_info, (DateTypeInfo, TimeTypeInfo)):
-        return lambda value: value.isoformat()
-    if isinstance(type_info, TimestampTypeInfo):
-        return lambda value: value.isoformat() + ("" if value.tzinfo else "Z")
-    if isinstance(type_info, BasicTypeInfo):
-        return _basic_writer(type_info)
-    raise WrongTypeError(f"{type_info!r} cannot be written as JSON")
-
-
-def _row_writer(row_type: RowTypeInfo) -> Convert:
-    names = row_type.get_field_names()
-    writers = [_nullable(_writer(field)) for field in row_type.get_field_types()]
-
-    def write(value: Any) -> dict[str, Any]:
-        values = [value.get(name) for name in names] if isinstance(value, dict) else value
-        return {name: writer(item) for name, writer, item in zip(names, writers, values, strict=True)}
-
-    return write
-
-
-def _basic_writer(type_info: BasicTypeInfo) -> Convert:
-    if type_info.basic_type is BasicType.INSTANT:
-        return _write_instant
-
-    def write(value: Any) -> Any:
-        if not type_info.accepts(value):
-            raise ValueError(f"{value!r} is not of type {type_info}")
-        if isinstance(value, decimal.Decimal):
-            return _plain_number(value)
-        # JSON has no NaN and no infinity; as text they read back.
-        return str(value) if isinstance(value, float) and not math.isfinite(value) else value
-
-    return write
-
-
-def _plain_number(value: decimal.Decimal) -> Any:
-    """A decimal as a JSON number if that loses no digit, else as text, which the reader accepts too."""
-    if value.is_finite() and value == value.to_integral_value():
-        return int(value)
-    return float(value) if value.is_finite() and decimal.Decimal(repr(float(value))) == value else str(value)
-
-
-def _write_instant(value: Instant) -> str:
-    moment = datetime.datetime(1970, 1, 1) + datetime.timedelta(
-        seconds=value.seconds, microseconds=value.nanos // 1_000
-    )
-    return moment.isoformat() + "Z"

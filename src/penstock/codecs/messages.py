@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 import msgspec
+import pyarrow as pa
 
 from penstock.codecs.column_data import ColumnData
 
@@ -52,6 +53,12 @@ class Deserialized(NamedTuple):
     places: Sequence[int] | None = None
     bad: Sequence[BadMessage] = ()
     kinds: bytes | None = None
+
+    @property
+    def columns(self) -> pa.RecordBatch:
+        """The records, which are columns."""
+        assert isinstance(self.values, ColumnData)
+        return self.values.columns
 
     def of_records(self, of_messages: Sequence[X]) -> Sequence[X]:
         """For each record what belongs to its message, such as a timestamp."""

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.csv
 
 from penstock.base.errors import FormatError
+from penstock.codecs.arrow_types import arrow_type
 from penstock.codecs.column_data import COLUMN_BATCH_ROWS, ColumnData
-from penstock.formats.arrow_types import arrow_type
 from penstock.formats.bulk_format import BulkFile, BulkFormat
 
 

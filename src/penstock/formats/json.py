@@ -13,6 +13,7 @@ from penstock.base.time import Instant
 from penstock.base.types import Row
 from penstock.codecs.messages import OnError
 from penstock.codecs.serialization import DeserializationSchema, Encoder
+from penstock.formats.message_lines import MessageLinesDecoder
 from penstock.formats.stream_format import NO_RECORD, LineDecoder, StreamFormat, split_lines
 
 
@@ -38,28 +39,18 @@ class JsonLinesFormat(StreamFormat[Any]):
         self.schema = schema
 
     def create_decoder(self, header: bytes) -> LineDecoder[Any]:
-        return _JsonDecoder(self.schema)
+        return _JsonDecoder() if self.schema is None else MessageLinesDecoder(self.schema.deserialize_batch)
 
 
 class _JsonDecoder(LineDecoder[Any]):
-    def __init__(self, schema: DeserializationSchema[Any] | None) -> None:
-        self._schema = schema
+    def __init__(self) -> None:
         self._parse: Callable[[bytes], Any] = msgspec.json.Decoder().decode
 
     def decode_lines(self, block: bytes) -> list[Any]:
-        lines = split_lines(block)
-        if self._schema is None:
-            return list(map(self._parse, filter(None, lines)))
-        values = map(self.decode_line, lines)
-        return [value for value in values if value is not NO_RECORD]
+        return list(map(self._parse, filter(None, split_lines(block))))
 
     def decode_line(self, line: bytes) -> Any:
-        if not line.strip():
-            return NO_RECORD
-        if self._schema is None:
-            return self._parse(line)
-        value = self._schema.deserialize(line)
-        return NO_RECORD if value is None else value
+        return self._parse(line) if line.strip() else NO_RECORD
 
 
 class JsonLinesEncoder(Encoder[Any]):

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 
 from penstock.base.errors import ConfigurationError, FormatError, shorten
 from penstock.base.typeinfo import RowTypeInfo
+from penstock.codecs.arrow_types import arrow_type
 from penstock.codecs.column_data import COLUMN_BATCH_ROWS, ColumnData
-from penstock.formats.arrow_types import arrow_type
 from penstock.formats.bulk_format import (
     BatchWriter,
     BatchWriterFactory,

@@ -37,11 +37,15 @@ class Malformed(NamedTuple):
 
 
 class DecodedBlock(NamedTuple):
-    """The result of a block: its records, those that could not be read, and how many bytes were used up."""
+    """The result of a block: its records, those that could not be read, and how many bytes were used up.
+
+    `kinds` says what each record does to a table, as in `Batch.kinds`.
+    """
 
     values: list[Any] | ColumnData
     malformed: Sequence[Malformed]
     consumed_bytes: int
+    kinds: bytes | None = None
 
 
 class LineDecoder(ABC, Generic[T]):

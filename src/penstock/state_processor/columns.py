@@ -20,8 +20,8 @@ import pyarrow as pa
 from penstock.base.errors import ConfigurationError
 from penstock.base.typeinfo import TupleTypeInfo, TypeInformation
 from penstock.base.types import Row
+from penstock.codecs import arrow_types
 from penstock.codecs.pickling import dumps
-from penstock.formats import arrow_types
 from penstock.state.errors import StateError
 
 #: Give this as a column's type to have its values as pickled bytes.

@@ -12,9 +12,9 @@ from hypothesis import given
 from tests.table.connectors.tables import held_rows
 
 from penstock.base.errors import UnsupportedError
+from penstock.codecs.messages import Deserialized
 from penstock.table.catalog.schema import type_of
 from penstock.table.connectors.formats.built_in import built_in_formats
-from penstock.table.connectors.formats.format import Decoded
 from penstock.table.connectors.table_options import TableOptions
 from penstock.table.data.errors import ValidationError
 from penstock.table.data.values import column_of
@@ -25,7 +25,7 @@ def schema_of(**columns: str) -> RowSchema:
     return RowSchema(tuple(PlanColumn(name, type_of(kind)) for name, kind in columns.items()))
 
 
-def decoded(name: str, schema: RowSchema, messages: list[bytes], **options: str) -> Decoded:
+def decoded(name: str, schema: RowSchema, messages: list[bytes], **options: str) -> Deserialized:
     """What a decoder makes of messages, after it has travelled with a job."""
     values = {"format": name, **{f"{name}.{key.replace('_', '-')}": value for key, value in options.items()}}
     found, below = built_in_formats().find(TableOptions("t", values))
@@ -49,7 +49,7 @@ def encoded(name: str, schema: RowSchema, values: list[tuple[Any, ...]], **optio
     return pickle.loads(pickle.dumps(encoder)).encode(pa.RecordBatch.from_arrays(arrays, schema.names))  # type: ignore[no-any-return]
 
 
-def reasons(found: Decoded) -> list[tuple[int, str]]:
+def reasons(found: Deserialized) -> list[tuple[int, str]]:
     return [(one.place, one.reason) for one in found.bad]
 
 

@@ -62,7 +62,7 @@ def test_a_row_that_cannot_be_read_is_counted_from_the_first() -> None:
     """With the server; or left out, if the table says so."""
     with pytest.raises(JobExecutionError) as refused:
         received("csv", "a INT", b"1\nx\n")
-    assert "line 2: column 'a': 'x' is no INT" in str(refused.value)
+    assert "offset 1: column 'a': 'x' is no INT" in str(refused.value)
     assert received("json", "a INT", b'{"a": 1}\nx\n', ", 'json.ignore-parse-errors' = 'true'") == [(1,)]
 
 

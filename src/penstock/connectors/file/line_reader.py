@@ -64,7 +64,8 @@ class LineSplitReader:
             values = decoded.values[skipped:] if skipped else decoded.values
             malformed = decoded.malformed[known:]
             if values or malformed:
-                return Block(values, offset, skipped, malformed, len(decoded.malformed))
+                kinds = None if decoded.kinds is None else decoded.kinds[skipped:]
+                return Block(values, offset, skipped, malformed, len(decoded.malformed), kinds)
 
     def line_number(self, block: Block, line: int) -> int:
         """The number in the file, from 1, of a line of the block just read; reads the file again to count."""

@@ -73,7 +73,7 @@ class FileSourceReader(SourceReader[Any, FileSplit]):
             if block is not None and self._index < len(block.values):
                 if isinstance(block.values, ColumnData):
                     self._index = len(block.values)
-                    return ColumnBatch(block.values)
+                    return ColumnBatch(block.values, None, block.kinds)
                 start, self._index = self._index, self._index + max_records
                 if start == 0 and len(block.values) <= max_records:
                     return Batch(block.values)

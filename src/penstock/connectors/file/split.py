@@ -59,6 +59,7 @@ class Block:
         records_before: records between `offset` and the first of `values`.
         malformed: malformed records among and before the values that were not reported before.
         malformed_total: all malformed records from `offset` on, reported before or in this block.
+        kinds: what each record does to a table, as in `Batch.kinds`.
     """
 
     values: list[Any] | ColumnData
@@ -66,6 +67,7 @@ class Block:
     records_before: int
     malformed: Sequence[Malformed] = ()
     malformed_total: int = 0
+    kinds: bytes | None = None
 
 
 def plan_splits(file: FileInfo, splittable: bool, split_bytes: int | None, parallelism: int) -> list[FileSplit]:

@@ -9,13 +9,13 @@ from penstock.base.configuration import Configuration
 from penstock.base.errors import ConfigurationError
 from penstock.base.job_id import JobID
 from penstock.base.typeinfo import TypeInformation
+from penstock.codecs.arrow_types import arrow_type
 from penstock.core.batch.task import batch_vertices
 from penstock.core.graph.job_graph import JobGraph
 from penstock.drivers.spark.batch_frames import frames_of
 from penstock.drivers.spark.frame_records import field_types
 from penstock.drivers.spark.frame_source import DataFrameSource
 from penstock.drivers.spark.session import hand_back, obtain_spark
-from penstock.formats.arrow_types import arrow_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

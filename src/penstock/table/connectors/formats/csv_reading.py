@@ -17,10 +17,10 @@ import pyarrow as pa
 import pyarrow.csv
 
 from penstock.codecs.column_data import ColumnData
-from penstock.codecs.messages import BAD_RECORD, reason_of
+from penstock.codecs.messages import BAD_RECORD, BadMessage, Deserialized, reason_of
 from penstock.formats.stream_format import DecodedBlock, LineDecoder, Malformed, StreamFormat
 from penstock.table.connectors.formats.csv_rules import CsvRules
-from penstock.table.connectors.formats.format import BadMessage, Decoded, MessageDecoder
+from penstock.table.connectors.formats.format import MessageDecoder
 from penstock.table.connectors.formats.text_columns import ReadColumn, column_reader
 from penstock.table.plan.row_schema import RowSchema
 
@@ -92,7 +92,7 @@ class CsvMessageDecoder(MessageDecoder):
         self._rules = rules
         self._columns = CsvColumns(schema, wanted, rules)
 
-    def decode(self, messages: Sequence[bytes]) -> Decoded:
+    def decode(self, messages: Sequence[bytes]) -> Deserialized:
         """See `MessageDecoder`."""
         records = []
         for place, message in enumerate(messages):
@@ -101,7 +101,13 @@ class CsvMessageDecoder(MessageDecoder):
                 found = [Record(0, None, f"it has {len(found)} records")]
             records += [one._replace(line=place) for one in found]
         columns, bad = self._columns.of_records(records)
-        return Decoded(columns, [BadMessage(one.line, one.reason) for one in bad])
+        wrong = {one.line for one in bad}
+        places = [one.line for one in records if one.line not in wrong]
+        return Deserialized(
+            ColumnData(columns),
+            None if len(places) == len(messages) else places,
+            [BadMessage(one.line, one.reason) for one in bad],
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), self._parts

@@ -5,11 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
 from penstock.base.config_options import ConfigOption
+from penstock.codecs.column_data import ColumnData
+from penstock.codecs.messages import BadMessage, Deserialized
 from penstock.formats.bulk_format import BatchWriterFactory, BulkFormat
 from penstock.formats.stream_format import StreamFormat
 from penstock.table.connectors.table_options import FORMAT, TableOptions
@@ -18,26 +20,21 @@ from penstock.table.plan.row_schema import RowSchema
 from penstock.table.typed.nodes import Typed
 
 
-class BadMessage(NamedTuple):
-    """A message that is no row: its place among the messages, and why."""
-
-    place: int
-    reason: str
-
-
-class Decoded(NamedTuple):
-    """The rows of messages, in order and without those that are bad."""
-
-    columns: pa.RecordBatch
-    bad: Sequence[BadMessage] = ()
+def decoded(columns: pa.RecordBatch, messages: int, bad: Sequence[BadMessage] = ()) -> Deserialized:
+    """What so many messages are, each of which is one row or bad. The columns have the rows in order."""
+    places = None
+    if bad:
+        wrong = {one.place for one in bad}
+        places = [place for place in range(messages) if place not in wrong]
+    return Deserialized(ColumnData(columns), places, bad)
 
 
 class MessageDecoder(ABC):
     """Turns messages into rows, many at once."""
 
     @abstractmethod
-    def decode(self, messages: Sequence[bytes]) -> Decoded:
-        """The rows, and the messages that are none."""
+    def decode(self, messages: Sequence[bytes]) -> Deserialized:
+        """The rows, as `ColumnData` under the names of the table, and the messages that are none."""
 
 
 class MessageEncoder(ABC):

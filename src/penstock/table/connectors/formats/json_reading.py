@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.json
 
 from penstock.base.errors import FormatError
-from penstock.table.connectors.formats.format import BadMessage, Decoded, MessageDecoder
+from penstock.codecs.messages import BadMessage, Deserialized
+from penstock.table.connectors.formats.format import MessageDecoder, decoded
 from penstock.table.connectors.formats.json_rules import JsonRules
 from penstock.table.connectors.formats.json_values import BAD, ReadValue, nullable, value_reader
 from penstock.table.connectors.formats.text_columns import ReadColumn, TextRules, column_reader
@@ -44,12 +45,12 @@ class JsonMessageDecoder(MessageDecoder):
         self._parse = msgspec.json.Decoder(float_hook=decimal.Decimal if is_exact else None).decode
         self._at_once = _AtOnce(schema, rules) if not rules.fails_on_missing and _is_plain(schema) else None
 
-    def decode(self, messages: Sequence[bytes]) -> Decoded:
+    def decode(self, messages: Sequence[bytes]) -> Deserialized:
         """See `MessageDecoder`."""
         columns = self._at_once.decode(messages) if self._at_once is not None and len(messages) >= _FEW else None
-        return self._one_by_one(messages) if columns is None else Decoded(columns)
+        return self._one_by_one(messages) if columns is None else decoded(columns, len(messages))
 
-    def _one_by_one(self, messages: Sequence[bytes]) -> Decoded:
+    def _one_by_one(self, messages: Sequence[bytes]) -> Deserialized:
         rows, bad = [], []
         for place, message in enumerate(messages):
             try:
@@ -58,7 +59,7 @@ class JsonMessageDecoder(MessageDecoder):
                 bad.append(BadMessage(place, str(error).partition("\n")[0]))
         values = list(zip(*rows, strict=True)) or [()] * len(self._schema)
         arrays = [column_of(column, kind) for column, kind in zip(values, self._schema.types, strict=True)]
-        return Decoded(pa.RecordBatch.from_arrays(arrays, self._schema.names), bad)
+        return decoded(pa.RecordBatch.from_arrays(arrays, self._schema.names), len(messages), bad)
 
     def _row(self, message: bytes) -> tuple[Any, ...]:
         try:

@@ -9,7 +9,8 @@ import pyarrow as pa
 
 from penstock.codecs.column_data import ColumnData
 from penstock.formats.bulk_format import BatchWriter, BatchWriterFactory
-from penstock.formats.stream_format import DecodedBlock, LineDecoder, Malformed, StreamFormat, split_lines
+from penstock.formats.message_lines import MessageLinesDecoder
+from penstock.formats.stream_format import LineDecoder, StreamFormat
 from penstock.table.connectors.formats.format import MessageDecoder, MessageEncoder
 from penstock.table.data.values import column_of
 from penstock.table.plan.row_schema import RowSchema
@@ -25,29 +26,7 @@ class LinesFormat(StreamFormat[Any]):
 
     def create_decoder(self, header: bytes) -> LineDecoder[Any]:
         """See `StreamFormat`."""
-        return _LinesDecoder(self._decoder, self._skips_empty)
-
-
-class _LinesDecoder(LineDecoder[Any]):
-    def __init__(self, decoder: MessageDecoder, skips_empty: bool) -> None:
-        self._decoder = decoder
-        self._skips_empty = skips_empty
-
-    def decode(self, block: bytes, last: bool) -> DecodedBlock:
-        lines = split_lines(block)
-        kept = [place for place, line in enumerate(lines) if line] if self._skips_empty else list(range(len(lines)))
-        found = self._decoder.decode(lines if len(kept) == len(lines) else [lines[place] for place in kept])
-        bad = [
-            Malformed(kept[one.place], one.reason, lines[kept[one.place]].decode("utf-8", "replace"))
-            for one in found.bad
-        ]
-        return DecodedBlock(ColumnData(found.columns), bad, len(block))
-
-    def decode_lines(self, block: bytes) -> list[Any]:
-        return list(self.decode(block, True).values)
-
-    def decode_line(self, line: bytes) -> Any:
-        return self.decode_lines(line)[0]
+        return MessageLinesDecoder(self._decoder.decode, self._skips_empty)
 
 
 class LinesWriterFactory(BatchWriterFactory[Any]):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 
+from penstock.connectors.messages import refuse_or_skip
 from penstock.core.columns.batch import ColumnBatch
 from penstock.core.connector import (
     Boundedness,
@@ -18,13 +19,10 @@ from penstock.core.connector import (
     SplitEnumeratorContext,
 )
 from penstock.core.records import Batch
-from penstock.formats.errors import MalformedRecordError
 from penstock.table.connectors.formats.format import MessageDecoder
 from penstock.table.connectors.tables import column_names
 
 SplitT = TypeVar("SplitT")
-
-_MALFORMED: Final = "malformed_records"
 
 
 class MessagesSource(Source[Any, SplitT], Generic[SplitT]):
@@ -94,17 +92,22 @@ class _MessagesReader(SourceReader[Any, SplitT]):
         if not isinstance(found, Batch):
             return found
         messages = [one.encode() if isinstance(one, str) else one for one in found.values]
-        columns, bad = self._decoder.decode(messages)
-        if bad:
-            if not self._skips_bad:
-                first = bad[0]
-                text = messages[first.place].decode("utf-8", "replace")
-                raise MalformedRecordError(self._name, self._seen + first.place + 1, first.reason, text)
-            self._context.count(_MALFORMED, len(bad))
+        decoded = self._decoder.decode(messages)
+        if decoded.bad:
+            seen = self._seen
+            refuse_or_skip(
+                decoded.bad,
+                messages,
+                lambda place: (self._name, seen + place),
+                self._context,
+                "skip" if self._skips_bad else "fail",
+            )
         self._seen += len(messages)
-        if not columns.num_rows:
+        if not decoded.values:
             return InputStatus.NOTHING_AVAILABLE
-        return ColumnBatch(pa.RecordBatch.from_arrays(columns.columns, column_names(columns.num_columns)))
+        columns = decoded.columns
+        named = pa.RecordBatch.from_arrays(columns.columns, column_names(columns.num_columns))
+        return ColumnBatch(named, None, decoded.kinds)
 
     def add_splits(self, splits: Sequence[SplitT]) -> None:
         self._inner.add_splits(splits)

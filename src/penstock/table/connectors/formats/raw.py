@@ -11,15 +11,15 @@ import pyarrow as pa
 from penstock.base.config_options import ConfigOption, ConfigOptions
 from penstock.base.errors import ConfigurationError, UnsupportedError
 from penstock.base.value_types import choice
+from penstock.codecs.messages import BadMessage, Deserialized
 from penstock.formats.stream_format import check_charset
 from penstock.table.connectors.formats.format import (
-    BadMessage,
-    Decoded,
     Decoding,
     Encoding,
     MessageDecoder,
     MessageEncoder,
     TableFormat,
+    decoded,
 )
 from penstock.table.connectors.formats.lines import LinesFormat, LinesWriterFactory
 from penstock.table.connectors.table_options import TableOptions
@@ -73,7 +73,7 @@ class RawDecoder(MessageDecoder):
         self._times = times
         self._read = _reader(column.type, charset, order)
 
-    def decode(self, messages: Sequence[bytes]) -> Decoded:
+    def decode(self, messages: Sequence[bytes]) -> Deserialized:
         """See `MessageDecoder`."""
         values, bad = [], []
         for place, message in enumerate(messages):
@@ -84,7 +84,7 @@ class RawDecoder(MessageDecoder):
                 bad.append(BadMessage(place, f"column '{name}': the bytes are no {kind}: {error}"))
         array = column_of(values, self._column.type)
         columns = pa.RecordBatch.from_arrays([array] * self._times, [self._column.name] * self._times)
-        return Decoded(columns, bad)
+        return decoded(columns, len(messages), bad)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), self._parts

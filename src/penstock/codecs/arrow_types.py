@@ -76,6 +76,11 @@ def arrow_type(column_type: Any) -> Any:
     if isinstance(column_type, MapTypeInfo):
         return pa.map_(arrow_type(column_type.key_type_info), arrow_type(column_type.value_type_info))
     if isinstance(column_type, RowTypeInfo):
-        fields = zip(column_type.get_field_names(), column_type.get_field_types(), strict=True)
-        return pa.struct([(name, arrow_type(field_type)) for name, field_type in fields])
+        return pa.struct(list(arrow_schema(column_type)))
     raise ConfigurationError(f"Arrow has no type for {column_type!r}")
+
+
+def arrow_schema(row_type: RowTypeInfo) -> pa.Schema:
+    """The columns of a row type. Raises ConfigurationError if Arrow has no type for a field."""
+    fields = zip(row_type.get_field_names(), row_type.get_field_types(), strict=True)
+    return pa.schema([(name, arrow_type(field_type)) for name, field_type in fields])

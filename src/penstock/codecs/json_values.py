@@ -1,0 +1,228 @@
+"""Values of JSON and those of types, in both directions, one by one.
+
+Dates, times and timestamps are ISO-8601 text, in UTC where no zone is named; bytes are base64; whole and decimal
+numbers keep all their digits.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import decimal
+import json
+import math
+from collections.abc import Callable
+from typing import Any, Final
+
+from penstock.base.basic_types import (
+    BasicType,
+    BasicTypeInfo,
+    DateTypeInfo,
+    TimestampTypeInfo,
+    TimeTypeInfo,
+    TypeInformation,
+)
+from penstock.base.composite_types import (
+    BasicArrayTypeInfo,
+    ListTypeInfo,
+    MapTypeInfo,
+    ObjectArrayTypeInfo,
+    PrimitiveArrayTypeInfo,
+    RowTypeInfo,
+    TupleTypeInfo,
+)
+from penstock.base.errors import WrongTypeError
+from penstock.base.time import Instant
+from penstock.base.types import Row
+from penstock.codecs.messages import BAD_RECORD, reason_of
+from penstock.codecs.row_batches import make_rows
+
+Convert = Callable[[Any], Any]
+
+ARRAYS: Final = (BasicArrayTypeInfo, ListTypeInfo, ObjectArrayTypeInfo, PrimitiveArrayTypeInfo)
+BYTES: Final = PrimitiveArrayTypeInfo(BasicTypeInfo(BasicType.BYTE))
+
+# Reading -------------------------------------------------------------------------------------------------------------
+
+
+def reader(type_info: TypeInformation, strict: bool) -> Convert:
+    """The function that turns a parsed JSON value, not None, into a value of the type."""
+    if isinstance(type_info, RowTypeInfo):
+        return row_reader(type_info, strict)
+    if type_info == BYTES:
+        return lambda value: base64.b64decode(value, validate=True)
+    if isinstance(type_info, ARRAYS):
+        element = nullable(reader(type_info.element_type, strict))
+        return lambda value: [element(item) for item in _expect(list, value)]
+    if isinstance(type_info, TupleTypeInfo):
+        return _tuple_reader([nullable(reader(field, strict)) for field in type_info.get_field_types()])
+    if isinstance(type_info, MapTypeInfo):
+        key, item = reader(type_info.key_type_info, strict), nullable(reader(type_info.value_type_info, strict))
+        return lambda value: {key(k): item(v) for k, v in _expect(dict, value).items()}
+    if isinstance(type_info, DateTypeInfo):
+        return datetime.date.fromisoformat
+    if isinstance(type_info, TimeTypeInfo):
+        return lambda value: datetime.time.fromisoformat(value).replace(tzinfo=None)
+    if isinstance(type_info, TimestampTypeInfo):
+        return _read_timestamp
+    if isinstance(type_info, BasicTypeInfo):
+        return _basic_reader(type_info)
+    raise WrongTypeError(f"{type_info!r} cannot be read from JSON")
+
+
+def row_reader(row_type: RowTypeInfo, strict: bool) -> Convert:
+    """The function that turns a parsed JSON object into a row; its errors name the field."""
+    names = tuple(row_type.get_field_names())
+    readers = [nullable(reader(field, strict)) for field in row_type.get_field_types()]
+
+    def read(value: Any) -> Row:
+        fields = _expect(dict, value)
+        if strict and (missing := [name for name in names if name not in fields]):
+            raise ValueError(f"missing {', '.join(missing)}")
+        values = []
+        for name, read_field in zip(names, readers, strict=True):
+            try:
+                values.append(read_field(fields.get(name)))
+            except BAD_RECORD as error:
+                raise ValueError(f"field {name!r}: {reason_of(error)}") from error
+        return make_rows(names, (values,))[0]
+
+    return read
+
+
+def _tuple_reader(readers: list[Convert]) -> Convert:
+    def read(value: Any) -> tuple[Any, ...]:
+        return tuple(reader(item) for reader, item in zip(readers, _expect(list, value), strict=True))
+
+    return read
+
+
+def _basic_reader(type_info: BasicTypeInfo) -> Convert:
+    kind = type_info.basic_type
+    if kind is BasicType.BOOLEAN:
+        return _read_boolean
+    if kind in (BasicType.STRING, BasicType.CHAR):
+        return _read_text
+    if kind in (BasicType.FLOAT, BasicType.DOUBLE):
+        return lambda value: float(_scalar(value))
+    if kind is BasicType.BIG_DEC:
+        return lambda value: decimal.Decimal(_scalar(value))
+    if kind is BasicType.INSTANT:
+        return _read_instant
+
+    def read_integer(value: Any) -> int:
+        number = int(_scalar(value))
+        if number != decimal.Decimal(_scalar(value)) or not type_info.accepts(number):
+            raise ValueError(f"{value!r} is not of type {type_info}")
+        return number
+
+    return read_integer
+
+
+def _read_boolean(value: Any) -> bool:
+    text = value if isinstance(value, bool) else {"true": True, "false": False}.get(str(value).strip().lower())
+    if text is None:
+        raise ValueError(f"{value!r} is not a Boolean")
+    return text
+
+
+def _read_text(value: Any) -> str:
+    """Text as it is; any other JSON value as it is written."""
+    if isinstance(value, (str, decimal.Decimal)):
+        return str(value)
+    return json.dumps(value, ensure_ascii=False, default=float)
+
+
+def _read_timestamp(value: Any) -> datetime.datetime:
+    """A timestamp without zone; text that names a zone is brought to UTC."""
+    moment = datetime.datetime.fromisoformat(value)
+    return moment if moment.tzinfo is None else moment.astimezone(datetime.UTC).replace(tzinfo=None)
+
+
+def _read_instant(value: Any) -> Instant:
+    elapsed = _read_timestamp(value) - datetime.datetime(1970, 1, 1)
+    return Instant(elapsed // datetime.timedelta(seconds=1), elapsed.microseconds * 1_000)
+
+
+def _scalar(value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, (int, float, str, decimal.Decimal)):
+        raise ValueError(f"{value!r} is not a number")
+    return value.strip() if isinstance(value, str) else value
+
+
+def _expect(kind: type, value: Any) -> Any:
+    if not isinstance(value, kind):
+        raise ValueError(f"{value!r} is not {'an object' if kind is dict else 'an array'}")
+    return value
+
+
+def nullable(convert: Convert) -> Convert:
+    """The same for a value that may be None."""
+    return lambda value: None if value is None else convert(value)
+
+
+# Writing -------------------------------------------------------------------------------------------------------------
+
+
+def writer(type_info: TypeInformation) -> Convert:
+    """The function that turns a value of the type, not None, into one that `json.dumps` takes."""
+    if isinstance(type_info, RowTypeInfo):
+        return _row_writer(type_info)
+    if type_info == BYTES:
+        return lambda value: base64.b64encode(bytes(b & 0xFF for b in value)).decode()
+    if isinstance(type_info, ARRAYS):
+        element = nullable(writer(type_info.element_type))
+        return lambda value: [element(item) for item in value]
+    if isinstance(type_info, TupleTypeInfo):
+        writers = [nullable(writer(field)) for field in type_info.get_field_types()]
+        return lambda value: [writer(item) for writer, item in zip(writers, value, strict=True)]
+    if isinstance(type_info, MapTypeInfo):
+        item = nullable(writer(type_info.value_type_info))
+        return lambda value: {str(k): item(v) for k, v in value.items()}
+    if isinstance(type_info, (DateTypeInfo, TimeTypeInfo)):
+        return lambda value: value.isoformat()
+    if isinstance(type_info, TimestampTypeInfo):
+        return lambda value: value.isoformat() + ("" if value.tzinfo else "Z")
+    if isinstance(type_info, BasicTypeInfo):
+        return _basic_writer(type_info)
+    raise WrongTypeError(f"{type_info!r} cannot be written as JSON")
+
+
+def _row_writer(row_type: RowTypeInfo) -> Convert:
+    names = row_type.get_field_names()
+    writers = [nullable(writer(field)) for field in row_type.get_field_types()]
+
+    def write(value: Any) -> dict[str, Any]:
+        values = [value.get(name) for name in names] if isinstance(value, dict) else value
+        return {name: writer(item) for name, writer, item in zip(names, writers, values, strict=True)}
+
+    return write
+
+
+def _basic_writer(type_info: BasicTypeInfo) -> Convert:
+    if type_info.basic_type is BasicType.INSTANT:
+        return _write_instant
+
+    def write(value: Any) -> Any:
+        if not type_info.accepts(value):
+            raise ValueError(f"{value!r} is not of type {type_info}")
+        if isinstance(value, decimal.Decimal):
+            return _plain_number(value)
+        # JSON has no NaN and no infinity; as text they read back.
+        return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+    return write
+
+
+def _plain_number(value: decimal.Decimal) -> Any:
+    """A decimal as a JSON number if that loses no digit, else as text, which the reader accepts too."""
+    if value.is_finite() and value == value.to_integral_value():
+        return int(value)
+    return float(value) if value.is_finite() and decimal.Decimal(repr(float(value))) == value else str(value)
+
+
+def _write_instant(value: Instant) -> str:
+    moment = datetime.datetime(1970, 1, 1) + datetime.timedelta(
+        seconds=value.seconds, microseconds=value.nanos // 1_000
+    )
+    return moment.isoformat() + "Z"
