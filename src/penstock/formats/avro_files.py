@@ -10,7 +10,8 @@ from typing import Any, BinaryIO, Final, Literal
 
 from penstock.base.errors import FormatError
 from penstock.base.types import Row
-from penstock.codecs.avro_row import AvroRowDeserializationSchema, AvroRowSerializationSchema, read_long, write_long
+from penstock.codecs.avro_row import AvroRowDeserializationSchema, AvroRowSerializationSchema
+from penstock.codecs.avro_writing import read_long, write_long
 from penstock.formats.avro_schema import AvroSchema
 from penstock.formats.bulk_format import BatchWriter, BatchWriterFactory, BulkFile, BulkFormat
 

@@ -1,0 +1,257 @@
+"""Avro's binary encoding, written by functions that are made for a schema."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Sequence
+from io import BytesIO
+from typing import Any, Final, NamedTuple, Protocol
+
+from penstock.base.types import Row
+from penstock.codecs.avro_types import AvroType
+
+#: What writing a value that does not fit may raise.
+WRITE_ERRORS: Final = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    TypeError,
+    ValueError,
+    RecursionError,
+    struct.error,
+)
+_VARINT_BYTES_MAX: Final = 10
+
+
+class Logical(NamedTuple):
+    """How values of a logical type are written: which fit, and what they are in Avro's plain types."""
+
+    fits: Callable[[Any], bool]
+    lower: Callable[[Any], Any]
+
+
+class Lowers(Protocol):
+    """What values are, which the schema says nothing of."""
+
+    def lower(self, logical: AvroType) -> Logical | None:
+        """How values of a logical type are written; None where they are plain ones already."""
+        ...
+
+    def entries(self, value: Any) -> Iterable[tuple[Any, Any]] | None:
+        """The entries of a map; None if the value is none."""
+        ...
+
+
+class RecordWriter:
+    """Writes records of a schema: rows, tuples, lists, or dicts by the names of fields."""
+
+    def __init__(self, schema: AvroType, lowers: Lowers) -> None:
+        self._write = _Maker(lowers).codec(schema).write
+
+    def record(self, value: Any) -> bytes:
+        """The bytes of a record. Raises one of `WRITE_ERRORS` if it does not fit the schema."""
+        out = bytearray()
+        self._write(out, value)
+        return bytes(out)
+
+
+class _Codec:
+    """How values of one type are recognised and written."""
+
+    __slots__ = ("fits", "write")
+
+    def __init__(self, fits: Callable[[Any], bool], write: Callable[[bytearray, Any], None]) -> None:
+        self.fits = fits
+        self.write = write
+
+
+class _Maker:
+    def __init__(self, lowers: Lowers) -> None:
+        self._lowers = lowers
+        self._records: dict[int, _Codec] = {}
+
+    def codec(self, kind: AvroType) -> _Codec:
+        """How values of a type are written."""
+        match kind.kind:
+            case "union":
+                return _union([self.codec(branch) for branch in kind.parts])
+            case "record":
+                return self._records.get(id(kind)) or self._record(kind)
+            case "array":
+                return _array(self.codec(kind.parts[0]))
+            case "map":
+                return self._map(self.codec(kind.parts[0]))
+            case "enum":
+                return _enum(kind.symbols)
+            case "fixed":
+                base = _fixed(kind.size)
+            case _:
+                base = _primitive(kind.kind)
+        logical = self._lowers.lower(kind) if kind.logical else None
+        return base if logical is None else _lowered(base, logical, str(kind.logical))
+
+    def _record(self, kind: AvroType) -> _Codec:
+        names = tuple(field.name for field in kind.fields)
+        keys = set(names)
+        codecs: list[_Codec] = []
+
+        def fits(value: Any) -> bool:
+            if isinstance(value, dict):
+                return value.keys() == keys
+            return isinstance(value, (Row, tuple, list)) and len(value) == len(names)
+
+        def write(out: bytearray, value: Any) -> None:
+            if not fits(value):
+                raise ValueError(f"{value!r} is not of type {kind.name}")
+            values = [value[name] for name in names] if isinstance(value, dict) else value
+            for codec, item in zip(codecs, values, strict=True):
+                codec.write(out, item)
+
+        self._records[id(kind)] = found = _Codec(fits, write)  # before its fields, which may refer to it
+        codecs.extend(_named(field.name, self.codec(field.type)) for field in kind.fields)
+        return found
+
+    def _map(self, item: _Codec) -> _Codec:
+        entries_of = self._lowers.entries
+        text = _primitive("string")
+
+        def fits(value: Any) -> bool:
+            entries = entries_of(value)
+            return entries is not None and all(isinstance(k, str) and item.fits(v) for k, v in entries)
+
+        def write(out: bytearray, value: Any) -> None:
+            entries = list(entries_of(value) or ())
+            if entries:
+                write_long(out, len(entries))
+                for key, element in entries:
+                    text.write(out, key)
+                    item.write(out, element)
+            out.append(0)
+
+        return _Codec(fits, write)
+
+
+def _named(name: str, codec: _Codec) -> _Codec:
+    """The same codec, whose errors name the field."""
+    inner = codec.write
+
+    def write(out: bytearray, value: Any) -> None:
+        try:
+            inner(out, value)
+        except WRITE_ERRORS as error:
+            raise ValueError(f"field {name!r}: {error}") from error
+
+    return _Codec(codec.fits, write)
+
+
+def _union(branches: Sequence[_Codec]) -> _Codec:
+    def write(out: bytearray, value: Any) -> None:
+        for index, branch in enumerate(branches):
+            if branch.fits(value):
+                write_long(out, index)
+                branch.write(out, value)
+                return
+        raise ValueError(f"{value!r} fits no branch of the union")
+
+    return _Codec(lambda value: any(branch.fits(value) for branch in branches), write)
+
+
+def _array(item: _Codec) -> _Codec:
+    def write(out: bytearray, value: Any) -> None:
+        if len(value):
+            write_long(out, len(value))
+            for element in value:
+                item.write(out, element)
+        out.append(0)
+
+    return _Codec(lambda value: isinstance(value, (list, tuple)) and all(map(item.fits, value)), write)
+
+
+def _enum(symbols: Sequence[str]) -> _Codec:
+    indices = {symbol: index for index, symbol in enumerate(symbols)}
+    return _Codec(
+        lambda value: isinstance(value, str) and value in indices,
+        lambda out, value: write_long(out, indices[value]),
+    )
+
+
+def _fixed(size_bytes: int) -> _Codec:
+    def write(out: bytearray, value: Any) -> None:
+        if len(value) != size_bytes:
+            raise ValueError(f"{len(value)} bytes instead of {size_bytes}")
+        out.extend(value)
+
+    return _Codec(lambda value: isinstance(value, (bytes, bytearray)) and len(value) == size_bytes, write)
+
+
+def _primitive(kind: str) -> _Codec:
+    match kind:
+        case "null":
+            return _checked(lambda value: value is None, lambda out, value: None, kind)
+        case "boolean":
+            return _checked(lambda v: isinstance(v, bool), lambda out, v: out.append(v), kind)
+        case "int" | "long":
+            high = 1 << (31 if kind == "int" else 63)
+            return _checked(
+                lambda v: isinstance(v, int) and not isinstance(v, bool) and -high <= v < high, write_long, kind
+            )
+        case "float" | "double":
+            form = struct.Struct("<f" if kind == "float" else "<d")
+            return _checked(
+                lambda v: isinstance(v, (int, float)) and not isinstance(v, bool),
+                lambda out, v: out.extend(form.pack(v)),
+                kind,
+            )
+        case "bytes":
+            return _checked(lambda v: isinstance(v, (bytes, bytearray)), _write_bytes, kind)
+        case _:
+            return _checked(lambda v: isinstance(v, str), lambda out, v: _write_bytes(out, v.encode()), kind)
+
+
+def _checked(fits: Callable[[Any], bool], put: Callable[[bytearray, Any], None], kind: str) -> _Codec:
+    """A codec that refuses to write a value that does not fit."""
+
+    def write(out: bytearray, value: Any) -> None:
+        if not fits(value):
+            raise ValueError(f"{value!r} is not of type {kind}")
+        put(out, value)
+
+    return _Codec(fits, write)
+
+
+def _lowered(base: _Codec, logical: Logical, name: str) -> _Codec:
+    fits, lower = logical
+
+    def write(out: bytearray, value: Any) -> None:
+        if not fits(value):
+            raise ValueError(f"{value!r} is not of the logical type {name}")
+        base.write(out, lower(value))
+
+    return _Codec(fits, write)
+
+
+def write_long(out: bytearray, value: int) -> None:
+    """Zigzag, then seven bits a byte, the lowest first."""
+    rest = (value << 1) ^ (value >> 63)
+    while rest > 0x7F:
+        out.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    out.append(rest)
+
+
+def read_long(source: BytesIO) -> int:
+    """What `write_long` wrote. Raises `EOFError` at the end, and `ValueError` for what is no number."""
+    result = 0
+    for position in range(_VARINT_BYTES_MAX):
+        data = source.read(1)
+        if not data:
+            raise EOFError("a number is cut off")
+        result |= (data[0] & 0x7F) << (7 * position)
+        if data[0] < 0x80:
+            return (result >> 1) ^ -(result & 1)
+    raise ValueError(f"a number of more than {_VARINT_BYTES_MAX} bytes")
+
+
+def _write_bytes(out: bytearray, value: bytes) -> None:
+    write_long(out, len(value))
+    out.extend(value)
