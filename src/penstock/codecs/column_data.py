@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from penstock.base.errors import ContractError
 from penstock.base.types import Row
 from penstock.codecs.row_batches import make_rows
 
@@ -137,6 +138,28 @@ class ChosenColumns(ColumnData):
         whole, known = self._whole, self._known
         arrays = [known[place] if place in known else self._chosen(whole[place]) for place in range(len(whole))]
         return pa.RecordBatch.from_arrays(arrays, self._names)
+
+
+class ChangeData(ColumnData):
+    """Changes of a table as columns; `kinds` has a byte for each, as in `Batch.kinds`."""
+
+    __slots__ = ("kinds",)
+
+    def __init__(self, columns: pa.RecordBatch, kinds: bytes) -> None:
+        super().__init__(columns)
+        self.kinds = kinds
+
+    __hash__ = None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ChangeData) and self.kinds == other.kinds and super().__eq__(other)
+
+    def __getitem__(self, part: slice) -> ChangeData:
+        start, stop, _ = part.indices(len(self))
+        return ChangeData(super().__getitem__(part).columns, self.kinds[start:stop])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise ContractError("changes travel as a batch, whose kinds are beside its columns")
 
 
 def _from_message(schema: bytes, message: Any) -> ColumnData:

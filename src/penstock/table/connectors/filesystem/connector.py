@@ -32,6 +32,7 @@ from penstock.table.connectors.table_options import FORMAT, TableOptions
 from penstock.table.connectors.tables import TableWriter
 from penstock.table.data.errors import ValidationError
 from penstock.table.data.logical_types import DataType
+from penstock.table.plan.changes import INSERTS
 from penstock.table.plan.logical import Scan, Write
 from penstock.table.plan.row_schema import RowSchema
 
@@ -92,7 +93,7 @@ class FilesystemConnector(TableConnector):
         return held_lookup(self.scan(scan, options).reader(), scan, key)
 
     def writer(self, write: Write, options: TableOptions) -> TableWriter:
-        """Takes inserts."""
+        """Takes the changes that the format can tell of."""
         found, of_format = self._formats.find(options)
         if write.overwrites:
             raise UnsupportedError(
@@ -103,12 +104,13 @@ class FilesystemConnector(TableConnector):
         stored = RowSchema(tuple(column for column in write.schema if column.name not in keys))
         if not len(stored):
             raise ValidationError(f"table {options.title} has no columns besides those of its partitions")
+        encoding = found.encoding(stored, of_format)
         sink = TableFilesSink(
             absolute_path(options.required(PATH)),
-            found.encoding(stored, of_format).files,
+            encoding.files,
             write.schema,
             keys,
             options.read(DEFAULT_NAME),
             rolling_policy(options),
         )
-        return TableWriter(sink, takes_columns=True)
+        return TableWriter(sink, encoding.accepts, takes_columns=True, follows_query=encoding.accepts != INSERTS)

@@ -26,6 +26,7 @@ from penstock.table.connectors.formats.format import TableFormat
 from penstock.table.connectors.table_options import TableOptions
 from penstock.table.connectors.tables import TableLocation, TableReader
 from penstock.table.data.errors import ValidationError
+from penstock.table.plan.changes import INSERTS
 from penstock.table.plan.row_schema import RowSchema
 from penstock.table.typed.nodes import Field, Typed, transformed
 
@@ -90,6 +91,8 @@ class FilesScan(TableScan, ProjectionPushDown, NestedPushDown, FilterPushDown, L
             limit=self.limit,
             wanted=self._all_wanted(),
         )
+        if decoding.changes != INSERTS:
+            return TableReader(source, decoding.changes, has_before=True)
         return TableReader(source, location=self._location())
 
     def with_columns(self, columns: Sequence[int]) -> FilesScan:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.codecs.column_data import ColumnData
+from penstock.codecs.column_data import ChangeData, ColumnData
 from penstock.codecs.serialization import BulkWriterFactory
 from penstock.connectors.file.buckets import BucketAssigner
 from penstock.connectors.file.part_names import PartNames
@@ -83,20 +83,39 @@ class TableFilesWriter(FileWriter):
             return
         columns = list(zip(*[held for _, held in values], strict=True))
         arrays = [column_of(column, kind) for column, kind in zip(columns, self._schema.types, strict=True)]
-        self.write_columns(ColumnData(pa.RecordBatch.from_arrays(arrays, self._schema.names)), None)
+        kinds = bytes([kind for kind, _ in values])
+        self._write_rows(pa.RecordBatch.from_arrays(arrays, self._schema.names), kinds if any(kinds) else None)
 
     def write_columns(self, data: ColumnData, rowtimes: Any) -> None:
         """Writes columns, whatever their names are."""
+        self._write_rows(data.columns, None)
+
+    def write_changes(self, data: ColumnData, kinds: bytes, rowtimes: Any) -> None:
+        """Writes changes, whatever the names of their columns are."""
+        self._write_rows(data.columns, kinds)
+
+    def _write_rows(self, columns: pa.RecordBatch, kinds: bytes | None) -> None:
         now_ms = self._context.now_ms()
         self._roll_by_policy(now_ms)
-        columns = data.columns.rename_columns(self._schema.names)
+        columns = columns.rename_columns(self._schema.names)
         kept = columns.select(self._kept)
         if self._texts is None:
-            self._write("", ColumnData(kept), now_ms)
+            self._write("", _data(kept, kinds), now_ms)
         else:
             directories = self._texts.directories([columns.column(place) for place in self._key_places])
             found, codes = directories.dictionary.to_pylist(), directories.indices.to_numpy()
             for code, directory in enumerate(found):
-                part = kept if len(found) == 1 else kept.take(pa.array(np.flatnonzero(codes == code)))
-                self._write(directory, ColumnData(part), now_ms)
+                if len(found) == 1:
+                    part = _data(kept, kinds)
+                else:
+                    places = np.flatnonzero(codes == code)
+                    part = _data(
+                        kept.take(pa.array(places)),
+                        None if kinds is None else np.frombuffer(kinds, np.uint8)[places].tobytes(),
+                    )
+                self._write(directory, part, now_ms)
         self._roll_by_policy(now_ms)
+
+
+def _data(columns: pa.RecordBatch, kinds: bytes | None) -> ColumnData:
+    return ColumnData(columns) if kinds is None else ChangeData(columns, kinds)

@@ -175,10 +175,12 @@ class _Reader(FileSourceReader):
         if not isinstance(found, ColumnBatch):
             return found
         complete = self._completed(found.columns, self._splits[0].path)
+        kinds = found.kinds
         if self._left is not None:
             complete = complete.slice(0, self._left)
+            kinds = None if kinds is None else kinds[: self._left]
             self._left -= complete.num_rows
-        return ColumnBatch(complete)
+        return ColumnBatch(complete, None, kinds)
 
     def _pass_over(self) -> None:
         """Leave out what is left of the splits at hand."""

@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 from penstock.table.connectors.formats.avro import AvroTableFormat
+from penstock.table.connectors.formats.canal_json import CanalJsonFormat
 from penstock.table.connectors.formats.csv import CsvTableFormat
+from penstock.table.connectors.formats.debezium_json import DebeziumJsonFormat
 from penstock.table.connectors.formats.format import Formats
 from penstock.table.connectors.formats.json import JsonTableFormat
+from penstock.table.connectors.formats.maxwell_json import MaxwellJsonFormat
+from penstock.table.connectors.formats.ogg_json import OggJsonFormat
 from penstock.table.connectors.formats.parquet import ParquetTableFormat
 from penstock.table.connectors.formats.raw import RawTableFormat
 
 
 def built_in_formats() -> Formats:
     """All of them."""
-    return Formats(AvroTableFormat(), CsvTableFormat(), JsonTableFormat(), ParquetTableFormat(), RawTableFormat())
+    return Formats(
+        AvroTableFormat(),
+        CanalJsonFormat(),
+        CsvTableFormat(),
+        DebeziumJsonFormat(),
+        JsonTableFormat(),
+        MaxwellJsonFormat(),
+        OggJsonFormat(),
+        ParquetTableFormat(),
+        RawTableFormat(),
+    )

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import pyarrow as pa
 
 from penstock.base.config_options import ConfigOption
+from penstock.base.errors import UnsupportedError
 from penstock.codecs.column_data import ColumnData
 from penstock.codecs.messages import BadMessage, Deserialized
 from penstock.formats.bulk_format import BatchWriterFactory, BulkFormat
 from penstock.formats.stream_format import StreamFormat
 from penstock.table.connectors.table_options import FORMAT, TableOptions
 from penstock.table.data.errors import ValidationError
+from penstock.table.data.logical_types import DataType
+from penstock.table.plan.changes import INSERTS, Changes
 from penstock.table.plan.row_schema import RowSchema
 from penstock.table.typed.nodes import Typed
 
@@ -48,6 +51,10 @@ class MessageEncoder(ABC):
         """All messages, each with a line feed behind it."""
         return b"".join([message + b"\n" for message in self.encode(columns)])
 
+    def encode_changes(self, columns: pa.RecordBatch, kinds: bytes) -> list[bytes]:
+        """A message for each change, in order; for formats whose `Encoding.accepts` has more than inserts."""
+        raise UnsupportedError(f"{type(self).__name__} writes rows that come, and no changes")
+
 
 @dataclass(frozen=True, slots=True)
 class Decoding:
@@ -57,11 +64,13 @@ class Decoding:
         files: reads files, as columns under the names of the table.
         messages: a decoder of messages; None where the format has only files.
         skips_bad: whether messages that are no rows are left out; else they fail the job.
+        changes: what rows may be; if they are more than inserts, an update tells the row as it was, too.
     """
 
     files: StreamFormat[Any] | BulkFormat[Any]
     messages: MessageDecoder | None = None
     skips_bad: bool = False
+    changes: Changes = INSERTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +80,12 @@ class Encoding:
     Attributes:
         files: writes files.
         messages: an encoder of messages; None where the format has only files.
+        accepts: which changes can be written. Files take them as `ChangeData`.
     """
 
     files: BatchWriterFactory[Any]
     messages: MessageEncoder | None = None
+    accepts: Changes = INSERTS
 
 
 class TableFormat:
@@ -90,6 +101,17 @@ class TableFormat:
     def decoding(self, schema: RowSchema, wanted: Sequence[int], options: TableOptions) -> Decoding:
         """How rows of these columns are read. `wanted`: the places of the columns that are asked for, in order."""
         raise ValidationError(f"Format '{self.name}' can only be written. It cannot be read: table {options.title}")
+
+    def readable_metadata(self, options: TableOptions) -> Mapping[str, DataType]:
+        """The METADATA columns that messages have in this format, by their keys."""
+        return {}
+
+    def decoding_with_metadata(
+        self, schema: RowSchema, wanted: Sequence[int], options: TableOptions, metadata: Mapping[int, str]
+    ) -> Decoding:
+        """How rows are read of which some columns are METADATA of messages: their keys, by their places."""
+        assert not metadata
+        return self.decoding(schema, wanted, options)
 
     def uses(self, condition: Typed) -> bool:
         """Whether reading can do with less because only rows are wanted for which a condition is true."""

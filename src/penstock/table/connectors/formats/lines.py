@@ -7,7 +7,7 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 
-from penstock.codecs.column_data import ColumnData
+from penstock.codecs.column_data import ChangeData, ColumnData
 from penstock.formats.bulk_format import BatchWriter, BatchWriterFactory
 from penstock.formats.message_lines import MessageLinesDecoder
 from penstock.formats.stream_format import LineDecoder, StreamFormat
@@ -17,10 +17,18 @@ from penstock.table.plan.row_schema import RowSchema
 
 
 class LinesFormat(StreamFormat[Any]):
-    """Reads lines as columns. `skips_empty`: whether an empty line is no row."""
+    """Reads lines as columns.
 
-    def __init__(self, decoder: MessageDecoder, *, skips_empty: bool, skips_bad: bool) -> None:
+    Args:
+        decoder: makes rows of lines.
+        skips_empty: whether an empty line is no row.
+        skips_bad: whether lines that are no rows are left out.
+        splittable: whether several readers may share a file.
+    """
+
+    def __init__(self, decoder: MessageDecoder, *, skips_empty: bool, skips_bad: bool, splittable: bool = True) -> None:
         super().__init__("skip" if skips_bad else "fail")
+        self.splittable = splittable
         self._decoder = decoder
         self._skips_empty = skips_empty
 
@@ -67,4 +75,8 @@ class _LinesWriter(ColumnsWriter):
         self._stream = stream
 
     def add_columns(self, data: ColumnData) -> None:
-        self._stream.write(self._encoder.lines(data.columns))
+        if isinstance(data, ChangeData):
+            changes = self._encoder.encode_changes(data.columns, data.kinds)
+            self._stream.write(b"".join([change + b"\n" for change in changes]))
+        else:
+            self._stream.write(self._encoder.lines(data.columns))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from penstock.base.config_options import ConfigOptions
@@ -14,6 +14,8 @@ from penstock.table.connectors.formats.messages import MessagesSource
 from penstock.table.connectors.table_options import FORMAT, TableOptions
 from penstock.table.connectors.tables import TableReader
 from penstock.table.data.errors import ValidationError
+from penstock.table.data.logical_types import DataType
+from penstock.table.plan.changes import INSERTS
 from penstock.table.plan.logical import Scan
 
 HOSTNAME: Final = ConfigOptions.key("hostname").string_type().no_default_value().with_description("where the server is")
@@ -47,10 +49,15 @@ class SocketConnector(TableConnector):
         """Those of the format."""
         return self._formats.option_keys(options)
 
+    def readable_metadata(self, options: TableOptions) -> Mapping[str, DataType]:
+        """Those of the format."""
+        found, of_format = self._formats.find(options)
+        return found.readable_metadata(of_format)
+
     def reader(self, scan: Scan, options: TableOptions) -> TableReader:
         """Raises `ValidationError` for formats that have only files."""
         found, of_format = self._formats.find(options)
-        decoding = found.decoding(scan.schema, range(len(scan.schema)), of_format)
+        decoding = found.decoding_with_metadata(scan.schema, range(len(scan.schema)), of_format, dict(scan.metadata))
         if decoding.messages is None:
             raise ValidationError(f"Format '{found.name}' has only files: table {options.title} needs csv, json or raw")
         byte = options.read(DELIMITER)
@@ -62,4 +69,5 @@ class SocketConnector(TableConnector):
         except ConfigurationError as error:
             raise options.wrong(PORT.key(), str(error)) from error
         name = f"{hostname}:{port}"
-        return TableReader(MessagesSource(inner, decoding.messages, name, skips_bad=decoding.skips_bad))
+        source = MessagesSource(inner, decoding.messages, name, skips_bad=decoding.skips_bad)
+        return TableReader(source, decoding.changes, has_before=decoding.changes != INSERTS)

@@ -1,0 +1,118 @@
+"""`canal-json`: what Canal says of the changes of a MySQL database."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Final
+
+import msgspec
+
+from penstock.base.config_options import ConfigOption, ConfigOptions
+from penstock.base.errors import FormatError
+from penstock.table.connectors.formats.changelog import Change, changed, deleted, inserted
+from penstock.table.connectors.formats.changelog_json import (
+    JsonChangelogFormat,
+    JsonEnvelope,
+    Known,
+    map_at,
+    milliseconds_at,
+    text_at,
+    texts_at,
+    with_old,
+)
+from penstock.table.connectors.formats.json_options import CHANGELOG_OPTIONS
+from penstock.table.connectors.table_options import TableOptions
+from penstock.table.data import logical_types as types
+
+DATABASE_INCLUDE: Final = (
+    ConfigOptions.key("database.include")
+    .string_type()
+    .no_default_value()
+    .with_description("a regular expression: changes of other databases are left out")
+)
+TABLE_INCLUDE: Final = (
+    ConfigOptions.key("table.include")
+    .string_type()
+    .no_default_value()
+    .with_description("a regular expression: changes of other tables are left out")
+)
+
+_Row = dict[str, msgspec.Raw]
+
+
+class _Message(msgspec.Struct, gc=False):
+    type: str
+    data: list[_Row] | None = None
+    old: list[_Row | None] | None = None
+    database: str | None = None
+    table: str | None = None
+
+
+class CanalEnvelope(JsonEnvelope):
+    """What Canal has around rows. The settings are the patterns of databases and tables that count; None for any."""
+
+    decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(_Message | None)
+    known: ClassVar[Mapping[str, Known]] = {
+        "database": text_at("database"),
+        "table": text_at("table"),
+        "sql-type": map_at(types.IntType(), int, "sqlType"),
+        "pk-names": texts_at("pkNames"),
+        "ingestion-timestamp": milliseconds_at("ts"),
+        "event-timestamp": milliseconds_at("es"),
+    }
+
+    def changes(self, found: _Message) -> Sequence[Change] | None:
+        """See `JsonEnvelope`. One message may be of many rows. CREATE is of a table, and is passed over."""
+        if not self._counts(found):
+            return None
+        rows = found.data or []
+        match found.type:
+            case "INSERT":
+                return [inserted(msgspec.json.encode(row)) for row in rows]
+            case "DELETE":
+                return [deleted(msgspec.json.encode(row)) for row in rows]
+            case "UPDATE":
+                old = found.old or []
+                if len(old) != len(rows):
+                    raise FormatError(f'an UPDATE message has {len(rows)} rows in "data" and {len(old)} in "old"')
+                updates = zip(rows, old, strict=True)
+                pairs = [changed(with_old(row, was or {}), msgspec.json.encode(row)) for row, was in updates]
+                return list(itertools.chain.from_iterable(pairs))
+            case "CREATE":
+                return None
+            case other:
+                raise FormatError(f'unknown "type" value {other!r}: it is one of INSERT, UPDATE, DELETE and CREATE')
+
+    def _counts(self, found: _Message) -> bool:
+        database, table = self.settings or (None, None)
+        return _matches(database, found.database) and _matches(table, found.table)
+
+
+def _matches(pattern: str | None, name: str | None) -> bool:
+    return pattern is None or (name is not None and re.fullmatch(pattern, name) is not None)
+
+
+class CanalJsonFormat(JsonChangelogFormat):
+    """See the module's text."""
+
+    name = "canal-json"
+    options = (*CHANGELOG_OPTIONS, DATABASE_INCLUDE, TABLE_INCLUDE)
+    envelope = CanalEnvelope
+    came = b'{"data":[%s],"type":"INSERT"}'
+    went = b'{"data":[%s],"type":"DELETE"}'
+
+    def settings(self, options: TableOptions) -> Any:
+        """The patterns of what counts."""
+        return _pattern(DATABASE_INCLUDE, options), _pattern(TABLE_INCLUDE, options)
+
+
+def _pattern(option: ConfigOption[str | None], options: TableOptions) -> str | None:
+    found = options.read(option)
+    if found is not None:
+        try:
+            re.compile(found)
+        except re.error as error:
+            raise options.wrong(option.key(), f"it is no regular expression: {error}") from error
+    return found

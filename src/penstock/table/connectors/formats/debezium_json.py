@@ -1,0 +1,118 @@
+"""`debezium-json`: what Debezium says of the changes of a database."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Final
+
+import msgspec
+
+from penstock.base.errors import FormatError
+from penstock.table.connectors.formats.changelog import Change, changed, deleted, inserted, without_before
+from penstock.table.connectors.formats.changelog_json import (
+    NOTHING,
+    JsonChangelogFormat,
+    JsonEnvelope,
+    Known,
+    given,
+    map_at,
+    milliseconds_at,
+    text_at,
+)
+from penstock.table.connectors.formats.format import Encoding
+from penstock.table.connectors.formats.json_options import CHANGELOG_OPTIONS, switch
+from penstock.table.connectors.table_options import TableOptions
+from penstock.table.data import logical_types as types
+from penstock.table.plan.row_schema import RowSchema
+
+SCHEMA_INCLUDE: Final = switch(
+    "schema-include", "whether messages have a schema beside them, as Kafka Connect writes unless told otherwise"
+)
+_TEXT: Final = types.VarCharType(types.LENGTH_MAX)
+
+
+class _Payload(msgspec.Struct, gc=False):
+    op: str
+    before: msgspec.Raw = NOTHING
+    after: msgspec.Raw = NOTHING
+
+
+class _WithSchema(msgspec.Struct, gc=False):
+    payload: _Payload | None
+
+
+_WITH_SCHEMA: Final[msgspec.json.Decoder[Any]] = msgspec.json.Decoder(_WithSchema | None)
+
+
+def _property(value: Any) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+class DebeziumEnvelope(JsonEnvelope):
+    """What Debezium has around rows. The setting says whether there is a schema, too."""
+
+    decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(_Payload | None)
+    known: ClassVar[Mapping[str, Known]] = {
+        "schema": text_at("schema"),
+        "ingestion-timestamp": milliseconds_at("ts_ms"),
+        "source.timestamp": milliseconds_at("source", "ts_ms"),
+        "source.database": text_at("source", "db"),
+        "source.schema": text_at("source", "schema"),
+        "source.table": text_at("source", "table"),
+        "source.properties": map_at(_TEXT, _property, "source"),
+    }
+
+    def __init__(self, keys: Sequence[str] = (), settings: Any = None) -> None:
+        super().__init__(keys, settings)
+        if settings:
+            self.decoder = _WITH_SCHEMA
+
+    def changes(self, found: _Payload | _WithSchema) -> Sequence[Change] | None:
+        """See `JsonEnvelope`."""
+        if isinstance(found, _WithSchema):
+            return None if found.payload is None else self.changes(found.payload)
+        match found.op:
+            case "c" | "r":
+                return [inserted(given(found.after, f'the "after" field of an INSERT ({found.op!r}) message'))]
+            case "u":
+                before = _before(found.before, "an UPDATE")
+                return changed(before, given(found.after, 'the "after" field of an UPDATE message'))
+            case "d":
+                return [deleted(_before(found.before, "a DELETE"))]
+            case other:
+                raise FormatError(f'unknown "op" value {other!r}: it is one of c, r, u and d')
+
+    def where_metadata_is(self, parsed: Any) -> Any:
+        """See `JsonEnvelope`. The schema is text."""
+        if not self.settings:
+            return parsed
+        schema = parsed.get("schema")
+        text = None if schema is None else msgspec.json.encode(schema).decode()
+        return {**parsed["payload"], "schema": text}
+
+
+def _before(row: msgspec.Raw, what: str) -> bytes:
+    found = bytes(row)
+    if found == b"null":
+        raise without_before(what)
+    return found
+
+
+class DebeziumJsonFormat(JsonChangelogFormat):
+    """See the module's text."""
+
+    name = "debezium-json"
+    options = (SCHEMA_INCLUDE, *CHANGELOG_OPTIONS)
+    envelope = DebeziumEnvelope
+    came = b'{"before":null,"after":%s,"op":"c"}'
+    went = b'{"before":%s,"after":null,"op":"d"}'
+
+    def settings(self, options: TableOptions) -> Any:
+        """Whether there is a schema."""
+        return options.read(SCHEMA_INCLUDE)
+
+    def encoding(self, schema: RowSchema, options: TableOptions) -> Encoding:
+        """See `TableFormat`."""
+        if options.read(SCHEMA_INCLUDE):
+            raise options.wrong(SCHEMA_INCLUDE.key(), "it is for reading alone: rows are written without a schema")
+        return super().encoding(schema, options)

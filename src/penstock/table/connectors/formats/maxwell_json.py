@@ -1,0 +1,62 @@
+"""`maxwell-json`: what Maxwell says of the changes of a MySQL database."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import msgspec
+
+from penstock.base.errors import FormatError
+from penstock.table.connectors.formats.changelog import Change, changed, deleted, inserted
+from penstock.table.connectors.formats.changelog_json import (
+    JsonChangelogFormat,
+    JsonEnvelope,
+    Known,
+    milliseconds_at,
+    text_at,
+    texts_at,
+    with_old,
+)
+
+_Row = dict[str, msgspec.Raw]
+
+
+class _Message(msgspec.Struct, gc=False):
+    type: str
+    data: _Row
+    old: _Row | None = None
+
+
+class MaxwellEnvelope(JsonEnvelope):
+    """What Maxwell has around rows."""
+
+    decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(_Message | None)
+    known: ClassVar[Mapping[str, Known]] = {
+        "database": text_at("database"),
+        "table": text_at("table"),
+        "primary-key-columns": texts_at("primary_key_columns"),
+        "ingestion-timestamp": milliseconds_at("ts"),
+    }
+
+    def changes(self, found: _Message) -> Sequence[Change]:
+        """See `JsonEnvelope`."""
+        row = msgspec.json.encode(found.data)
+        match found.type:
+            case "insert":
+                return [inserted(row)]
+            case "update":
+                return changed(with_old(found.data, found.old or {}), row)
+            case "delete":
+                return [deleted(row)]
+            case other:
+                raise FormatError(f'unknown "type" value {other!r}: it is one of insert, update and delete')
+
+
+class MaxwellJsonFormat(JsonChangelogFormat):
+    """See the module's text."""
+
+    name = "maxwell-json"
+    envelope = MaxwellEnvelope
+    came = b'{"data":%s,"type":"insert"}'
+    went = b'{"data":%s,"type":"delete"}'

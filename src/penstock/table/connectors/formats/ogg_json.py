@@ -1,0 +1,61 @@
+"""`ogg-json`: what Oracle GoldenGate says of the changes of a database."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import msgspec
+
+from penstock.base.errors import FormatError
+from penstock.table.connectors.formats.changelog import Change, changed, deleted, inserted
+from penstock.table.connectors.formats.changelog_json import (
+    NOTHING,
+    JsonChangelogFormat,
+    JsonEnvelope,
+    Known,
+    given,
+    moment_at,
+    text_at,
+    texts_at,
+)
+
+
+class _Message(msgspec.Struct, gc=False):
+    op_type: str
+    before: msgspec.Raw = NOTHING
+    after: msgspec.Raw = NOTHING
+
+
+class OggEnvelope(JsonEnvelope):
+    """What GoldenGate has around rows."""
+
+    decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(_Message | None)
+    known: ClassVar[Mapping[str, Known]] = {
+        "table": text_at("table"),
+        "primary-keys": texts_at("primary_keys"),
+        "ingestion-timestamp": moment_at("current_ts"),
+        "event-timestamp": moment_at("op_ts"),
+    }
+
+    def changes(self, found: _Message) -> Sequence[Change]:
+        """See `JsonEnvelope`."""
+        match found.op_type:
+            case "I":
+                return [inserted(given(found.after, 'the "after" field of an INSERT message'))]
+            case "U":
+                before = given(found.before, 'the "before" field of an UPDATE message')
+                return changed(before, given(found.after, 'the "after" field of an UPDATE message'))
+            case "D":
+                return [deleted(given(found.before, 'the "before" field of a DELETE message'))]
+            case other:
+                raise FormatError(f'unknown "op_type" value {other!r}: it is one of I, U and D')
+
+
+class OggJsonFormat(JsonChangelogFormat):
+    """See the module's text."""
+
+    name = "ogg-json"
+    envelope = OggEnvelope
+    came = b'{"before":null,"after":%s,"op_type":"I"}'
+    went = b'{"before":%s,"after":null,"op_type":"D"}'
