@@ -8,18 +8,12 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.base.errors import ConfigurationError, FormatError, shorten
+from penstock.base.errors import FormatError
 from penstock.base.typeinfo import RowTypeInfo
-from penstock.codecs.arrow_types import arrow_type
 from penstock.codecs.column_data import COLUMN_BATCH_ROWS, ColumnData
-from penstock.formats.bulk_format import (
-    BatchWriter,
-    BatchWriterFactory,
-    BulkFile,
-    BulkFormat,
-    fields_of,
-)
-from penstock.formats.columns import assembler
+from penstock.formats.arrow_writer import ArrowWriter, ArrowWriterFactory
+from penstock.formats.bulk_format import BatchWriter, BulkFile, BulkFormat
+from penstock.formats.columns import chosen_columns, records_of
 
 _READ_ROWS = 4096
 
@@ -46,11 +40,8 @@ class ParquetFormat(BulkFormat[Any]):
         as_columns: bool = False,
         leaves: Sequence[str] | None = None,
     ) -> None:
-        is_row = isinstance(columns, RowTypeInfo)
-        names = columns.get_field_names() if isinstance(columns, RowTypeInfo) else columns
-        self.columns = None if names is None else list(names)
+        self.columns, self.output = chosen_columns(columns, as_tuple, as_columns)
         self.leaves = None if leaves is None else list(leaves)
-        self.output = "columns" if as_columns else "tuple" if as_tuple else "row" if is_row else "dict"
 
     def open(self, file: BinaryIO) -> ParquetFile:
         try:
@@ -69,7 +60,7 @@ class ParquetFile(BulkFile[Any]):
         if missing := [name for name in self._columns if name not in names]:
             raise FormatError(f"the file has no column {', '.join(map(repr, missing))}")
         self._read = self._columns if leaves is None else leaves
-        self._assemble = None if output == "columns" else assembler(self._columns, output)
+        self._output = output
 
     def units(self, start: int, end: int | None) -> Sequence[int]:
         metadata = self.file.metadata
@@ -78,8 +69,7 @@ class ParquetFile(BulkFile[Any]):
         ]
 
     def read(self, unit: int, skip_records: int) -> Iterator[list[Any] | ColumnData]:
-        assemble = self._assemble
-        size = COLUMN_BATCH_ROWS if assemble is None else _READ_ROWS
+        size = COLUMN_BATCH_ROWS if self._output == "columns" else _READ_ROWS
         batches = self.file.iter_batches(size, row_groups=[unit], columns=self._read, use_threads=False)
         try:
             for batch in batches:
@@ -90,11 +80,7 @@ class ParquetFile(BulkFile[Any]):
                     raise FormatError(f"the file has no field that is read of column {sorted(lacking)[0]!r}")
                 batch = batch.slice(skip_records).select(self._columns)
                 skip_records = 0
-                yield (
-                    ColumnData(batch)
-                    if assemble is None
-                    else assemble([column.to_pylist() for column in batch.columns])
-                )
+                yield records_of(batch, self._output)
         except pa.ArrowException as error:
             raise FormatError(f"row group {unit} cannot be read: {error}") from error
 
@@ -108,7 +94,7 @@ def _begin(row_group: Any) -> int:
     return int(min(pages))
 
 
-class ParquetWriterFactory(BatchWriterFactory[Any]):
+class ParquetWriterFactory(ArrowWriterFactory):
     """Writes records to Parquet, for `FileSink.for_bulk_format`.
 
     Args:
@@ -120,15 +106,10 @@ class ParquetWriterFactory(BatchWriterFactory[Any]):
         ConfigurationError: if a type cannot be written, or there is no column.
     """
 
+    format_name = "Parquet"
+
     def __init__(self, columns: Any, *, row_group_rows: int = 65536, compression: str = "snappy") -> None:
-        if isinstance(columns, RowTypeInfo):
-            columns = dict(zip(columns.get_field_names(), columns.get_field_types(), strict=True))
-        if isinstance(columns, dict):
-            columns = pa.schema([(name, arrow_type(column_type)) for name, column_type in columns.items()])
-        if not isinstance(columns, pa.Schema) or not len(columns):
-            raise ConfigurationError(f"Parquet needs a row type, a dict of types or an Arrow schema, not {columns!r}")
-        self.schema = columns
-        self.row_group_rows = row_group_rows
+        super().__init__(columns, row_group_rows)
         self.compression = compression
 
     def create(self, stream: BinaryIO) -> BatchWriter[Any]:
@@ -136,48 +117,14 @@ class ParquetWriterFactory(BatchWriterFactory[Any]):
         return _ParquetWriter(self, stream)
 
 
-class _ParquetWriter(BatchWriter[Any]):
+class _ParquetWriter(ArrowWriter):
     def __init__(self, factory: ParquetWriterFactory, stream: BinaryIO) -> None:
-        self._schema = factory.schema
-        self._row_group_rows = factory.row_group_rows
-        self._rows: list[Sequence[Any]] = []
+        super().__init__(factory)
+        self._row_group_rows = factory.group_rows
         self._writer = pq.ParquetWriter(stream, factory.schema, compression=factory.compression)
 
-    def add_elements(self, elements: Sequence[Any]) -> None:
-        names = self._schema.names
-        for element in elements:
-            try:
-                self._rows.append(fields_of(element, names))
-            except (TypeError, ValueError) as error:
-                raise FormatError(f"cannot write {shorten(repr(element))} to Parquet: {error}") from error
-        if len(self._rows) >= self._row_group_rows:
-            self.flush()
+    def write(self, table: pa.Table) -> None:
+        self._writer.write_table(table, row_group_size=self._row_group_rows)
 
-    def add_columns(self, data: ColumnData) -> None:
-        self.flush()
-        try:
-            fitting = data.columns.select(self._schema.names).cast(self._schema)
-        except (pa.ArrowException, KeyError, ValueError) as error:
-            names = ", ".join(data.columns.schema.names)
-            raise FormatError(f"cannot write the columns {names} to Parquet: {error}") from error
-        self._writer.write_batch(fitting, row_group_size=self._row_group_rows)
-
-    def flush(self) -> None:
-        if not self._rows:
-            return
-        arrays = []
-        for field, column in zip(self._schema, zip(*self._rows, strict=True), strict=True):
-            try:
-                arrays.append(pa.array(column, field.type))
-            except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-                raise FormatError(f"cannot write column {field.name!r} as {field.type}: {error}") from error
-        self._writer.write_table(pa.Table.from_arrays(arrays, schema=self._schema))
-        self._rows = []
-
-    def finish(self) -> None:
-        self.flush()
-        self._writer.close()
-
-    def discard(self) -> None:
-        self._rows = []
+    def close(self) -> None:
         self._writer.close()

@@ -10,6 +10,7 @@ from penstock.table.connectors.formats.format import Formats
 from penstock.table.connectors.formats.json import JsonTableFormat
 from penstock.table.connectors.formats.maxwell_json import MaxwellJsonFormat
 from penstock.table.connectors.formats.ogg_json import OggJsonFormat
+from penstock.table.connectors.formats.orc import OrcTableFormat
 from penstock.table.connectors.formats.parquet import ParquetTableFormat
 from penstock.table.connectors.formats.raw import RawTableFormat
 
@@ -24,6 +25,7 @@ def built_in_formats() -> Formats:
         JsonTableFormat(),
         MaxwellJsonFormat(),
         OggJsonFormat(),
+        OrcTableFormat(),
         ParquetTableFormat(),
         RawTableFormat(),
     )

@@ -1,0 +1,38 @@
+"""ORC files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.base.errors import WrongValueError
+from penstock.formats.orc import OrcFormat, OrcWriterFactory
+
+__all__ = ["OrcBulkWriters", "OrcFormat", "OrcWriterFactory"]
+
+
+class OrcBulkWriters:
+    """Makes writers of ORC for `FileSink.for_bulk_format`."""
+
+    @staticmethod
+    def for_row_type(row_type: Any, writer_properties: Any = None, hadoop_config: Any = None) -> OrcWriterFactory:
+        """A factory of writers of rows.
+
+        Args:
+            row_type: `Types.ROW_NAMED`, a dict from name to type, or an Arrow schema.
+            writer_properties: a dict with `orc.compress` (NONE, ZLIB, SNAPPY, LZ4 or ZSTD) and `orc.stripe.size`
+                (bytes).
+            hadoop_config: must be None; there is no Hadoop.
+
+        Raises:
+            ConfigurationError: if a type cannot be written, or there is no column.
+            ValueError: if there is a Hadoop configuration, or a property that is not known.
+        """
+        if hadoop_config is not None:
+            raise WrongValueError("Arrow writes ORC and takes no Hadoop configuration")
+        properties = dict(writer_properties or {})
+        compress = str(properties.pop("orc.compress", "ZLIB")).lower()
+        stripe_bytes = properties.pop("orc.stripe.size", None)
+        if properties:
+            raise WrongValueError(f"Arrow writes ORC and does not know {', '.join(sorted(map(str, properties)))}")
+        more = {} if stripe_bytes is None else {"stripe_bytes": int(stripe_bytes)}
+        return OrcWriterFactory(row_type, compression="uncompressed" if compress == "none" else compress, **more)

@@ -1,0 +1,130 @@
+"""ORC as a source reads it and a sink writes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, BinaryIO, Final
+
+import pyarrow as pa
+import pyarrow.orc
+
+from penstock.base.errors import FormatError
+from penstock.base.typeinfo import RowTypeInfo
+from penstock.codecs.column_data import COLUMN_BATCH_ROWS, ColumnData
+from penstock.formats.arrow_writer import ArrowWriter, ArrowWriterFactory
+from penstock.formats.bulk_format import BatchWriter, BulkFile, BulkFormat
+from penstock.formats.columns import chosen_columns, records_of
+
+#: What ORC itself has for the size of a stripe.
+STRIPE_BYTES: Final = 64 << 20
+
+
+class OrcFormat(BulkFormat[Any]):
+    """Reads ORC: each row a `dict`, a `Row` with names when `columns` is a row type, or a tuple.
+
+    A large file is shared by stripes.
+
+    Args:
+        columns: names of the columns wanted, in the order wanted, or a row type; None for all.
+        as_tuple: make each record a tuple.
+        as_columns: hand records over as columns, in batches of up to `COLUMN_BATCH_ROWS`; where an operator works
+            record by record they are rows with names.
+        leaves: what to read of the columns, where rows in them are not wanted with all of their fields: paths such as
+            `place.city`; None for all.
+    """
+
+    def __init__(
+        self,
+        columns: Sequence[str] | RowTypeInfo | None = None,
+        *,
+        as_tuple: bool = False,
+        as_columns: bool = False,
+        leaves: Sequence[str] | None = None,
+    ) -> None:
+        self.columns, self.output = chosen_columns(columns, as_tuple, as_columns)
+        self.leaves = None if leaves is None else list(leaves)
+
+    def open(self, file: BinaryIO) -> BulkFile[Any]:
+        try:
+            return _OrcFile(pyarrow.orc.ORCFile(file), self.columns, self.output, self.leaves)
+        except (pa.ArrowException, OSError) as error:
+            raise _of_data(error, "not an ORC file") from error
+
+
+class _OrcFile(BulkFile[Any]):
+    """A unit is a stripe.
+
+    Arrow does not say where stripes begin. So a file counts as cut into as many parts of the same size as it has
+    stripes, which shares them among readers as well.
+    """
+
+    def __init__(self, file: Any, columns: list[str] | None, output: str, leaves: list[str] | None) -> None:
+        self._file = file
+        names = list(file.schema.names)
+        self._columns = names if columns is None else columns
+        if missing := [name for name in self._columns if name not in names]:
+            raise FormatError(f"the file has no column {', '.join(map(repr, missing))}")
+        self._read = self._columns if leaves is None else leaves
+        self._output = output
+
+    def units(self, start: int, end: int | None) -> Sequence[int]:
+        count, size = self._file.nstripes, self._file.file_length
+        return [unit for unit in range(count) if start <= size * unit // count < (end or float("inf"))]
+
+    def read(self, unit: int, skip_records: int) -> Iterator[list[Any] | ColumnData]:
+        try:
+            stripe = self._file.read_stripe(unit, columns=self._read)
+        except (pa.ArrowException, OSError) as error:
+            raise _of_data(error, f"stripe {unit} cannot be read") from error
+        if lacking := set(self._columns) - set(stripe.schema.names):
+            raise FormatError(f"the file has no field that is read of column {sorted(lacking)[0]!r}")
+        stripe = stripe.select(self._columns)
+        for begin in range(skip_records, stripe.num_rows, COLUMN_BATCH_ROWS):
+            yield records_of(stripe.slice(begin, COLUMN_BATCH_ROWS), self._output)
+
+
+def _of_data(error: Exception, what: str) -> Exception:
+    """Arrow's reader of ORC raises OSError for bad data; one of the operating system has a number, and stays."""
+    return error if isinstance(error, OSError) and error.errno is not None else FormatError(f"{what}: {error}")
+
+
+class OrcWriterFactory(ArrowWriterFactory):
+    """Writes records to ORC, for `FileSink.for_bulk_format`.
+
+    Args:
+        columns: a row type, a dict from name to type, or an Arrow schema; records are dicts, rows or tuples.
+        compression: a codec that Arrow knows, such as `zlib` or `zstd`; `uncompressed` for none.
+        stripe_bytes: how large a stripe is.
+
+    Raises:
+        ConfigurationError: if a type cannot be written, or there is no column.
+    """
+
+    format_name = "ORC"
+
+    def __init__(self, columns: Any, *, compression: str = "zlib", stripe_bytes: int = STRIPE_BYTES) -> None:
+        super().__init__(columns)
+        self.compression = compression
+        self.stripe_bytes = stripe_bytes
+
+    def create(self, stream: BinaryIO) -> BatchWriter[Any]:
+        """Returns a writer to a new, empty file."""
+        return _OrcWriter(self, stream)
+
+
+class _OrcWriter(ArrowWriter):
+    def __init__(self, factory: OrcWriterFactory, stream: BinaryIO) -> None:
+        super().__init__(factory)
+        self._writer = pyarrow.orc.ORCWriter(
+            stream, compression=factory.compression, stripe_size=factory.stripe_bytes, file_version="0.12"
+        )
+        self._is_empty = True
+
+    def write(self, table: pa.Table) -> None:
+        self._is_empty = False
+        self._writer.write(table)
+
+    def close(self) -> None:
+        if self._is_empty:  # Arrow knows the columns of a file by what is written to it
+            self._writer.write(self.schema.empty_table())
+        self._writer.close()

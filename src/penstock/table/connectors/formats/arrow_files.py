@@ -1,0 +1,124 @@
+"""Files of columns that Arrow reads and writes: what their formats share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, BinaryIO, Final
+
+import pyarrow as pa
+
+from penstock.base.errors import FormatError, UnsupportedError
+from penstock.codecs.column_data import ColumnData
+from penstock.formats.bulk_format import BatchWriter, BatchWriterFactory, BulkFile
+from penstock.table.connectors.formats.lines import ColumnsWriter
+from penstock.table.data import logical_types as types
+from penstock.table.data.arrow_types import arrow_type
+from penstock.table.data.logical_types import DataType
+from penstock.table.plan.row_schema import RowSchema
+
+#: types for which no format of files has a form
+NO_FILE_TYPES: Final = (
+    types.YearMonthIntervalType,
+    types.DayTimeIntervalType,
+    types.RawType,
+    types.VariantType,
+    types.BitmapType,
+    types.NullType,
+)
+_GROUP_ROWS: Final = 1 << 16
+
+
+def arrow_columns(schema: RowSchema, format_name: str, refused: tuple[type[DataType], ...]) -> pa.Schema:
+    """The columns as Arrow has them. Raises `UnsupportedError` for one that has a type among the refused in it."""
+    for column in schema:
+        if found := _refused(column.type, refused):
+            raise UnsupportedError(
+                f"{format_name} has no form for {found}: column '{column.name}' of type {column.type}"
+            )
+    return pa.schema([pa.field(column.name, arrow_type(column.type)) for column in schema])
+
+
+def _refused(kind: DataType, refused: tuple[type[DataType], ...]) -> DataType | None:
+    if isinstance(kind, refused):
+        return kind
+    return next((found for one in kind.children() if (found := _refused(one, refused)) is not None), None)
+
+
+class TypedFile(BulkFile[Any]):
+    """Reads the columns of a file as these types. `kept`: the units that are read; None for all."""
+
+    def __init__(self, inner: BulkFile[Any], schema: pa.Schema, kept: frozenset[int] | None = None) -> None:
+        self._inner = inner
+        self._schema = schema
+        self._kept = kept
+
+    def units(self, start: int, end: int | None) -> Sequence[int]:
+        """See `BulkFile`."""
+        found = self._inner.units(start, end)
+        return found if self._kept is None else [one for one in found if one in self._kept]
+
+    def read(self, unit: int, skip_records: int) -> Iterator[list[Any] | ColumnData]:
+        """See `BulkFile`."""
+        for data in self._inner.read(unit, skip_records):
+            assert isinstance(data, ColumnData)
+            yield ColumnData(self._typed(data.columns))
+
+    def _typed(self, columns: pa.RecordBatch) -> pa.RecordBatch:
+        arrays = []
+        for field, column in zip(self._schema, columns.columns, strict=True):
+            try:
+                arrays.append(column if column.type == field.type else _cast(column, field.type))
+            except pa.ArrowException as error:
+                raise FormatError(
+                    f"column '{field.name}' of type {column.type} cannot be read as {field.type}: {error}"
+                ) from error
+        return pa.RecordBatch.from_arrays(arrays, self._schema.names)
+
+
+def _cast(column: pa.Array, to: pa.DataType) -> pa.Array:
+    if pa.types.is_timestamp(column.type) and pa.types.is_timestamp(to):
+        # Files hold UTC whatever the type says, and digits that the column has not are left out.
+        kind = pa.timestamp(to.unit, column.type.tz)
+        return column.cast(kind, safe=False).cast(pa.int64()).cast(to)
+    return column.cast(to)
+
+
+class GatheringWriterFactory(BatchWriterFactory[Any]):
+    """Writes columns many rows at a time, so that groups are large. `inner` writes them."""
+
+    def __init__(self, schema: RowSchema, inner: BatchWriterFactory[Any]) -> None:
+        self._schema = schema
+        self._inner = inner
+
+    def create(self, stream: BinaryIO) -> BatchWriter[Any]:
+        """See `BatchWriterFactory`."""
+        return _Writer(self._schema, self._inner.create(stream))
+
+
+class _Writer(ColumnsWriter):
+    def __init__(self, schema: RowSchema, inner: BatchWriter[Any]) -> None:
+        super().__init__(schema)
+        self._inner = inner
+        self._waiting: list[pa.RecordBatch] = []
+        self._rows = 0
+
+    def add_columns(self, data: ColumnData) -> None:
+        self._waiting.append(data.columns)
+        self._rows += len(data)
+        if self._rows >= _GROUP_ROWS:
+            self.flush()
+
+    def flush(self) -> None:
+        if self._waiting:
+            table = pa.Table.from_batches(self._waiting).combine_chunks()
+            self._waiting, self._rows = [], 0
+            for batch in table.to_batches():
+                self._inner.add_columns(ColumnData(batch))
+
+    def finish(self) -> None:
+        self.flush()
+        self._inner.finish()
+
+    def discard(self) -> None:
+        self._waiting = []
+        self._inner.discard()

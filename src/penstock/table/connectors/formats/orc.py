@@ -1,0 +1,73 @@
+"""`orc`: columns in files, read and written by Arrow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, BinaryIO, Final
+
+import pyarrow as pa
+
+from penstock.base.config_options import ConfigOption, ConfigOptions
+from penstock.base.value_types import choice
+from penstock.formats.bulk_format import BulkFile, BulkFormat
+from penstock.formats.orc import STRIPE_BYTES, OrcFormat, OrcWriterFactory
+from penstock.table.connectors.formats.arrow_files import (
+    NO_FILE_TYPES,
+    GatheringWriterFactory,
+    TypedFile,
+    arrow_columns,
+)
+from penstock.table.connectors.formats.format import Decoding, Encoding, TableFormat
+from penstock.table.connectors.formats.parquet_statistics import leaves_of
+from penstock.table.connectors.table_options import TableOptions
+from penstock.table.data import logical_types as types
+from penstock.table.plan.row_schema import RowSchema
+
+COMPRESS: Final = ConfigOption(
+    "compress", choice("NONE", "ZLIB", "SNAPPY", "LZ4", "ZSTD"), "ZLIB", "how stripes are compressed"
+)
+STRIPE_SIZE: Final = (
+    ConfigOptions.key("stripe.size")
+    .memory_type()
+    .default_value(STRIPE_BYTES)
+    .with_description("how large a stripe is; readers share a file by stripes")
+)
+_REFUSED: Final = (*NO_FILE_TYPES, types.TimeType)
+
+
+class OrcTableFormat(TableFormat):
+    """See the module's text. Columns are found by their names."""
+
+    name = "orc"
+    options = (COMPRESS, STRIPE_SIZE)
+    has_named_fields = True
+
+    def decoding(self, schema: RowSchema, wanted: Sequence[int], options: TableOptions) -> Decoding:
+        """See `TableFormat`."""
+        return Decoding(TypedOrcFormat(_arrow(RowSchema(tuple(schema[place] for place in wanted)))))
+
+    def encoding(self, schema: RowSchema, options: TableOptions) -> Encoding:
+        """See `TableFormat`."""
+        found = options.read(COMPRESS).lower()
+        inner = OrcWriterFactory(
+            _arrow(schema),
+            compression="uncompressed" if found == "none" else found,
+            stripe_bytes=options.read(STRIPE_SIZE),
+        )
+        return Encoding(GatheringWriterFactory(schema, inner))
+
+
+def _arrow(schema: RowSchema) -> pa.Schema:
+    return arrow_columns(schema, "ORC", _REFUSED)
+
+
+class TypedOrcFormat(BulkFormat[Any]):
+    """Reads columns of these names as these types. Stripes are shared by readers."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+        self._inner = OrcFormat(schema.names, as_columns=True, leaves=leaves_of(schema))
+
+    def open(self, file: BinaryIO) -> BulkFile[Any]:
+        """See `BulkFormat`."""
+        return TypedFile(self._inner.open(file), self._schema)
