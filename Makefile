@@ -13,6 +13,7 @@ RUN := scripts/run
 STAMP := .venv/.up-to-date
 BENCH_STAMP := .venv/.has-bench
 CLASSES := build/spark-classes.jsa
+SERVERS := build/servers
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,8 +44,13 @@ format: env ## write what the linter and the formatter can mend
 $(CLASSES): $(STAMP) tests/class_archive.py
 	@$(RUN) python -m tests.class_archive
 
+$(SERVERS): $(STAMP) $(wildcard tests/servers/*.py)
+	@$(RUN) python -m tests.servers.install
+	@mkdir -p $(@D)
+	@touch $@
+
 test: env java ## all checks, then all tests (PYTEST_ARGS="-k window" narrows them)
-	@$(MAKE) -j 2 check $(CLASSES)
+	@$(MAKE) -j 2 check $(CLASSES) $(SERVERS)
 	@$(RUN) pytest -n $(PYTEST_PROCESSES) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 demo: env java ## a real job on Spark that loses a worker and still comes out right

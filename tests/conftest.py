@@ -1,11 +1,18 @@
-"""The order of a run of the tests, and what it says at its end."""
+"""The order of a run of the tests, what it says at its end, and the servers that many files share."""
+
+from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 from tests.class_archive import ARCHIVE, options
 from tests.simulation.fresh_seeds import fresh_seeds
+
+if TYPE_CHECKING:
+    from tests.servers.kafka import KafkaCluster
 
 #: Files that take long though they start no Spark.
 LONG = ("tests/simulation/", "tests/datastream/test_tempos_agree.py", "tests/test_reference.py")
@@ -33,3 +40,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Name the seeds that only this commit's tests run."""
     seeds = fresh_seeds()
     terminalreporter.write_line(f"seeds of this commit: penstock-sim --seeds {seeds.start}..{seeds.stop - 1}")
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
+    """A broker for the tests of this process; each test makes topics of its own, and leaves the broker running."""
+    from tests.servers.kafka import kafka_server
+
+    with kafka_server(tmp_path_factory.mktemp("kafka")) as running:
+        yield running

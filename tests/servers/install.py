@@ -1,0 +1,6 @@
+"""Fetches what the servers of the tests need, so that no test waits for it: `python -m tests.servers.install`."""
+
+from tests.servers import kafka
+
+if __name__ == "__main__":
+    kafka.installation()

@@ -1,0 +1,296 @@
+"""Real Kafka brokers in KRaft mode, on ports of loopback: one, or three for what only several can show.
+
+A broker is up after about a second and takes 160 MB of memory.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import signal
+import subprocess
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewPartitions, NewTopic
+from tests.servers.jars import installed, java
+from tests.servers.ports import free_port
+
+VERSION = "4.3.1"
+JARS = (f"org.apache.kafka:kafka_2.13:{VERSION}", "org.slf4j:slf4j-simple:1.7.36")
+WAIT_S = 60.0
+_OPTIONS = "-Xmx192m -Xss512k -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"
+_LOGGING = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn -Dorg.slf4j.simpleLogger.showDateTime=true"
+_CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
+
+# Threads, buffers and partitions for a broker that lives for a minute; nothing that changes what clients see.
+_SMALL = {
+    "num.network.threads": 1,
+    "num.io.threads": 2,
+    "background.threads": 2,
+    "num.recovery.threads.per.data.dir": 1,
+    "log.cleaner.dedupe.buffer.size": 4 << 20,
+    "offsets.topic.num.partitions": 1,
+    "transaction.state.log.num.partitions": 1,
+    "group.initial.rebalance.delay.ms": 0,
+    "auto.create.topics.enable": "false",
+    # A broker that was killed may come back only when its session is over.
+    "broker.heartbeat.interval.ms": 300,
+    "broker.session.timeout.ms": 1500,
+    # Compaction and retention at a pace that a test can wait for.
+    "log.cleaner.backoff.ms": 300,
+    "log.retention.check.interval.ms": 300,
+    "log.initial.task.delay.ms": 300,
+}
+
+# What the clients of the tests have to say about brokers that are down.
+_QUIET = logging.getLogger("tests.servers.kafka")
+_QUIET.setLevel(logging.CRITICAL)
+
+
+def installation() -> Path:
+    """The jars in `jars`, and in `formatted` what a new storage directory holds."""
+    return installed(f"kafka-{VERSION}", JARS, _format_storage)
+
+
+def _format_storage(directory: Path) -> None:
+    # Formatting takes a JVM and a second, and its result is the same for all brokers but for a line.
+    properties = directory / "format.properties"
+    settings = _settings(1, {1: (9092, 9093)}, directory / "formatted", {})
+    properties.write_text(_text(settings))
+    command = ["kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID, "-c", str(properties)]
+    done = subprocess.run(_java_command(directory, command), capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (directory / "formatted" / "meta.properties").unlink()
+
+
+def _java_command(directory: Path, arguments: Sequence[str]) -> list[str]:
+    return [java(), *_OPTIONS.split(), *_LOGGING.split(), "-cp", f"{directory}/jars/*", *arguments]
+
+
+def _text(settings: Mapping[str, object]) -> str:
+    return "".join(f"{key}={value}\n" for key, value in settings.items())
+
+
+def _settings(
+    node: int, ports: Mapping[int, tuple[int, int]], data: Path, more: Mapping[str, object]
+) -> dict[str, object]:
+    """What is in `server.properties`; `ports` has those of clients and of controllers for each node."""
+    brokers = len(ports)
+    clients, controllers = ports[node]
+    return {
+        "process.roles": "broker,controller",
+        "node.id": node,
+        "controller.quorum.voters": ",".join(f"{other}@127.0.0.1:{port}" for other, (_, port) in ports.items()),
+        "listeners": f"PLAINTEXT://127.0.0.1:{clients},CONTROLLER://127.0.0.1:{controllers}",
+        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{clients}",
+        "controller.listener.names": "CONTROLLER",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "log.dirs": data,
+        "default.replication.factor": brokers,
+        "min.insync.replicas": max(1, brokers - 1),
+        "offsets.topic.replication.factor": brokers,
+        "transaction.state.log.replication.factor": brokers,
+        "transaction.state.log.min.isr": max(1, brokers - 1),
+        **_SMALL,
+        **more,
+    }
+
+
+class Broker:
+    """One process. What it has written is there when it starts again, on the same port."""
+
+    def __init__(
+        self, node: int, ports: Mapping[int, tuple[int, int]], directory: Path, settings: Mapping[str, object]
+    ) -> None:
+        self.address = f"127.0.0.1:{ports[node][0]}"
+        self._log = directory / "broker.log"
+        self._properties = directory / "server.properties"
+        self._process: subprocess.Popen[bytes] | None = None
+        shutil.copytree(installation() / "formatted", directory / "data")
+        meta = {"version": 1, "cluster.id": _CLUSTER_ID, "node.id": node}
+        (directory / "data" / "meta.properties").write_text(_text(meta))
+        self._properties.write_text(_text(_settings(node, ports, directory / "data", settings)))
+
+    def launch(self) -> None:
+        """Begin to start; `KafkaCluster.start` waits until it serves."""
+        command = _java_command(installation(), ["kafka.Kafka", str(self._properties)])
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log)
+
+    @property
+    def runs(self) -> bool:
+        return self._process is not None
+
+    def check(self) -> None:
+        assert self._process is not None, "the broker was not started"
+        assert self._process.poll() is None, f"the broker has ended:\n{self._log.read_text()[-5000:]}"
+
+    def pause(self) -> None:
+        """Let it hang, as in a long collection of garbage."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def stop(self) -> None:
+        """End it in order."""
+        self._signal(signal.SIGTERM)
+        self._ended()
+
+    def kill(self) -> None:
+        """As by kill -9."""
+        if self._process is not None:
+            self._process.kill()
+            self._ended()
+
+    def _signal(self, number: int) -> None:
+        assert self._process is not None, "the broker does not run"
+        self._process.send_signal(number)
+
+    def _ended(self) -> None:
+        assert self._process is not None
+        self._process.wait()
+        self._process = None
+
+
+class KafkaCluster:
+    """Brokers, and what a test does with topics. `start` and `kill` without a number concern all of them."""
+
+    def __init__(self, directory: Path, brokers: int, settings: Mapping[str, object]) -> None:
+        ports = {node: (free_port(), free_port()) for node in range(1, brokers + 1)}
+        self.brokers: list[Broker] = []
+        for node in ports:
+            own = directory / f"broker-{node}"
+            own.mkdir(parents=True)
+            self.brokers.append(Broker(node, ports, own, settings))
+        self.bootstrap_servers = ",".join(broker.address for broker in self.brokers)
+        self._admin: AdminClient | None = None
+
+    @property
+    def admin(self) -> AdminClient:
+        if self._admin is None:
+            self._admin = AdminClient({"bootstrap.servers": self.bootstrap_servers}, logger=_QUIET)
+        return self._admin
+
+    def start(self, *numbers: int) -> None:
+        """Start those that do not run, of the given ones; return when they serve."""
+        chosen = [self.brokers[number] for number in numbers] or self.brokers
+        for broker in chosen:
+            if not broker.runs:
+                broker.launch()
+        wanted = {broker.address for broker in self.brokers if broker.runs}
+        self._admin = None  # a client that has seen a broker down waits before it tries again
+        deadline = time.monotonic() + WAIT_S
+        while not wanted <= self._serving():
+            for broker in chosen:
+                broker.check()
+            assert time.monotonic() < deadline, "the brokers do not serve"
+            time.sleep(0.05)
+
+    def _serving(self) -> set[str]:
+        try:
+            return {f"{broker.host}:{broker.port}" for broker in self.admin.list_topics(timeout=1).brokers.values()}
+        except KafkaException:
+            self._admin = None
+            return set()
+
+    def kill(self, *numbers: int) -> None:
+        """As by kill -9."""
+        for broker in [self.brokers[number] for number in numbers] or self.brokers:
+            broker.kill()
+
+    def create_topic(self, name: str = "topic", partitions: int = 1, **config: str) -> str:
+        """A topic whose name begins with `name` and is no other's; `_` in names of `config` stand for `.`."""
+        topic = f"{name}-{uuid.uuid4().hex[:8]}"
+        options = {key.replace("_", "."): value for key, value in config.items()}
+        new = NewTopic(topic, partitions, len(self.brokers), config=options)
+        for result in self.admin.create_topics([new]).values():
+            result.result(WAIT_S)
+        self._await_leaders(topic, partitions)
+        return topic
+
+    def add_partitions(self, topic: str, total: int) -> None:
+        for result in self.admin.create_partitions([NewPartitions(topic, total)]).values():
+            result.result(WAIT_S)
+        self._await_leaders(topic, total)
+
+    def _await_leaders(self, topic: str, partitions: int) -> None:
+        def led() -> bool:
+            found = self.admin.list_topics(topic, timeout=WAIT_S).topics[topic].partitions
+            return len(found) == partitions and all(partition.leader >= 0 for partition in found.values())
+
+        await_true(led, f"no leaders for {topic}")
+
+    def delete_topic(self, topic: str) -> None:
+        for result in self.admin.delete_topics([topic]).values():
+            result.result(WAIT_S)
+
+    def delete_records(self, topic: str, partition: int, before: int) -> None:
+        """Truncate a partition: its first offset is `before` from now on."""
+        for result in self.admin.delete_records([TopicPartition(topic, partition, before)]).values():
+            result.result(WAIT_S)
+
+    def producer(self, **config: Any) -> Producer:
+        options = {key.replace("_", "."): value for key, value in config.items()}
+        return Producer({"bootstrap.servers": self.bootstrap_servers, **options}, logger=_QUIET)
+
+    def produce(self, topic: str, values: Sequence[bytes | str | None], partition: int = 0, **more: Any) -> None:
+        """Write values to one partition, in order; `more` as for `Producer.produce`."""
+        producer = self.producer(linger_ms=5)
+        for value in values:
+            producer.produce(topic, value, partition=partition, **more)
+            producer.poll(0)
+        assert producer.flush(WAIT_S) == 0, "not all records were written"
+
+    def read(self, topic: str, isolation: str = "read_committed") -> list[Message]:
+        """All records that are there now, partition by partition, in order."""
+        config = {"bootstrap.servers": self.bootstrap_servers, "group.id": "tests", "isolation.level": isolation}
+        consumer = Consumer({**config, "enable.auto.commit": False, "enable.partition.eof": True}, logger=_QUIET)
+        found: list[Message] = []
+        try:
+            left = set(self.admin.list_topics(topic, timeout=WAIT_S).topics[topic].partitions)
+            consumer.assign([TopicPartition(topic, partition, 0) for partition in left])
+            deadline = time.monotonic() + WAIT_S
+            while left:
+                assert time.monotonic() < deadline, f"cannot read {topic} to its end"
+                for message in consumer.consume(1000, 0.1):
+                    error = message.error()
+                    if error is None:
+                        found.append(message)
+                    elif error.code() == KafkaError._PARTITION_EOF:
+                        left.discard(message.partition())
+        finally:
+            consumer.close()
+        return sorted(found, key=lambda message: (message.partition(), message.offset()))
+
+
+def await_true(condition: Callable[[], bool], complaint: str) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < deadline, complaint
+        time.sleep(0.05)
+
+
+@contextmanager
+def kafka_cluster(directory: Path, brokers: int = 3, **settings: object) -> Iterator[KafkaCluster]:
+    """Brokers that serve; `_` in the names of settings stand for `.`."""
+    cluster = KafkaCluster(directory, brokers, {key.replace("_", "."): value for key, value in settings.items()})
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.kill()
+
+
+@contextmanager
+def kafka_server(directory: Path, **settings: object) -> Iterator[KafkaCluster]:
+    """One broker that serves."""
+    with kafka_cluster(directory, 1, **settings) as cluster:
+        yield cluster
