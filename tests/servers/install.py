@@ -1,6 +1,7 @@
 """Fetches what the servers of the tests need, so that no test waits for it: `python -m tests.servers.install`."""
 
-from tests.servers import kafka
+from tests.servers import kafka, registry
 
 if __name__ == "__main__":
     kafka.installation()
+    registry.installation()

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from penstock.codecs.avro_row import AvroRowDeserializationSchema, AvroRowSerializationSchema
 from penstock.formats.avro_files import AvroWriterFactory
+from penstock.formats.avro_registry import (
+    ConfluentRegistryAvroDeserializationSchema,
+    ConfluentRegistryAvroSerializationSchema,
+)
 from penstock.formats.avro_schema import AvroSchema
 
 __all__ = [
@@ -12,6 +16,8 @@ __all__ = [
     "AvroRowSerializationSchema",
     "AvroSchema",
     "AvroWriterFactory",
+    "ConfluentRegistryAvroDeserializationSchema",
+    "ConfluentRegistryAvroSerializationSchema",
 ]
 
 

@@ -1,0 +1,198 @@
+"""Records of Avro whose schemas are in a registry, in Confluent's form: a zero, the schema's number, the record."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from penstock.base.errors import FormatError, shorten
+from penstock.base.types import Row
+from penstock.codecs.avro_reading import READ_ERRORS, RecordReader, Values
+from penstock.codecs.avro_types import AvroType, parse_record
+from penstock.codecs.avro_values import PythonValues
+from penstock.codecs.avro_writing import WRITE_ERRORS, RecordWriter
+from penstock.codecs.messages import Deserialized, decode_each
+from penstock.codecs.row_batches import make_rows
+from penstock.codecs.serialization import DeserializationSchema, SerializationSchema
+from penstock.formats.avro_schema import AvroSchema
+from penstock.formats.schema_registry import (
+    HEADER_BYTES,
+    RegistrySettings,
+    header_of,
+    registry_of,
+    schema_id_of,
+)
+
+_READ: Final = (*READ_ERRORS, FormatError)
+
+
+class RegistryReader:
+    """Reads records of whichever schema as records of one.
+
+    Args:
+        settings: the registry.
+        wanted: the schema as which records are wanted; None for the one with which each was written.
+        values: what values become.
+    """
+
+    def __init__(self, settings: RegistrySettings, wanted: AvroType | None, values: Values) -> None:
+        self._settings = settings
+        self._wanted = wanted
+        self._values = values
+        self._readers: dict[int, tuple[RecordReader, tuple[str, ...]]] = {}
+
+    def values(self, message: bytes) -> tuple[tuple[str, ...], list[Any]]:
+        """The names of the fields of a message's record, and their values.
+
+        Raises:
+            FormatError: if it is no such record; it names the field.
+            OperationError: if the registry does not answer.
+        """
+        reader, names = self._reader(schema_id_of(message))
+        try:
+            return names, reader.values(message, HEADER_BYTES)
+        except READ_ERRORS as error:
+            raise FormatError(reader.reason(error)) from error
+
+    def many(self, messages: Sequence[bytes]) -> tuple[tuple[str, ...], list[list[Any]]] | None:
+        """The same of many messages, if all were written with the same schema; None if not.
+
+        Raises:
+            ValueError: or another of `READ_ERRORS`, if one of them is no such record.
+        """
+        headers = {message[:HEADER_BYTES] for message in messages}
+        if len(headers) != 1:
+            return None
+        reader, names = self._reader(schema_id_of(messages[0]))
+        return names, reader.many(messages, HEADER_BYTES)
+
+    def _reader(self, schema_id: int) -> tuple[RecordReader, tuple[str, ...]]:
+        found = self._readers.get(schema_id)
+        if found is None:
+            written = parse_record(registry_of(self._settings).schema(schema_id))
+            wanted = self._wanted or written
+            try:
+                reader = RecordReader(written, wanted, self._values)
+            except FormatError as error:
+                raise FormatError(f"records of schema {schema_id} cannot be read: {error}") from error
+            found = self._readers[schema_id] = reader, tuple(field.name for field in wanted.fields)
+        return found
+
+
+class RegistryWriter:
+    """Writes records of a schema, which it puts into the registry with the first of them."""
+
+    def __init__(self, settings: RegistrySettings, subject: str, schema: str, writer: RecordWriter) -> None:
+        self._parts = settings, subject, schema
+        self._writer = writer
+        self._header: bytes | None = None
+
+    def messages(self, records: Sequence[Any]) -> list[bytes]:
+        """The message of each record. Raises one of `WRITE_ERRORS` if one does not fit the schema."""
+        if self._header is None:
+            settings, subject, schema = self._parts
+            self._header = header_of(registry_of(settings).register(subject, schema))
+        header, write = self._header, self._writer.record
+        return [header + write(record) for record in records]
+
+
+class ConfluentRegistryAvroDeserializationSchema(DeserializationSchema[Row]):
+    """Reads rows from records of Avro whose schemas are in a registry; make one with `for_generic`.
+
+    A source then reads what was written with any schema whose records can be read as those of this one.
+    """
+
+    def __init__(self, schema: AvroSchema | None, settings: RegistrySettings) -> None:
+        self._parts = schema, settings
+        wanted = None if schema is None else parse_record(schema.text)
+        self._reader = RegistryReader(settings, wanted, PythonValues())
+
+    @staticmethod
+    def for_generic(
+        schema: AvroSchema | None, schema_registry_url: str, **settings: Any
+    ) -> ConfluentRegistryAvroDeserializationSchema:
+        """A schema for rows.
+
+        Args:
+            schema: that of the rows; None for the schema with which each record was written.
+            schema_registry_url: where the registry is; several addresses with commas between them.
+            settings: more of `RegistrySettings`, such as `user_info`.
+
+        Raises:
+            ConfigurationError: if the settings do not do.
+        """
+        return ConfluentRegistryAvroDeserializationSchema(schema, _settings(schema_registry_url, settings))
+
+    def deserialize(self, message: bytes) -> Row | None:
+        """Returns the row of a message. A message that cannot be read is dropped if such messages are skipped.
+
+        Raises:
+            FormatError: if the message is not such a record.
+            OperationError: if the registry does not answer.
+        """
+        try:
+            return self._record(message)
+        except FormatError as error:
+            if self.on_error == "skip":
+                return None
+            raise FormatError(f"cannot read Avro {shorten(repr(message))}: {error}") from error
+
+    def deserialize_batch(self, messages: Sequence[bytes]) -> Deserialized:
+        """Returns the rows of many messages."""
+        try:
+            found = self._reader.many(messages)
+        except _READ:
+            found = None
+        return decode_each(self._record, messages) if found is None else Deserialized(make_rows(*found))
+
+    def _record(self, message: bytes) -> Row:
+        names, values = self._reader.values(message)
+        return make_rows(names, (values,))[0]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self._parts, self.malformed_handling()
+
+
+class ConfluentRegistryAvroSerializationSchema(SerializationSchema[Any]):
+    """Writes rows, tuples, or dicts as records of Avro whose schema is in a registry; make one with `for_generic`."""
+
+    def __init__(self, subject: str, schema: AvroSchema, settings: RegistrySettings) -> None:
+        self._parts = subject, schema, settings
+        writer = RecordWriter(parse_record(schema.text), PythonValues())
+        self._writer = RegistryWriter(settings, subject, schema.text, writer)
+
+    @staticmethod
+    def for_generic(
+        subject: str, schema: AvroSchema, schema_registry_url: str, **settings: Any
+    ) -> ConfluentRegistryAvroSerializationSchema:
+        """A schema for rows.
+
+        Args:
+            subject: under which the schema is put into the registry; for the values of a topic usually `topic-value`.
+            schema: that of the rows.
+            schema_registry_url: where the registry is; several addresses with commas between them.
+            settings: more of `RegistrySettings`, such as `user_info`.
+
+        Raises:
+            ConfigurationError: if the settings do not do.
+        """
+        return ConfluentRegistryAvroSerializationSchema(subject, schema, _settings(schema_registry_url, settings))
+
+    def serialize(self, element: Any) -> bytes:
+        """Returns the message for a record.
+
+        Raises:
+            FormatError: if the record does not fit the schema.
+            OperationError: if the registry refuses the schema, or does not answer.
+        """
+        try:
+            return self._writer.messages([element])[0]
+        except WRITE_ERRORS as error:
+            raise FormatError(f"cannot write {shorten(repr(element))} as Avro: {error}") from error
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self._parts
+
+
+def _settings(urls: str, more: dict[str, Any]) -> RegistrySettings:
+    return RegistrySettings(tuple(url.strip() for url in urls.split(",")), **more)
