@@ -40,6 +40,7 @@ _PROMOTIONS: Final = {
     ("long", "float"),
     ("long", "double"),
     ("float", "double"),
+    ("enum", "string"),  # which Avro itself does not do, and tables need
     ("string", "bytes"),
     ("bytes", "string"),
 }
@@ -262,7 +263,7 @@ class _Maker:
                 self._line(f"{target} = {self._hold(self._values.mapping)}({target})")
                 return
             case "enum":
-                self._enum(writer, reader, target)
+                self._enum(writer, reader if reader.kind == "enum" else writer, target)
                 return
         self._plain(writer, reader, target)
         logical = writer if writer.logical else reader

@@ -104,7 +104,7 @@ class ConfluentRegistryAvroDeserializationSchema(DeserializationSchema[Row]):
 
     def __init__(self, schema: AvroSchema | None, settings: RegistrySettings) -> None:
         self._parts = schema, settings
-        wanted = None if schema is None else parse_record(schema.text)
+        wanted = None if schema is None else schema.record
         self._reader = RegistryReader(settings, wanted, PythonValues())
 
     @staticmethod
@@ -158,7 +158,7 @@ class ConfluentRegistryAvroSerializationSchema(SerializationSchema[Any]):
 
     def __init__(self, subject: str, schema: AvroSchema, settings: RegistrySettings) -> None:
         self._parts = subject, schema, settings
-        writer = RecordWriter(parse_record(schema.text), PythonValues())
+        writer = RecordWriter(schema.record, PythonValues())
         self._writer = RegistryWriter(settings, subject, schema.text, writer)
 
     @staticmethod

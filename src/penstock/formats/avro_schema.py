@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.base.errors import FormatError
-from penstock.codecs.avro_row import AvroRowSerializationSchema
+from penstock.codecs.avro_types import AvroType, parse_record
 
 _PRIMITIVES: dict[str, Any] = {
     "boolean": pa.bool_(),
@@ -37,8 +38,8 @@ class AvroSchema:
     """
 
     def __init__(self, text: str) -> None:
-        AvroRowSerializationSchema(avro_schema_string=text)  # raises if it is not the schema of a record
         self.text = text
+        parse_record(text)  # raises if it is not the schema of a record
 
     @staticmethod
     def parse_string(json_schema: str) -> AvroSchema:
@@ -60,6 +61,11 @@ class AvroSchema:
         with open(file_path, encoding="utf-8") as file:
             return AvroSchema(file.read())
 
+    @functools.cached_property
+    def record(self) -> AvroType:
+        """The schema as a tree."""
+        return parse_record(self.text)
+
     @property
     def field_names(self) -> list[str]:
         """The names of the record's fields."""
@@ -76,6 +82,9 @@ class AvroSchema:
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, AvroSchema) and json.loads(self.text) == json.loads(other.text)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.text,)
 
     def __hash__(self) -> int:
         return hash(json.dumps(json.loads(self.text), sort_keys=True))

@@ -25,7 +25,7 @@ from penstock.table.connectors.filesystem.partitions import check_types
 from penstock.table.connectors.filesystem.scan import FilesScan
 from penstock.table.connectors.filesystem.sink import TableFilesSink
 from penstock.table.connectors.filesystem.source import METADATA, OutputColumn
-from penstock.table.connectors.formats.format import Formats
+from penstock.table.connectors.formats.format import Formats, only_messages
 from penstock.table.connectors.held_table import held_lookup
 from penstock.table.connectors.lookup import TableLookup
 from penstock.table.connectors.table_options import FORMAT, TableOptions
@@ -105,6 +105,8 @@ class FilesystemConnector(TableConnector):
         if not len(stored):
             raise ValidationError(f"table {options.title} has no columns besides those of its partitions")
         encoding = found.encoding(stored, of_format)
+        if encoding.files is None:
+            raise only_messages(found.name, options.title)
         sink = TableFilesSink(
             absolute_path(options.required(PATH)),
             encoding.files,

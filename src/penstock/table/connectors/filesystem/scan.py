@@ -22,7 +22,7 @@ from penstock.table.connectors.filesystem.leaves import with_fields_alone
 from penstock.table.connectors.filesystem.partitions import directory_of, values_in
 from penstock.table.connectors.filesystem.source import OutputColumn, TableFilesSource
 from penstock.table.connectors.filesystem.wanted_partitions import WantedPartitions, is_plain
-from penstock.table.connectors.formats.format import TableFormat
+from penstock.table.connectors.formats.format import TableFormat, only_messages
 from penstock.table.connectors.table_options import TableOptions
 from penstock.table.connectors.tables import TableLocation, TableReader
 from penstock.table.data.errors import ValidationError
@@ -81,6 +81,8 @@ class FilesScan(TableScan, ProjectionPushDown, NestedPushDown, FilterPushDown, L
         decoding = self.format.decoding(stored, wanted, options)
         if self.conditions:
             decoding = self.format.filtered(decoding, self.stored, self.conditions)
+        if decoding.files is None:
+            raise only_messages(self.format.name, self.title)
         source = TableFilesSource(
             decoding.files,
             columns,

@@ -1,4 +1,4 @@
-"""`avro`: Avro's object container files, whose schema is made of the table's columns."""
+"""`avro`: records whose schema is made of the table's columns, as messages and in object container files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,14 @@ from penstock.codecs.column_data import ColumnData
 from penstock.formats.avro_files import AvroFileFormat, AvroWriterFactory
 from penstock.formats.avro_schema import AvroSchema
 from penstock.formats.bulk_format import BatchWriter, BatchWriterFactory, BulkFile, BulkFormat
+from penstock.table.connectors.formats.avro_messages import (
+    AvroMessageDecoder,
+    AvroMessageEncoder,
+    PlainRecords,
+    PlainWriting,
+)
 from penstock.table.connectors.formats.format import Decoding, Encoding, TableFormat
+from penstock.table.connectors.formats.json_options import switch
 from penstock.table.connectors.formats.lines import ColumnsWriter
 from penstock.table.connectors.table_options import TableOptions
 from penstock.table.data import logical_types as types
@@ -27,7 +34,19 @@ from penstock.table.data.logical_types import DataType
 from penstock.table.data.values import column_of, values_of
 from penstock.table.plan.row_schema import PlanColumn, RowSchema
 
-CODEC: Final = ConfigOption("codec", choice("null", "deflate"), "deflate", "how blocks are compressed")
+CODEC: Final = ConfigOption(
+    "codec", choice("null", "deflate"), "deflate", "how blocks of files are compressed; has no effect on messages"
+)
+ENCODING: Final = ConfigOption(
+    "encoding", choice("binary"), "binary", "how messages are written; JSON is not supported"
+)
+LEGACY_TIMESTAMPS: Final = ConfigOption(
+    "timestamp_mapping.legacy",
+    choice("true"),
+    "true",
+    "TIMESTAMP and TIMESTAMP_LTZ are both written as a point on the time line; another mapping is not supported",
+)
+IGNORE_ERRORS: Final = switch("ignore-parse-errors", "whether messages that are no rows are left out and counted")
 _PLAIN: Final[dict[type[DataType], str]] = {
     types.BooleanType: "boolean",
     types.TinyIntType: "int",
@@ -44,28 +63,60 @@ _PLAIN: Final[dict[type[DataType], str]] = {
 _TEXTS: Final = (types.CharType, types.VarCharType)
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MICROSECOND_DIGITS: Final = 6
+#: that of the records that Flink makes of tables
+_NAMESPACE: Final = "org.apache.flink.avro.generated"
 
 
 class AvroTableFormat(TableFormat):
     """See the module's text. Columns are found by their names."""
 
     name = "avro"
-    options = (CODEC,)
+    options = (CODEC, ENCODING, LEGACY_TIMESTAMPS, IGNORE_ERRORS)
 
     def decoding(self, schema: RowSchema, wanted: Sequence[int], options: TableOptions) -> Decoding:
         """See `TableFormat`."""
-        avro_schema(schema)  # raises for types that Avro has not
-        return Decoding(AvroColumnsFormat(RowSchema(tuple(schema[place] for place in wanted))))
+        written = avro_schema(schema)  # raises for types that Avro has not
+        columns = RowSchema(tuple(schema[place] for place in wanted))
+        decoder = AvroMessageDecoder(columns, PlainRecords(written, avro_schema(columns)))
+        return Decoding(AvroColumnsFormat(columns), decoder, options.read(IGNORE_ERRORS))
 
     def encoding(self, schema: RowSchema, options: TableOptions) -> Encoding:
         """See `TableFormat`."""
-        return Encoding(_WriterFactory(schema, options.read(CODEC)))
+        encoder = AvroMessageEncoder(schema, PlainWriting(avro_schema(schema)))
+        return Encoding(_WriterFactory(schema, options.read(CODEC)), encoder)
 
 
 def avro_schema(schema: RowSchema) -> AvroSchema:
     """The record that a row is. Raises `UnsupportedError` for columns that Avro cannot hold."""
-    fields = [{"name": _checked(column.name), "type": _type(column.type, column, "record")} for column in schema]
-    return AvroSchema.parse_string(json.dumps({"type": "record", "name": "record", "fields": fields}))
+    return AvroSchema.parse_string(json.dumps(_record(schema)))
+
+
+def debezium_schema(schema: RowSchema) -> AvroSchema:
+    """The record in which Debezium tells of a row as it was and as it is."""
+    before, after = (["null", _record(schema, f"record_{part}", namespace=None)] for part in ("before", "after"))
+    fields = [
+        {"name": "before", "type": before, "default": None},
+        {"name": "after", "type": after, "default": None},
+        {"name": "op", "type": ["null", "string"], "default": None},
+    ]
+    return AvroSchema.parse_string(
+        json.dumps({"type": "record", "name": "record", "namespace": _NAMESPACE, "fields": fields})
+    )
+
+
+def _record(schema: RowSchema, name: str = "record", namespace: str | None = _NAMESPACE) -> dict[str, Any]:
+    fields = [_field(column.name, column.type, column, name) for column in schema]
+    named = {"name": name} if namespace is None else {"name": name, "namespace": namespace}
+    return {"type": "record", **named, "fields": fields}
+
+
+def _field(name: str, kind: DataType, column: PlanColumn, inside: str) -> dict[str, Any]:
+    """A field; one that may be NULL is so where data lacks it."""
+    return {
+        "name": _checked(name),
+        "type": _type(kind, column, f"{inside}_{name}"),
+        **({"default": None} if kind.is_nullable else {}),
+    }
 
 
 def _checked(name: str) -> str:
@@ -93,18 +144,14 @@ def _not_null(kind: DataType, column: PlanColumn, name: str) -> Any:
             if digits <= _MICROSECOND_DIGITS:
                 return {"type": "long", "logicalType": "timestamp-millis" if digits <= 3 else "timestamp-micros"}
         case types.RowType():
-            inner = f"{name}_{column.name}" if name == "record" else name
-            fields = [
-                {"name": _checked(one.name), "type": _type(one.data_type, column, f"{inner}_{one.name}")}
-                for one in kind.fields
-            ]
-            return {"type": "record", "name": inner, "fields": fields}
+            fields = [_field(one.name, one.data_type, column, name) for one in kind.fields]
+            return {"type": "record", "name": name, "fields": fields}
         case types.MultisetType(element_type=element) if isinstance(element, _TEXTS):
             return {"type": "map", "values": "int"}
         case types.MapType(key_type=key, value_type=item) if isinstance(key, _TEXTS):
-            return {"type": "map", "values": _type(item, column, f"{name}_{column.name}")}
+            return {"type": "map", "values": _type(item, column, name)}
         case types.ArrayType(element_type=element) if not isinstance(kind, types.MultisetType):
-            return {"type": "array", "items": _type(element, column, f"{name}_{column.name}")}
+            return {"type": "array", "items": _type(element, column, name)}
     raise UnsupportedError(f"Avro has no form for column '{column.name}' of type {column.type}")
 
 

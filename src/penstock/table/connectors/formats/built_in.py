@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from penstock.table.connectors.formats.avro import AvroTableFormat
+from penstock.table.connectors.formats.avro_confluent import AvroConfluentFormat, DebeziumAvroConfluentFormat
 from penstock.table.connectors.formats.canal_json import CanalJsonFormat
 from penstock.table.connectors.formats.csv import CsvTableFormat
 from penstock.table.connectors.formats.debezium_json import DebeziumJsonFormat
@@ -19,8 +20,10 @@ def built_in_formats() -> Formats:
     """All of them."""
     return Formats(
         AvroTableFormat(),
+        AvroConfluentFormat(),
         CanalJsonFormat(),
         CsvTableFormat(),
+        DebeziumAvroConfluentFormat(),
         DebeziumJsonFormat(),
         JsonTableFormat(),
         MaxwellJsonFormat(),

@@ -61,13 +61,13 @@ class Decoding:
     """How a format is read. It travels with the job, and decoders are made where they are used.
 
     Attributes:
-        files: reads files, as columns under the names of the table.
+        files: reads files, as columns under the names of the table; None where the format has only messages.
         messages: a decoder of messages; None where the format has only files.
         skips_bad: whether messages that are no rows are left out; else they fail the job.
         changes: what rows may be; if they are more than inserts, an update tells the row as it was, too.
     """
 
-    files: StreamFormat[Any] | BulkFormat[Any]
+    files: StreamFormat[Any] | BulkFormat[Any] | None
     messages: MessageDecoder | None = None
     skips_bad: bool = False
     changes: Changes = INSERTS
@@ -78,14 +78,19 @@ class Encoding:
     """How a format is written.
 
     Attributes:
-        files: writes files.
+        files: writes files; None where the format has only messages.
         messages: an encoder of messages; None where the format has only files.
         accepts: which changes can be written. Files take them as `ChangeData`.
     """
 
-    files: BatchWriterFactory[Any]
+    files: BatchWriterFactory[Any] | None
     messages: MessageEncoder | None = None
     accepts: Changes = INSERTS
+
+
+def only_messages(name: str, title: str) -> ValidationError:
+    """The error for files in a format that has none."""
+    return ValidationError(f"Format '{name}' has only messages, and no files: table {title}")
 
 
 class TableFormat:

@@ -1,0 +1,203 @@
+"""Rows as messages of Avro, with values as tables hold them: no value is turned into one of a program on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, Protocol
+
+import pyarrow as pa
+
+from penstock.base.errors import FormatError, PenstockError
+from penstock.codecs.avro_reading import READ_ERRORS, RecordReader
+from penstock.codecs.avro_types import AvroType
+from penstock.codecs.avro_values import decimal_of, decimals
+from penstock.codecs.avro_writing import WRITE_ERRORS, Logical, RecordWriter
+from penstock.codecs.column_data import ColumnData
+from penstock.codecs.messages import BAD_RECORD, BadMessage, Deserialized, reason_of
+from penstock.formats.avro_schema import AvroSchema
+from penstock.table.connectors.formats.format import MessageDecoder, MessageEncoder, decoded
+from penstock.table.data.values import column_of, values_of
+from penstock.table.plan.row_schema import RowSchema
+
+#: how many nanoseconds, of a point in time, or milliseconds, of a time of day, one of Avro's units is
+_TIMESTAMP_NS: Final = {"millis": 1_000_000, "micros": 1_000, "nanos": 1}
+_MICROSECONDS: Final = 1_000
+
+
+class HeldValues:
+    """Avro's values as `data.values` describes them. It is what `RecordReader` and `RecordWriter` ask for."""
+
+    def lift(self, logical: AvroType) -> Callable[[Any], Any] | None:
+        """See `Values`."""
+        name = str(logical.logical)
+        if name == "decimal":
+            scale = logical.scale
+            return lambda data: decimal_of(data, scale)
+        if name == "time-micros":
+            return lambda value: value // _MICROSECONDS
+        if (unit := _unit(name)) is not None:
+            return lambda value: value * unit
+        return None
+
+    def record(self, fields: Sequence[str]) -> Callable[[list[Any]], Any]:
+        """See `Values`."""
+        return tuple
+
+    def mapping(self, entries: dict[str, Any]) -> Any:
+        """See `Values`."""
+        return list(entries.items())
+
+    def lower(self, logical: AvroType) -> Logical | None:
+        """See `Lowers`."""
+        name = str(logical.logical)
+        if name == "decimal":
+            return decimals(logical)
+        if name == "time-micros":
+            return Logical(_is_whole, lambda value: value * _MICROSECONDS)
+        if (unit := _unit(name)) is not None:
+            return Logical(_is_whole, lambda value: value // unit)
+        return None
+
+    def entries(self, value: Any) -> Iterable[tuple[Any, Any]] | None:
+        """See `Lowers`."""
+        return value if isinstance(value, list) else None
+
+
+def _unit(logical: str) -> int | None:
+    kind, _, unit = logical.rpartition("-")
+    return _TIMESTAMP_NS.get(unit) if kind in ("timestamp", "local-timestamp") else None
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+class RecordsReader(Protocol):
+    """Reads the records of messages as lists of values, in the order of a table's columns."""
+
+    def values(self, message: bytes, /) -> list[Any]:
+        """Those of one message. Raises one of `BAD_RECORD`, with the field, for what is no record."""
+        ...
+
+    def many(self, messages: Sequence[bytes], /) -> list[list[Any]] | None:
+        """Those of many. Raises one of `READ_ERRORS` if one is no record; None if they must be read one by one."""
+        ...
+
+
+class PlainRecords:
+    """Records without anything around them, all of one schema."""
+
+    def __init__(self, written: AvroSchema, wanted: AvroSchema) -> None:
+        self._parts = written, wanted
+        self._reader = RecordReader(written.record, wanted.record, HeldValues())
+
+    def values(self, message: bytes) -> list[Any]:
+        """See `RecordsReader`."""
+        try:
+            return self._reader.values(message)
+        except READ_ERRORS as error:
+            raise FormatError(self._reader.reason(error)) from error
+
+    def many(self, messages: Sequence[bytes]) -> list[list[Any]] | None:
+        """See `RecordsReader`."""
+        return self._reader.many(messages)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self._parts
+
+
+class AvroMessageDecoder(MessageDecoder):
+    """Reads messages of one record each, which is a row of these columns."""
+
+    def __init__(self, schema: RowSchema, records: RecordsReader) -> None:
+        self._schema = schema
+        self._records = records
+
+    def decode(self, messages: Sequence[bytes]) -> Deserialized:
+        """See `MessageDecoder`."""
+        bad: list[BadMessage] = []
+        rows: list[list[Any]] | None
+        try:
+            rows = self._records.many(messages)
+        except (*READ_ERRORS, FormatError):
+            rows = None
+        if rows is None:
+            rows = []
+            for place, message in enumerate(messages):
+                try:
+                    rows.append(self._records.values(message))
+                except BAD_RECORD as error:
+                    bad.append(BadMessage(place, reason_of(error), error))
+        return decoded(columns_of_rows(rows, self._schema), len(messages), bad)
+
+
+class HeldRows:
+    """Rows of held values as columns; what a changelog asks for."""
+
+    def __init__(self, schema: RowSchema) -> None:
+        self._schema = schema
+
+    def decode(self, rows: Sequence[Any]) -> Deserialized:
+        """See `RowDecoder`."""
+        return Deserialized(ColumnData(columns_of_rows(rows, self._schema)))
+
+
+def columns_of_rows(rows: Sequence[Sequence[Any]], schema: RowSchema) -> pa.RecordBatch:
+    """Rows of held values as columns. Raises FormatError, with the column, for values not of its type."""
+    values = list(zip(*rows, strict=True)) or [()] * len(schema)
+    arrays = []
+    for column, of_rows in zip(schema, values, strict=True):
+        try:
+            arrays.append(column_of(of_rows, column.type))
+        except (pa.ArrowException, PenstockError, TypeError, ValueError, OverflowError) as error:
+            raise FormatError(f"column '{column.name}' cannot be read as {column.type}: {error}") from error
+    return pa.RecordBatch.from_arrays(arrays, schema.names)
+
+
+def rows_of_columns(columns: pa.RecordBatch, schema: RowSchema) -> list[tuple[Any, ...]]:
+    """Columns as rows of held values."""
+    values = [values_of(column, kind) for column, kind in zip(columns.columns, schema.types, strict=True)]
+    return list(zip(*values, strict=True))
+
+
+class RecordsWriter(Protocol):
+    """Writes rows of held values."""
+
+    def messages(self, rows: Sequence[Any], /) -> list[bytes]:
+        """The message of each. Raises FormatError for one that does not fit."""
+        ...
+
+
+class PlainWriting:
+    """Writes records with nothing around them."""
+
+    def __init__(self, schema: AvroSchema) -> None:
+        self._schema = schema
+        self._writer = RecordWriter(schema.record, HeldValues())
+
+    def messages(self, rows: Sequence[Any]) -> list[bytes]:
+        """See `RecordsWriter`."""
+        return written(lambda records: list(map(self._writer.record, records)), rows)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._schema,)
+
+
+class AvroMessageEncoder(MessageEncoder):
+    """Writes each row as a record."""
+
+    def __init__(self, schema: RowSchema, writing: RecordsWriter) -> None:
+        self._schema = schema
+        self._writing = writing
+
+    def encode(self, columns: pa.RecordBatch) -> list[bytes]:
+        """See `MessageEncoder`."""
+        return self._writing.messages(rows_of_columns(columns, self._schema))
+
+
+def written(write: Callable[[Sequence[Any]], list[bytes]], rows: Sequence[Any]) -> list[bytes]:
+    """What a function writes of rows. Raises FormatError where it raises one of `WRITE_ERRORS`."""
+    try:
+        return write(rows)
+    except WRITE_ERRORS as error:
+        raise FormatError(f"a row cannot be written as Avro: {error}") from error
