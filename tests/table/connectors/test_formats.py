@@ -278,7 +278,7 @@ def test_types_that_a_format_has_not_are_named_when_a_query_is_planned(name: str
 def test_a_format_that_is_unknown_is_refused_with_those_that_are_known() -> None:
     """And one has to be there."""
     with pytest.raises(
-        ValidationError, match=r"any format 'xml' for table t: there are avro, .*csv, .*json, .*parquet, raw"
+        ValidationError, match=r"any format 'xml' for table t: there are avro, .*csv, .*json, .*parquet, .*raw"
     ):
         built_in_formats().find(TableOptions("t", {"format": "xml"}))
     with pytest.raises(ValidationError, match="Missing required options are: format"):

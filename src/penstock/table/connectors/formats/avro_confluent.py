@@ -18,9 +18,7 @@ from penstock.table.connectors.formats.avro import IGNORE_ERRORS, avro_schema, d
 from penstock.table.connectors.formats.avro_messages import (
     AvroMessageDecoder,
     AvroMessageEncoder,
-    HeldRows,
     HeldValues,
-    rows_of_columns,
     written,
 )
 from penstock.table.connectors.formats.changelog import (
@@ -33,6 +31,7 @@ from penstock.table.connectors.formats.changelog import (
     without_before,
 )
 from penstock.table.connectors.formats.format import Decoding, Encoding, MessageEncoder, TableFormat
+from penstock.table.connectors.formats.held_rows import HeldRows, rows_of_columns
 from penstock.table.connectors.table_options import TableOptions
 from penstock.table.data.errors import ValidationError
 from penstock.table.plan.changes import ALL, INSERT, UPDATE_AFTER

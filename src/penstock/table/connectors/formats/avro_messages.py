@@ -7,16 +7,15 @@ from typing import Any, Final, Protocol
 
 import pyarrow as pa
 
-from penstock.base.errors import FormatError, PenstockError
+from penstock.base.errors import FormatError
 from penstock.codecs.avro_reading import READ_ERRORS, RecordReader
 from penstock.codecs.avro_types import AvroType
 from penstock.codecs.avro_values import decimal_of, decimals
 from penstock.codecs.avro_writing import WRITE_ERRORS, Logical, RecordWriter
-from penstock.codecs.column_data import ColumnData
-from penstock.codecs.messages import BAD_RECORD, BadMessage, Deserialized, reason_of
+from penstock.codecs.messages import Deserialized
 from penstock.formats.avro_schema import AvroSchema
 from penstock.table.connectors.formats.format import MessageDecoder, MessageEncoder, decoded
-from penstock.table.data.values import column_of, values_of
+from penstock.table.connectors.formats.held_rows import columns_of_rows, decode_rows, rows_of_columns
 from penstock.table.plan.row_schema import RowSchema
 
 #: how many nanoseconds, of a point in time, or milliseconds, of a time of day, one of Avro's units is
@@ -115,49 +114,13 @@ class AvroMessageDecoder(MessageDecoder):
 
     def decode(self, messages: Sequence[bytes]) -> Deserialized:
         """See `MessageDecoder`."""
-        bad: list[BadMessage] = []
-        rows: list[list[Any]] | None
         try:
             rows = self._records.many(messages)
+            if rows is not None:
+                return decoded(columns_of_rows(rows, self._schema), len(messages))
         except (*READ_ERRORS, FormatError):
-            rows = None
-        if rows is None:
-            rows = []
-            for place, message in enumerate(messages):
-                try:
-                    rows.append(self._records.values(message))
-                except BAD_RECORD as error:
-                    bad.append(BadMessage(place, reason_of(error), error))
-        return decoded(columns_of_rows(rows, self._schema), len(messages), bad)
-
-
-class HeldRows:
-    """Rows of held values as columns; what a changelog asks for."""
-
-    def __init__(self, schema: RowSchema) -> None:
-        self._schema = schema
-
-    def decode(self, rows: Sequence[Any]) -> Deserialized:
-        """See `RowDecoder`."""
-        return Deserialized(ColumnData(columns_of_rows(rows, self._schema)))
-
-
-def columns_of_rows(rows: Sequence[Sequence[Any]], schema: RowSchema) -> pa.RecordBatch:
-    """Rows of held values as columns. Raises FormatError, with the column, for values not of its type."""
-    values = list(zip(*rows, strict=True)) or [()] * len(schema)
-    arrays = []
-    for column, of_rows in zip(schema, values, strict=True):
-        try:
-            arrays.append(column_of(of_rows, column.type))
-        except (pa.ArrowException, PenstockError, TypeError, ValueError, OverflowError) as error:
-            raise FormatError(f"column '{column.name}' cannot be read as {column.type}: {error}") from error
-    return pa.RecordBatch.from_arrays(arrays, schema.names)
-
-
-def rows_of_columns(columns: pa.RecordBatch, schema: RowSchema) -> list[tuple[Any, ...]]:
-    """Columns as rows of held values."""
-    values = [values_of(column, kind) for column, kind in zip(columns.columns, schema.types, strict=True)]
-    return list(zip(*values, strict=True))
+            pass
+        return decode_rows(messages, self._records.values, self._schema)
 
 
 class RecordsWriter(Protocol):

@@ -13,6 +13,7 @@ from penstock.table.connectors.formats.maxwell_json import MaxwellJsonFormat
 from penstock.table.connectors.formats.ogg_json import OggJsonFormat
 from penstock.table.connectors.formats.orc import OrcTableFormat
 from penstock.table.connectors.formats.parquet import ParquetTableFormat
+from penstock.table.connectors.formats.protobuf import ProtobufTableFormat
 from penstock.table.connectors.formats.raw import RawTableFormat
 
 
@@ -30,5 +31,6 @@ def built_in_formats() -> Formats:
         OggJsonFormat(),
         OrcTableFormat(),
         ParquetTableFormat(),
+        ProtobufTableFormat(),
         RawTableFormat(),
     )

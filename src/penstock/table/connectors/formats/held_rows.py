@@ -1,0 +1,64 @@
+"""Rows of held values (see `data.values`) and columns, for formats whose messages are read one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+
+from penstock.base.errors import FormatError, PenstockError
+from penstock.codecs.messages import BAD_RECORD, BadMessage, Deserialized, reason_of
+from penstock.table.connectors.formats.format import decoded
+from penstock.table.data.values import column_of, values_of
+from penstock.table.plan.row_schema import RowSchema
+
+_UNFIT: Final = (pa.ArrowException, PenstockError, TypeError, ValueError, OverflowError)
+
+
+class HeldRows:
+    """Rows as columns; what a changelog asks for."""
+
+    def __init__(self, schema: RowSchema) -> None:
+        self._schema = schema
+
+    def decode(self, rows: Sequence[Any]) -> Deserialized:
+        """See `RowDecoder`."""
+        return decode_rows(rows, lambda row: row, self._schema)
+
+
+def decode_rows(messages: Sequence[Any], read: Callable[[Any], Sequence[Any]], schema: RowSchema) -> Deserialized:
+    """What messages are of which a function reads the row. It raises one of `BAD_RECORD` for one that is none."""
+    try:
+        return decoded(columns_of_rows(list(map(read, messages)), schema), len(messages))
+    except BAD_RECORD:
+        pass
+    rows: list[Sequence[Any]] = []
+    bad: list[BadMessage] = []
+    for place, message in enumerate(messages):
+        try:
+            row = read(message)
+            columns_of_rows([row], schema)
+            rows.append(row)
+        except BAD_RECORD as error:
+            bad.append(BadMessage(place, reason_of(error), error))
+    return decoded(columns_of_rows(rows, schema), len(messages), bad)
+
+
+def columns_of_rows(rows: Sequence[Sequence[Any]], schema: RowSchema) -> pa.RecordBatch:
+    """Rows as columns. Raises FormatError, with the column, for values that are not of its type."""
+    values = list(zip(*rows, strict=True)) or [()] * len(schema)
+    arrays = []
+    for column, of_rows in zip(schema, values, strict=True):
+        try:
+            arrays.append(column_of(of_rows, column.type))
+        except _UNFIT as error:
+            reason = f"column '{column.name}' cannot be read as {column.type}: {reason_of(error)}"
+            raise FormatError(reason) from error
+    return pa.RecordBatch.from_arrays(arrays, schema.names)
+
+
+def rows_of_columns(columns: pa.RecordBatch, schema: RowSchema) -> list[tuple[Any, ...]]:
+    """Columns as rows."""
+    values = [values_of(column, kind) for column, kind in zip(columns.columns, schema.types, strict=True)]
+    return list(zip(*values, strict=True))
