@@ -71,8 +71,8 @@ reference: env ## the API reference as HTML, in build/reference
 options: env ## write the page of all options from the code
 	@$(RUN) python scripts/options.py docs/options.md
 
-connectors: env ## write the tables of options on the page of connectors from the code
-	@$(RUN) python scripts/connectors.py docs/table-connectors.md
+connectors: env ## write the tables of options on the pages of connectors and formats from the code
+	@$(RUN) python scripts/connectors.py docs/table-connectors.md docs/formats.md
 
 functions: env ## write the page of all functions of SQL from the code
 	@$(RUN) python scripts/functions.py docs/sql-functions.md

@@ -1,6 +1,6 @@
-"""Writes the tables of options on the page of connectors from the code, or says whether they are as the code has them.
+"""Writes the tables of options on the pages of connectors and formats, or says whether they are as the code has them.
 
-scripts/run python scripts/connectors.py docs/table-connectors.md
+scripts/run python scripts/connectors.py docs/table-connectors.md docs/formats.md
 """
 
 from __future__ import annotations
@@ -60,15 +60,16 @@ def page(text: str) -> str:
 
 
 def main() -> int:
-    """Write the page; with --check only compare, and answer 1 if it is old."""
+    """Write the pages; with --check only compare, and answer 1 if one is old."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("path", type=Path)
+    parser.add_argument("paths", type=Path, nargs="+")
     parser.add_argument("--check", action="store_true")
     arguments = parser.parse_args()
-    text = arguments.path.read_text()
+    texts = {path: path.read_text() for path in arguments.paths}
     if arguments.check:
-        return int(page(text) != text)
-    arguments.path.write_text(page(text))
+        return int(any(page(text) != text for text in texts.values()))
+    for path, text in texts.items():
+        path.write_text(page(text))
     return 0
 
 

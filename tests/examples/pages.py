@@ -129,6 +129,7 @@ PAGES: dict[str, Page] = {
     "docs/connectors.md": Page(("(1000, 1000, 'WORD 999')",)),
     "docs/datastream.md": Page(None, ("+I[north, 5]",)),
     "docs/files.md": Page(),
+    "docs/formats.md": Page(),
     "docs/iterations.md": Page(
         (
             "[('A', 0), ('B', 3), ('C', 1), ('D', 8)]",

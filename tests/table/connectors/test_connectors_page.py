@@ -1,4 +1,4 @@
-"""The options on the page of connectors are those of the code."""
+"""The options on the pages of connectors and formats are those of the code."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from penstock.table.connectors.formats.built_in import built_in_formats
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "table-connectors.md"
+FORMATS = ROOT / "docs" / "formats.md"
 
 
-def test_the_page_is_as_the_code_makes_it() -> None:
+def test_the_pages_are_as_the_code_makes_them() -> None:
     """Nobody has to look into the code for an option."""
-    command = [sys.executable, str(ROOT / "scripts" / "connectors.py"), str(PAGE), "--check"]
+    command = [sys.executable, str(ROOT / "scripts" / "connectors.py"), str(PAGE), str(FORMATS), "--check"]
     assert subprocess.run(command, timeout=60, check=False).returncode == 0, "run `make connectors`"
 
 
@@ -28,6 +29,7 @@ def test_each_connector_and_format_with_options_is_on_the_page() -> None:
         options = [*connector.required_options, *connector.optional_options]
         assert not options or f"<!-- options of {name} -->" in text
         assert all(one.description() for one in options if one.key() != "connector")
+    text = FORMATS.read_text()
     for one in built_in_formats():
         assert f"<!-- options of format.{one.name} -->" in text
         assert all(option.description() for option in one.options)
