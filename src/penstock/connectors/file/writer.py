@@ -60,8 +60,7 @@ class RowPartFormat:
         if encode_batch is not None:
             self._stream.write(encode_batch(values))
         elif isinstance(encoder, SerializationSchema):
-            lines = call_each(encoder.serialize, values, ENCODER)
-            self._stream.write(b"".join([line + b"\n" for line in lines]))
+            self._stream.write(b"".join([line + b"\n" for line in _serialized(encoder, values)]))
         else:
             buffer = io.BytesIO()
             for value in values:
@@ -76,6 +75,17 @@ class RowPartFormat:
 
     def discard(self) -> None:
         """Does nothing, because nothing is held."""
+
+
+def _serialized(schema: SerializationSchema[Any], values: Sequence[Any] | ColumnData) -> list[bytes]:
+    """The message of each record, all at once; one by one to find which of them cannot be written."""
+    try:
+        lines = schema.serialize_batch(values)
+        if len(lines) == len(values):
+            return lines
+    except Exception:  # noqa: BLE001 - of the program; the call below raises it again, with the record
+        pass
+    return call_each(schema.serialize, values, ENCODER)
 
 
 class BulkPartFormat:
