@@ -140,6 +140,40 @@ def test_field_of_bad_bytes_is_named() -> None:
     ]
 
 
+PLAIN_TYPES = ("int", "long", "string", "float", "double", "boolean", "bytes", "null")
+PLAIN_VALUES = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(2**64), 2**64),
+    st.integers(-70, 70),
+    st.floats(),
+    st.text(max_size=70),
+    st.binary(max_size=3),
+)
+
+
+@given(
+    kinds=st.lists(
+        st.sampled_from(PLAIN_TYPES) | st.sampled_from(PLAIN_TYPES).map(lambda one: ["null", one]), max_size=3
+    ),
+    data=st.data(),
+)
+def test_quick_writing_agrees_with_thorough(kinds: list[Any], data: st.DataObject) -> None:
+    """Bytes of a record, or a refusal that names the field."""
+    values = [data.draw(PLAIN_VALUES) for _ in kinds]
+    writing = AvroRowSerializationSchema(
+        avro_schema_string=schema(*((f"f{at}", kind) for at, kind in enumerate(kinds)))
+    )
+    out = bytearray()
+    try:
+        writing._writer._write(out, values)
+    except (ArithmeticError, ValueError):
+        with pytest.raises(FormatError, match="field 'f"):
+            writing.serialize(values)
+    else:
+        assert writing.serialize(values) == out
+
+
 @given(data=st.binary(max_size=12))
 def test_any_bytes_are_a_record_or_bad(data: bytes) -> None:
     fields = ("a", "string"), ("l", {"type": "array", "items": ["null", "r"]}), ("m", {"type": "map", "values": "int"})

@@ -46,13 +46,82 @@ class RecordWriter:
     """Writes records of a schema: rows, tuples, lists, or dicts by the names of fields."""
 
     def __init__(self, schema: AvroType, lowers: Lowers) -> None:
-        self._write = _Maker(lowers).codec(schema).write
+        maker = _Maker(lowers)
+        self._write = maker.codec(schema).write
+        self._names = [field.name for field in schema.fields]
+        self._quick = _quick_writer([(field.type, maker.codec(field.type)) for field in schema.fields])
 
     def record(self, value: Any) -> bytes:
-        """The bytes of a record. Raises one of `WRITE_ERRORS` if it does not fit the schema."""
+        """The bytes of a record. Raises one of `WRITE_ERRORS`, with the field, if it does not fit the schema."""
         out = bytearray()
-        self._write(out, value)
+        try:
+            self._quick(out, *([value[name] for name in self._names] if type(value) is dict else value))
+        except WRITE_ERRORS:
+            out.clear()
+            self._write(out, value)  # it says what is wrong
         return bytes(out)
+
+
+def _quick_writer(fields: Sequence[tuple[AvroType, _Codec]]) -> Callable[..., None]:
+    """A function that writes the values of a record's fields, made as text for them, see `avro_reading`.
+
+    It takes values that are exactly of the plain types by themselves, and leaves others to their codec.
+    """
+    lines = [f"def write(out, {', '.join(f'v{place}' for place in range(len(fields)))}):"] if fields else []
+    names: dict[str, Any] = {"write_long": write_long}
+    for place, (kind, codec) in enumerate(fields):
+        names[f"other{place}"] = codec.write
+        lines += [f"    {line}" for line in _quick_lines(kind, f"v{place}", f"other{place}", names)]
+    exec("\n".join(lines) or "def write(out): pass", names)
+    found: Callable[..., None] = names["write"]
+    return found
+
+
+def _quick_lines(kind: AvroType, value: str, other: str, names: dict[str, Any]) -> list[str]:
+    """The lines for one value."""
+    if kind.kind == "union" and len(kind.parts) == 2 and kind.parts[0].kind == "null":
+        inner = kind.parts[1]
+        if (plain := _plain_lines(inner, value, names)) is not None:
+            test, *lines = plain
+            return [
+                f"if {value} is None: out.append(0)",
+                test.replace("if", "elif", 1),
+                "    out.append(2)",
+                *lines,
+                f"else: {other}(out, {value})",
+            ]
+    elif (plain := _plain_lines(kind, value, names)) is not None:
+        return [*plain, f"else: {other}(out, {value})"]
+    return [f"{other}(out, {value})"]
+
+
+def _plain_lines(kind: AvroType, value: str, names: dict[str, Any]) -> list[str] | None:
+    """The lines for a value that is exactly of a plain type: the test, and what follows from it; None for others."""
+    if kind.logical is not None:
+        return None
+    match kind.kind:
+        case "int" | "long":
+            limit = 1 << (31 if kind.kind == "int" else 63)
+            return [
+                f"if type({value}) is int and {-limit} <= {value} < {limit}:",
+                f"    if -64 <= {value} < 64: out.append({value} << 1 ^ {value} >> 63)",
+                f"    else: write_long(out, {value})",
+            ]
+        case "string":
+            return [
+                f"if type({value}) is str:",
+                f"    b = {value}.encode(); n = len(b)",
+                "    if n < 64: out.append(n << 1)",
+                "    else: write_long(out, n)",
+                "    out += b",
+            ]
+        case "float" | "double":
+            names[f"pack_{kind.kind}"] = struct.Struct("<f" if kind.kind == "float" else "<d").pack
+            return [f"if type({value}) is float:", f"    out += pack_{kind.kind}({value})"]
+        case "boolean":
+            return [f"if type({value}) is bool:", f"    out.append({value})"]
+        case _:
+            return None
 
 
 class _Codec:
