@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from decimal import Decimal
 from typing import Any
 
 import hypothesis.strategies as st
@@ -300,3 +301,31 @@ def test_values_of_options_are_checked(name: str, option: str, value: str, said:
     """By the format."""
     with pytest.raises((ValidationError, UnsupportedError), match=said):
         decoded(name, schema_of(a="STRING"), [], **{option: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "expected"),
+    [
+        ("json", {}, [b'{"n":1E-8,"m":1E+5,"f":0.1}', b'{"n":12.5,"m":7,"f":0.00001}']),
+        (
+            "json",
+            {"encode_decimal_as_plain_number": "true"},
+            [b'{"n":0.0000000100,"m":100000,"f":0.1}', b'{"n":12.5000000000,"m":7,"f":0.00001}'],
+        ),
+        ("csv", {}, [b"1E-8,1E+5,0.1", b"12.5,7,1.0E-5"]),
+        (
+            "csv",
+            {"write_bigdecimal_in_scientific_notation": "false"},
+            [b"0.0000000100,100000,0.1", b"12.5000000000,7,1.0E-5"],
+        ),
+    ],
+)
+def test_numbers_are_written_as_flink_writes_them(name: str, options: dict[str, str], expected: list[bytes]) -> None:
+    """Decimals without zeros at the end, and numbers of 32 bits with the digits that they have."""
+    schema = schema_of(n="DECIMAL(20, 10)", m="DECIMAL(10, 0)", f="FLOAT")
+    values = [(Decimal("0.0000000100"), Decimal(100_000), 0.1), (Decimal("12.5"), Decimal(7), 1e-5)]
+    keys = {key.replace("encode_", "encode.", 1): value for key, value in options.items()}
+    messages = encoded(name, schema, values, **keys)
+    assert messages == expected
+    read = rows(name, schema, messages, **keys)
+    assert [row[:2] for row in read] == [row[:2] for row in values]

@@ -59,11 +59,19 @@ NULL: Final = (
 )
 
 
+SHORT_DECIMALS: Final = (
+    ConfigOptions.key("write-bigdecimal-in-scientific-notation")
+    .boolean_type()
+    .default_value(True)
+    .with_description("whether decimals are written without zeros at the end, and with an exponent, as 1E+5")
+)
+
+
 class CsvTableFormat(TableFormat):
     """See the module's text. There is no header: columns go by their places."""
 
     name = "csv"
-    options = (DELIMITER, DISABLE_QUOTE, QUOTE, COMMENTS, IGNORE_ERRORS, SEPARATOR, ESCAPE, NULL)
+    options = (DELIMITER, DISABLE_QUOTE, QUOTE, COMMENTS, IGNORE_ERRORS, SEPARATOR, ESCAPE, NULL, SHORT_DECIMALS)
 
     def decoding(self, schema: RowSchema, wanted: Sequence[int], options: TableOptions) -> Decoding:
         """See `TableFormat`."""
@@ -96,6 +104,7 @@ def _rules(options: TableOptions) -> CsvRules:
         options.read(IGNORE_ERRORS),
         options.read(SEPARATOR),
         options.read(NULL),
+        options.read(SHORT_DECIMALS),
     )
 
 

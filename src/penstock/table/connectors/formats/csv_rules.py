@@ -18,6 +18,7 @@ class CsvRules:
     ignores_errors: bool = False
     separator: str = ";"
     null: str | None = None
+    has_short_decimals: bool = True
 
     def text(self) -> TextRules:
         """How single values are written."""

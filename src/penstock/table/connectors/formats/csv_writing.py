@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from penstock.base.errors import UnsupportedError
 from penstock.table.connectors.formats.csv_rules import CsvRules
+from penstock.table.connectors.formats.decimal_text import shortest
 from penstock.table.connectors.formats.format import MessageEncoder
 from penstock.table.data import logical_types as types
 from penstock.table.data.logical_types import DataType
@@ -118,6 +119,8 @@ def shown(kind: DataType, rules: CsvRules, what: str) -> Show:
             return lambda column: _rows(column, parts, rules)
         case types.TimestampType() | types.LocalZonedTimestampType():
             return _moments(kind)
+        case types.DecimalType() if rules.has_short_decimals:
+            return _decimals
         case types.NumericType() | types.DateType() | types.TimeType():
             return _cast(kind)
         case _:
@@ -126,6 +129,10 @@ def shown(kind: DataType, rules: CsvRules, what: str) -> Show:
 
 def _cast(kind: DataType) -> Show:
     return text_kernel(kind, _STRING, Session())
+
+
+def _decimals(column: pa.Array) -> pa.Array:
+    return pa.array([None if one is None else str(shortest(one)) for one in column.to_pylist()], pa.string())
 
 
 def _moments(kind: DataType) -> Show:

@@ -36,7 +36,10 @@ NULL_KEY_MODE: Final = ConfigOption(
 NULL_KEY: Final = (
     ConfigOptions.key("map-null-key.literal").string_type().default_value("null").with_description("has no effect")
 )
-PLAIN_DECIMALS: Final = switch("encode.decimal-as-plain-number", "whether decimals are written without an exponent")
+PLAIN_DECIMALS: Final = switch(
+    "encode.decimal-as-plain-number",
+    "whether decimals are written with all their digits and without an exponent; else `1E+5` stands for `100000`",
+)
 LEAVE_OUT_NULLS: Final = switch("encode.ignore-null-fields", "whether fields that are NULL are left out")
 #: what a changelog in JSON has, too
 CHANGELOG_OPTIONS: Final = (IGNORE_ERRORS, TIMESTAMPS, NULL_KEY_MODE, NULL_KEY, PLAIN_DECIMALS, LEAVE_OUT_NULLS)

@@ -7,9 +7,11 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 
 from penstock.base.errors import UnsupportedError
+from penstock.table.connectors.formats.decimal_text import shortest
 from penstock.table.connectors.formats.format import MessageEncoder
 from penstock.table.connectors.formats.json_rules import JsonRules
 from penstock.table.data import logical_types as types
@@ -62,10 +64,12 @@ def shown(kind: DataType, rules: JsonRules, what: str) -> Show | None:
             return None
         case types.BinaryType() | types.VarBinaryType():
             return None
-        case types.FloatType() | types.DoubleType():
+        case types.FloatType():
+            return _short_float
+        case types.DoubleType():
             return _float
         case types.DecimalType():
-            return _plain if rules.has_plain_decimals else None
+            return _plain if rules.has_plain_decimals else shortest
         case types.DateType():
             return format_date
         case types.TimeType(precision=digits):
@@ -93,6 +97,11 @@ def _float(value: float) -> Any:
     if math.isfinite(value):
         return value
     return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+
+
+def _short_float(value: float) -> Any:
+    """As few digits as tell a number of 32 bits from its neighbours."""
+    return float(str(np.float32(value))) if math.isfinite(value) else _float(value)
 
 
 def _plain(value: Any) -> msgspec.Raw:
