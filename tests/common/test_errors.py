@@ -26,7 +26,7 @@ from penstock.base.errors import (
 from penstock.core.connector import RecordError
 from penstock.core.operators.base import UserCodeError
 from penstock.core.task.failures import failure_of
-from penstock.formats.errors import MalformedRecordError
+from penstock.formats.errors import MalformedMessageError, MalformedRecordError
 from penstock.state.keys import RefusedKeyError
 from penstock.storage.leadership import DeposedError
 
@@ -36,14 +36,6 @@ PACKAGE = Path(penstock.__file__).parent
 # fmt: off
 ALLOWED = {
     "the same module catches it and raises a FormatError or a StateError with the record": (
-        ("codecs/avro_row.py::*", "ValueError EOFError"),
-        ("codecs/csv_row.py::CsvRowDeserializationSchema.deserialize", "ValueError"),
-        ("codecs/csv_row.py::_value_reader.*", "ValueError"),
-        ("codecs/csv_row.py::_writer.*", "ValueError"),
-        ("codecs/csv_row.py::_join", "ValueError"),
-        ("codecs/csv_row.py::_to_boolean", "ValueError"),
-        ("codecs/json_row.py::JsonRowDeserializationSchema.deserialize", "ValueError"),
-        ("codecs/json_row.py::_*", "ValueError"),
         ("drivers/spark/frame_records.py::_fields_of_all", "ValueError"),
         ("formats/json.py::_plain", "TypeError"),
         ("state_processor/columns.py::_fields", "TypeError"),
@@ -106,6 +98,7 @@ INTERNAL = {
     "WorkerKilled",
     "_NotSimpleError",
     "_OtherError",
+    "_UnfitError",
 }
 
 PLACES = [(place, names.split()) for places in ALLOWED.values() for place, names in places]
@@ -208,6 +201,7 @@ ARGUMENTS = {
     DeposedError: ("job", "no"),
     UserFunctionError: ("job", "map", 0, 1, "1", "ValueError: no", "open()"),
     SlotsUnavailableError: ("job", 8, 3, "no"),
+    MalformedMessageError: ("orders-3", 7, "no", b"{"),
     MalformedRecordError: ("a.json", 7, "no", "{"),
     UserCodeError: ("map", 1, "no"),
     RecordError: (1, "no"),

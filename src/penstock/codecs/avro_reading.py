@@ -91,7 +91,7 @@ class RecordReader:
         size = len(message)
         found, end = self._read(message, start, size)
         if end != size:
-            raise ValueError("bytes are left after the record")
+            raise FormatError("bytes are left after the record")
         return found
 
     def many(self, messages: Sequence[bytes], start: int = 0) -> list[list[Any]]:
@@ -102,7 +102,7 @@ class RecordReader:
             size = len(message)
             values, end = read(message, start, size)
             if end != size:
-                raise ValueError("bytes are left after the record")
+                raise FormatError("bytes are left after the record")
             found.append(values)
         return found
 
@@ -115,9 +115,9 @@ class RecordReader:
                 values, at = read(data, at, size)
                 found.append(values)
         except READ_ERRORS as error:
-            raise ValueError(f"record {len(found) + 1} of {count}: {self.reason(error)}") from error
+            raise FormatError(f"record {len(found) + 1} of {count}: {self.reason(error)}") from error
         if at != size:
-            raise ValueError(f"bytes are left after {count} records")
+            raise FormatError(f"bytes are left after {count} records")
         return found
 
     def reason(self, error: BaseException) -> str:

@@ -74,7 +74,7 @@ class AvroRowDeserializationSchema(DeserializationSchema[Row]):
         try:
             return make_rows(self._names, (self._reader.values(message),))[0]
         except READ_ERRORS as error:
-            raise ValueError(self._reader.reason(error)) from error
+            raise FormatError(self._reader.reason(error)) from error
 
     def deserialize_many(self, message: bytes, count: int) -> list[Row]:
         """Returns the rows of so many records, one behind the other.

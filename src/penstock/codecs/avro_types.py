@@ -62,10 +62,10 @@ def parse_record(text: str) -> AvroType:
     """
     try:
         found = _parse(json.loads(text), {}, "")
-        if found.kind != "record":
-            raise ValueError("it must describe a record")
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise FormatError(f"not an Avro schema: {error!r}") from error
+    if found.kind != "record":
+        raise FormatError(f"not an Avro schema of a record but of {found}")
     return found
 
 

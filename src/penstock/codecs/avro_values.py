@@ -7,6 +7,7 @@ import decimal
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
+from penstock.base.errors import FormatError
 from penstock.codecs.avro_types import AvroType
 from penstock.codecs.avro_writing import Logical
 from penstock.codecs.row_batches import make_rows
@@ -85,7 +86,7 @@ def decimals(logical: AvroType) -> Logical:
     def lower(value: decimal.Decimal) -> bytes:
         sign, digits, exponent = value.as_tuple()
         if not isinstance(exponent, int) or exponent < -scale:
-            raise ValueError(f"{value} has more than {scale} decimals")
+            raise FormatError(f"{value} has more than {scale} decimals")
         unscaled: int = int("".join(map(str, digits))) * 10 ** (exponent + scale) * (-1 if sign else 1)
         return unscaled.to_bytes(size or unscaled.bit_length() // 8 + 1, "big", signed=True)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from io import BytesIO
 from typing import Any, Final, NamedTuple, Protocol
 
+from penstock.base.errors import FormatError
 from penstock.base.types import Row
 from penstock.codecs.avro_types import AvroType
 
@@ -171,7 +172,7 @@ class _Maker:
 
         def write(out: bytearray, value: Any) -> None:
             if not fits(value):
-                raise ValueError(f"{value!r} is not of type {kind.name}")
+                raise FormatError(f"{value!r} is not of type {kind.name}")
             values = [value[name] for name in names] if isinstance(value, dict) else value
             for codec, item in zip(codecs, values, strict=True):
                 codec.write(out, item)
@@ -208,7 +209,7 @@ def _named(name: str, codec: _Codec) -> _Codec:
         try:
             inner(out, value)
         except WRITE_ERRORS as error:
-            raise ValueError(f"field {name!r}: {error}") from error
+            raise FormatError(f"field {name!r}: {error}") from error
 
     return _Codec(codec.fits, write)
 
@@ -220,7 +221,7 @@ def _union(branches: Sequence[_Codec]) -> _Codec:
                 write_long(out, index)
                 branch.write(out, value)
                 return
-        raise ValueError(f"{value!r} fits no branch of the union")
+        raise FormatError(f"{value!r} fits no branch of the union")
 
     return _Codec(lambda value: any(branch.fits(value) for branch in branches), write)
 
@@ -247,7 +248,7 @@ def _enum(symbols: Sequence[str]) -> _Codec:
 def _fixed(size_bytes: int) -> _Codec:
     def write(out: bytearray, value: Any) -> None:
         if len(value) != size_bytes:
-            raise ValueError(f"{len(value)} bytes instead of {size_bytes}")
+            raise FormatError(f"{len(value)} bytes instead of {size_bytes}")
         out.extend(value)
 
     return _Codec(lambda value: isinstance(value, (bytes, bytearray)) and len(value) == size_bytes, write)
@@ -282,7 +283,7 @@ def _checked(fits: Callable[[Any], bool], put: Callable[[bytearray, Any], None],
 
     def write(out: bytearray, value: Any) -> None:
         if not fits(value):
-            raise ValueError(f"{value!r} is not of type {kind}")
+            raise FormatError(f"{value!r} is not of type {kind}")
         put(out, value)
 
     return _Codec(fits, write)
@@ -293,7 +294,7 @@ def _lowered(base: _Codec, logical: Logical, name: str) -> _Codec:
 
     def write(out: bytearray, value: Any) -> None:
         if not fits(value):
-            raise ValueError(f"{value!r} is not of the logical type {name}")
+            raise FormatError(f"{value!r} is not of the logical type {name}")
         base.write(out, lower(value))
 
     return _Codec(fits, write)
@@ -314,11 +315,11 @@ def read_long(source: BytesIO) -> int:
     for position in range(_VARINT_BYTES_MAX):
         data = source.read(1)
         if not data:
-            raise EOFError("a number is cut off")
+            raise FormatError("a number is cut off")
         result |= (data[0] & 0x7F) << (7 * position)
         if data[0] < 0x80:
             return (result >> 1) ^ -(result & 1)
-    raise ValueError(f"a number of more than {_VARINT_BYTES_MAX} bytes")
+    raise FormatError(f"a number of more than {_VARINT_BYTES_MAX} bytes")
 
 
 def _write_bytes(out: bytearray, value: bytes) -> None:

@@ -113,10 +113,10 @@ class CsvRowDeserializationSchema(DeserializationSchema[Row]):
         """The values of each field. Raises one of `BAD_RECORD` unless each message is one record."""
         texts = [message.decode() for message in messages]
         if self._dialect.allow_comments and any(map(_is_comment, texts)):
-            raise ValueError("a message is a comment")
+            raise FormatError("a message is a comment")
         lines = list(csv.reader(texts, strict=True, **self._dialect.format_parameters()))
         if len(lines) != len(texts):
-            raise ValueError("a message is not one line")
+            raise FormatError("a message is not one line")
         fields = list(zip(*[line or [""] for line in lines], strict=True)) or [()] * len(self._readers)
         return [list(map(read, column)) for read, column in zip(self._readers, fields, strict=True)]
 
@@ -126,16 +126,16 @@ class CsvRowDeserializationSchema(DeserializationSchema[Row]):
             return None
         lines = list(csv.reader(io.StringIO(text, newline=""), strict=True, **self._dialect.format_parameters()))
         if len(lines) > 1:
-            raise ValueError(f"{len(lines)} lines in one message")
+            raise FormatError(f"{len(lines)} lines in one message")
         fields = lines[0] if lines and lines[0] else [""]
         if len(fields) != len(self._readers):
-            raise ValueError(f"{len(fields)} fields, expected {len(self._readers)}")
+            raise FormatError(f"{len(fields)} fields, expected {len(self._readers)}")
         values = []
         for name, read, field in zip(self._names, self._readers, fields, strict=True):
             try:
                 values.append(read(field))
             except BAD_RECORD as error:
-                raise ValueError(f"field {name!r}: {reason_of(error)}") from error
+                raise FormatError(f"field {name!r}: {reason_of(error)}") from error
         return make_rows(self._names, (values,))[0]
 
     def get_produced_type(self) -> TypeInformation:
@@ -341,7 +341,7 @@ def _value_reader(type_info: TypeInformation, dialect: _Dialect) -> Callable[[st
         def read_basic(text: str) -> Any:
             value = parse(text)
             if not type_info.accepts(value):
-                raise ValueError(f"{text!r} is not of type {type_info}")
+                raise FormatError(f"{text!r} is not of type {type_info}")
             return value
 
         return read_basic
@@ -374,7 +374,7 @@ def _writer(type_info: TypeInformation, dialect: _Dialect) -> Callable[[Any], st
         if value is None:
             return null
         if not type_info.accepts(value):
-            raise ValueError(f"{value!r} is not of type {type_info}")
+            raise FormatError(f"{value!r} is not of type {type_info}")
         if isinstance(value, bool):
             return "true" if value else "false"
         return str(value) if isinstance(type_info, BasicTypeInfo) else str(value.isoformat())
@@ -385,14 +385,14 @@ def _writer(type_info: TypeInformation, dialect: _Dialect) -> Callable[[Any], st
 def _join(delimiter: str, items: list[str]) -> str:
     for item in items:
         if delimiter in item:
-            raise ValueError(f"the element {item!r} contains the element delimiter {delimiter!r}")
+            raise FormatError(f"the element {item!r} contains the element delimiter {delimiter!r}")
     return delimiter.join(items)
 
 
 def _to_boolean(text: str) -> bool:
     lowered = text.strip().lower()
     if lowered not in ("true", "false"):
-        raise ValueError(f"{text!r} is not a Boolean")
+        raise FormatError(f"{text!r} is not a Boolean")
     return lowered == "true"
 
 

@@ -83,7 +83,7 @@ class JsonRowDeserializationSchema(DeserializationSchema[Row]):
         """As `StructReader` reads it, taking more: a number as text and the like. Its errors name the field."""
         parsed = json.loads(message, parse_float=decimal.Decimal)
         if not isinstance(parsed, dict):
-            raise ValueError("not a JSON object")
+            raise FormatError("not a JSON object")
         row: Row = self._read(parsed)
         return row
 

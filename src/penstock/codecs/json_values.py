@@ -31,7 +31,7 @@ from penstock.base.composite_types import (
     RowTypeInfo,
     TupleTypeInfo,
 )
-from penstock.base.errors import WrongTypeError
+from penstock.base.errors import FormatError, WrongTypeError
 from penstock.base.time import Instant
 from penstock.base.types import Row
 from penstock.codecs.messages import BAD_RECORD, reason_of
@@ -78,13 +78,13 @@ def row_reader(row_type: RowTypeInfo, strict: bool) -> Convert:
     def read(value: Any) -> Row:
         fields = _expect(dict, value)
         if strict and (missing := [name for name in names if name not in fields]):
-            raise ValueError(f"missing {', '.join(missing)}")
+            raise FormatError(f"missing {', '.join(missing)}")
         values = []
         for name, read_field in zip(names, readers, strict=True):
             try:
                 values.append(read_field(fields.get(name)))
             except BAD_RECORD as error:
-                raise ValueError(f"field {name!r}: {reason_of(error)}") from error
+                raise FormatError(f"field {name!r}: {reason_of(error)}") from error
         return make_rows(names, (values,))[0]
 
     return read
@@ -113,7 +113,7 @@ def _basic_reader(type_info: BasicTypeInfo) -> Convert:
     def read_integer(value: Any) -> int:
         number = int(_scalar(value))
         if number != decimal.Decimal(_scalar(value)) or not type_info.accepts(number):
-            raise ValueError(f"{value!r} is not of type {type_info}")
+            raise FormatError(f"{value!r} is not of type {type_info}")
         return number
 
     return read_integer
@@ -122,7 +122,7 @@ def _basic_reader(type_info: BasicTypeInfo) -> Convert:
 def _read_boolean(value: Any) -> bool:
     text = value if isinstance(value, bool) else {"true": True, "false": False}.get(str(value).strip().lower())
     if text is None:
-        raise ValueError(f"{value!r} is not a Boolean")
+        raise FormatError(f"{value!r} is not a Boolean")
     return text
 
 
@@ -146,13 +146,13 @@ def _read_instant(value: Any) -> Instant:
 
 def _scalar(value: Any) -> Any:
     if isinstance(value, bool) or not isinstance(value, (int, float, str, decimal.Decimal)):
-        raise ValueError(f"{value!r} is not a number")
+        raise FormatError(f"{value!r} is not a number")
     return value.strip() if isinstance(value, str) else value
 
 
 def _expect(kind: type, value: Any) -> Any:
     if not isinstance(value, kind):
-        raise ValueError(f"{value!r} is not {'an object' if kind is dict else 'an array'}")
+        raise FormatError(f"{value!r} is not {'an object' if kind is dict else 'an array'}")
     return value
 
 
@@ -205,7 +205,7 @@ def _basic_writer(type_info: BasicTypeInfo) -> Convert:
 
     def write(value: Any) -> Any:
         if not type_info.accepts(value):
-            raise ValueError(f"{value!r} is not of type {type_info}")
+            raise FormatError(f"{value!r} is not of type {type_info}")
         if isinstance(value, decimal.Decimal):
             return _plain_number(value)
         # JSON has no NaN and no infinity; as text they read back.

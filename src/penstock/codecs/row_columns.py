@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from penstock.base.errors import FormatError
 from penstock.base.types import Row
 from penstock.codecs.column_data import ColumnData
 from penstock.codecs.messages import BadMessage, Deserialized, reason_of
@@ -22,7 +23,7 @@ def columns_by_name(columns: Sequence[Sequence[Any]], schema: pa.Schema) -> Colu
         try:
             arrays.append(pa.array(values, field.type))
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-            raise ValueError(f"field {field.name!r}: {reason_of(error)}") from error
+            raise FormatError(f"field {field.name!r}: {reason_of(error)}") from error
     return ColumnData(pa.RecordBatch.from_arrays(arrays, schema=schema))
 
 

@@ -42,11 +42,11 @@ class MalformedMessageError(FormatError):
     """
 
     def __init__(self, split: str, position: int, reason: str, message: bytes) -> None:
-        super().__init__(split, position, reason, message)
+        self.excerpt = bytes(message[:EXCERPT_CHARS_MAX])
+        super().__init__(split, position, reason, self.excerpt)
         self.split = split
         self.position = position
         self.reason = reason
-        self.excerpt = bytes(message[:EXCERPT_CHARS_MAX])
 
     def __str__(self) -> str:
         return f"{self.split}, offset {self.position}: {self.reason}: {self.excerpt!r}"
