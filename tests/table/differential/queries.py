@@ -8,6 +8,7 @@ from itertools import count
 from typing import TypeVar
 
 from hypothesis import strategies as st
+from tests.table.differential.tongues import both
 
 INT, TEXT = "INT", "STRING"
 #: points in time, and those that are the event time of their rows
@@ -57,6 +58,7 @@ class Queries:
             self._distinct,
             self._set_operation,
             self._top_n,
+            self._arrived,
             self._limit,
             self._running,
             self._scalar,
@@ -174,6 +176,21 @@ class Queries:
         return Relation(
             f"SELECT {shown} FROM (SELECT {names}, ROW_NUMBER() OVER ({by}ORDER BY {self._order(inner)}) AS {number} "
             f"FROM ({inner.sql}){self._alias()}){self._alias()} WHERE {bound}",
+            columns,
+        )
+
+    def _arrived(self, depth: int) -> Relation:
+        """The first or the last rows to come of a table, or of each group in it. Such a step is above a table alone."""
+        inner = self._table()
+        partition = [one.name for one in self._some(inner.columns, 0, 2)]
+        by = f"PARTITION BY {', '.join(partition)} " if partition else ""
+        columns = tuple(self._some(inner.columns, 1, len(inner.columns)))
+        names, time, number = ", ".join(one.name for one in columns), self._name(), self._name()
+        where = f" WHERE {self._condition(inner, 1)}" if self._flag() else ""
+        come = f"SELECT *, {both('PROCTIME()', 'rowid')} AS {time} {inner.sql[inner.sql.index('FROM') :]}{where}"
+        return Relation(
+            f"SELECT {names} FROM (SELECT *, ROW_NUMBER() OVER ({by}ORDER BY {time} {self._one(['ASC', 'DESC'])}) "
+            f"AS {number} FROM ({come}){self._alias()}){self._alias()} WHERE {number} <= {self._number(1, 2)}",
             columns,
         )
 

@@ -66,7 +66,9 @@ def tables(draw: st.DrawFn) -> Table:
         if what == "insert":
             changes.append(("+I", row))
         else:
-            gone = rows.pop(draw(st.integers(0, len(rows) - 1)))
+            # Of rows that are alike the oldest one goes.
+            gone = rows[draw(st.integers(0, len(rows) - 1))]
+            rows.remove(gone)
             changes += [("-U", gone), ("+U", row)] if what == "update" else [("-D", gone)]
         rows += [row] if what != "delete" else []
     return Table(tuple(changes), draw(st.sampled_from([1, 2, 3, 100])), tuple(rows))

@@ -170,19 +170,31 @@ def _top_n(
     assert end is not None
     is_first = (node.start, node.end) == (1, 1)
     top: TopN
+    order, newest_first = _by_arrival(node)
     if changes(node.input) == INSERTS:
         if _is_as_they_come(node) and node.end is not None:
             return partial(FirstRowsOperator, node.partition, node.start, node.end, names, node.shows_number)
-        simple = TopN(node.start, node.shows_number, sends_before)
-        top = Top1(node.shows_number, sends_before) if is_first else simple
-        if keeps_columns and node.end is not None:
-            return partial(ColumnRankOperator, node.partition, node.order, node.end, top, types, names)
+        simple = TopN(node.start, node.shows_number, sends_before, newest_first)
+        top = Top1(node.shows_number, sends_before) if is_first and not newest_first else simple
+        if keeps_columns and not newest_first and node.end is not None:
+            return partial(ColumnRankOperator, node.partition, order, node.end, top, types, names)
     elif (key := _update_key(node, changes)) is not None:
         updatable = UpdatableTopN(node.start, node.shows_number, sends_before, key)
         top = Top1(node.shows_number, sends_before, key) if is_first else updatable
     else:
-        top = RetractableTopN(node.start, node.shows_number, sends_before)
-    return partial(RankOperator, node.partition, node.order, end, node.end is None, top, types, names)
+        top = RetractableTopN(node.start, node.shows_number, sends_before, newest_first)
+    return partial(RankOperator, node.partition, order, end, node.end is None, top, types, names)
+
+
+def _by_arrival(node: Rank) -> tuple[tuple[SortKey, ...], bool]:
+    """The order of rows up to a processing time, and whether the last one to come is first in it.
+
+    No two rows come at once, so what the order says behind the processing time means nothing.
+    """
+    for place, key in enumerate(node.order):
+        if node.input.schema[key.index].time is TimeAttribute.PROCTIME:
+            return node.order[: place + 1], key.is_descending
+    return node.order, False
 
 
 def _is_as_they_come(node: Rank) -> bool:

@@ -59,6 +59,7 @@ from penstock.table.streaming.planning.table_options import of_connector, parall
 from penstock.table.streaming.planning.upsert_keys import UpsertKeys
 from penstock.table.streaming.records.record_target import RecordTarget
 from penstock.table.streaming.rewrites.calc import Calc, calc_of
+from penstock.table.streaming.rewrites.processing_time import orders_by_arrival, with_late_processing_time
 from penstock.table.streaming.rewrites.rewritten import rewritten
 from penstock.table.streaming.rows.rows_operator import ToRowsOperator
 from penstock.table.streaming.rows.sessions import StreamSession
@@ -159,14 +160,18 @@ class StreamPlanner:
         found = node
         if not self._is_made_by_a_rule(node):
             found = with_normalizers(with_relations(node, self.calls), self.table, self.options.has_duplicates)
-            found = rewritten(found, self.calls, self._tables)
+            found = rewritten(found, self.calls, self._tables, partial(orders_by_arrival, table=self.table))
+        self._keep(found)
+        found = with_late_processing_time(found, self.calls, self.changes)
+        self._keep(found)
         self._rewritten[id(node)] = (node, found)
-        waiting = [found]
-        while waiting:
-            one = waiting.pop()
-            self._rewritten[id(one)] = (one, one)
-            waiting += one.inputs()
         return found
+
+    def _keep(self, plan: logical.Node) -> None:
+        """Know a plan, and all parts of it, as plans that are run as they are."""
+        self._rewritten[id(plan)] = (plan, plan)
+        for inner in plan.inputs():
+            self._keep(inner)
 
     def _is_made_by_a_rule(self, node: logical.Node) -> bool:
         """Whether a node stands above nodes that are rewritten already."""

@@ -7,6 +7,7 @@ from enum import Enum
 
 from penstock.table.plan import logical
 from penstock.table.plan.changes import INSERTS, Changes
+from penstock.table.plan.row_schema import TimeAttribute
 from penstock.table.typed.nodes import Constant, Field, FunctionCall, Typed, conjuncts
 
 
@@ -39,7 +40,12 @@ def courses(node: logical.Node, changes: Callable[[logical.Node], Changes]) -> l
     match node:
         case logical.Project():
             inner = courses(node.input, changes)
-            return [_course(one, inner) for one in node.expressions]
+            # A processing time stands for the time at which a row comes, also where rows carry none.
+            is_time = [one.time is TimeAttribute.PROCTIME for one in node.schema]
+            return [
+                Course.UNKNOWN if is_late else _course(one, inner)
+                for one, is_late in zip(node.expressions, is_time, strict=True)
+            ]
         case logical.Aggregate(sets=()) if changes(node.input) == INSERTS:
             return [Course.CONSTANT] * len(node.keys) + [_course_of_call(call, node.input) for call in node.calls]
         case _:

@@ -39,12 +39,15 @@ class TopN:
         start: the first number of the range.
         shows_number: whether the number is sent.
         sends_before: whether an update sends the row as it was, too.
+        newest_first: whether of rows with the same sort key the one that comes last is the first.
     """
 
-    def __init__(self, start: int, shows_number: bool, sends_before: bool) -> None:
+    def __init__(self, start: int, shows_number: bool, sends_before: bool, newest_first: bool = False) -> None:
         self._start = start
         self._is_numbered = shows_number or start > 1
         self._sends_before = sends_before
+        self._place_of = bisect_left if newest_first else bisect_right
+        self._newest_first = newest_first
 
     def create(self, end: int) -> list[Any]:
         """A group without rows; numbers go up to `end`."""
@@ -55,9 +58,9 @@ class TopN:
         return False
 
     def add(self, held: list[Any], key: Any, row: Any, sent: Sent) -> None:
-        """A row comes, which is sorted by `key`: behind those with the same one."""
+        """A row comes, which is sorted by `key`: behind those with the same one, or ahead of them."""
         keys, rows, end = held[:3]
-        place = bisect_right(keys, key)
+        place = self._place_of(keys, key)
         if place < end:
             keys.insert(place, key)
             rows.insert(place, row)
@@ -99,7 +102,10 @@ class LatestTopN(TopN):
 
 
 class RetractableTopN(TopN):
-    """Rows come and go, so all are held, and how often rows have gone that are still to come."""
+    """Rows come and go, so all are held, and how often rows have gone that are still to come.
+
+    Of rows that are the same the one that has come first goes.
+    """
 
     def create(self, end: int) -> list[Any]:
         """See `TopN`."""
@@ -114,7 +120,7 @@ class RetractableTopN(TopN):
         keys, rows, end, missing = held
         if missing and self._count(missing, row, -1):
             return
-        place = bisect_right(keys, key)
+        place = self._place_of(keys, key)
         keys.insert(place, key)
         rows.insert(place, row)
         if place < end:
@@ -131,9 +137,10 @@ class RetractableTopN(TopN):
         return count >= 0
 
     def remove(self, held: list[Any], key: Any, row: tuple[Any, ...], sent: Sent, owes: bool = True) -> None:
-        """A row goes: the first of those that are the same. `owes`: one that is not there is still to come."""
+        """A row goes, the oldest of those that are the same. `owes`: one that is not there is still to come."""
         keys, rows, end, missing = held
-        for place in range(bisect_left(keys, key), bisect_right(keys, key)):
+        places = range(bisect_left(keys, key), bisect_right(keys, key))
+        for place in reversed(places) if self._newest_first else places:
             if same_rows(rows[place], row):
                 del keys[place], rows[place]
                 if place < end:

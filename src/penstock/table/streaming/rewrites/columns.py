@@ -19,27 +19,35 @@ Used: TypeAlias = frozenset[int]
 ScanKey: TypeAlias = tuple[tuple[str, str, str], tuple[tuple[str, str], ...]]
 #: a table that gives only these columns, or None where it gives all or none
 Narrowed: TypeAlias = Callable[[Scan, Sequence[int]], Scan | None]
+#: whether a top-N needs all columns of its input
+IsWhole: TypeAlias = Callable[[logical.Rank | logical.Sort], bool]
 
 #: how many columns a window table has after those of its input
 _EDGES: Final = 3
 
 
-def without_unread_columns(plan: Node, narrowed: Narrowed) -> Node:
+def never(node: logical.Rank | logical.Sort) -> bool:
+    """For top-Ns none of which needs all columns."""
+    return False
+
+
+def without_unread_columns(plan: Node, narrowed: Narrowed, is_whole: IsWhole = never) -> Node:
     """The plan without columns that nobody reads. Those of its result stay, and so do parts that lose nothing.
 
     A table that is read in several places is read with all columns that any of them reads, so that it can be read once.
+    `is_whole`: whether a top-N has to tell rows apart by all of their columns.
     """
-    asked = columns_read(plan)
+    asked = columns_read(plan, is_whole)
 
     def narrow(scan: Scan, used: Used) -> tuple[Node, Places]:
         columns = sorted(asked[scan_key(scan)] | frozenset(scan.key)) or [0]
         found = narrowed(scan, columns) if len(columns) < len(scan.schema) else None
         return (scan, _same_places(scan)) if found is None else (found, {one: at for at, one in enumerate(columns)})
 
-    return _Pruner(narrow).kept(plan, all_columns(plan))[0]
+    return _Pruner(narrow, is_whole).kept(plan, all_columns(plan))[0]
 
 
-def columns_read(plan: Node) -> dict[ScanKey, Used]:
+def columns_read(plan: Node, is_whole: IsWhole = never) -> dict[ScanKey, Used]:
     """The columns that a plan reads of each of its tables, wherever it does."""
     found: dict[ScanKey, Used] = {}
 
@@ -47,7 +55,7 @@ def columns_read(plan: Node) -> dict[ScanKey, Used]:
         found[scan_key(scan)] = found.get(scan_key(scan), frozenset()) | used
         return scan, _same_places(scan)
 
-    _Pruner(record).kept(plan, all_columns(plan))
+    _Pruner(record, is_whole).kept(plan, all_columns(plan))
     return found
 
 
@@ -88,7 +96,8 @@ def columns_of_calls(calls: Iterable[AggregateCall]) -> Used:
 class _Pruner:
     """Leaves out columns. `scan` says what of a table is read."""
 
-    def __init__(self, scan: Callable[[Scan, Used], tuple[Node, Places]]) -> None:
+    def __init__(self, scan: Callable[[Scan, Used], tuple[Node, Places]], is_whole: IsWhole) -> None:
+        self._is_whole = is_whole
         self._rules: Mapping[type[Node], Callable[[Any, Used], tuple[Node, Places]]] = {
             Scan: scan,
             logical.Project: self._project,
@@ -295,6 +304,7 @@ class _Pruner:
         asked = frozenset(index for index in used if index < width) | frozenset(node.partition)
         asked |= frozenset(key.index for key in node.order)
         asked |= frozenset(() if node.end_column is None else (node.end_column,))
+        asked = all_columns(node.input) if self._is_whole(node) else asked
         inner, found = self._exactly(node.input, asked)
         places = {**found, **({width: len(inner.schema)} if node.shows_number else {})}
         if inner is node.input:
@@ -310,7 +320,8 @@ class _Pruner:
         return rewritten, places
 
     def _sort(self, node: logical.Sort, used: Used) -> tuple[Node, Places]:
-        inner, places = self._exactly(node.input, used | frozenset(key.index for key in node.keys))
+        asked = all_columns(node.input) if self._is_whole(node) else used | frozenset(key.index for key in node.keys)
+        inner, places = self._exactly(node.input, asked)
         if inner is node.input:
             return node, places
         return replace(node, schema=inner.schema, input=inner, keys=_moved_keys(node.keys, places)), places

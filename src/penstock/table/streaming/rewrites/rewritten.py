@@ -5,7 +5,7 @@ from __future__ import annotations
 from penstock.table.analyser.calls import Calls
 from penstock.table.connectors.push_down import NO_PUSH_DOWN, PushDown
 from penstock.table.plan.logical import Node
-from penstock.table.streaming.rewrites.columns import without_unread_columns
+from penstock.table.streaming.rewrites.columns import IsWhole, never, without_unread_columns
 from penstock.table.streaming.rewrites.filters import with_early_filters
 from penstock.table.streaming.rewrites.leaves import without_unread_fields
 from penstock.table.streaming.rewrites.lookup_joins import with_lookup_joins
@@ -15,13 +15,15 @@ from penstock.table.streaming.rewrites.push_down import with_pushed_filters, wit
 from penstock.table.streaming.rewrites.ranks import with_ranks
 
 
-def rewritten(plan: Node, calls: Calls, tables: PushDown = NO_PUSH_DOWN) -> Node:
+def rewritten(plan: Node, calls: Calls, tables: PushDown = NO_PUSH_DOWN, is_whole: IsWhole = never) -> Node:
     """The plan as it is run. Filters go down first, because a filter may make a top-N of what is below it.
+
+    `is_whole`: see `without_unread_columns`.
 
     Raises `ValidationError` and `UnsupportedError` for what no stream gives.
     """
     plan = with_lookup_joins(with_ranks(with_early_filters(plan, calls), calls), calls)
     check_windows(plan)
     plan = with_pushed_filters(plan, calls, tables)
-    plan = without_unread_fields(without_unread_columns(plan, tables.narrowed), tables)
+    plan = without_unread_fields(without_unread_columns(plan, tables.narrowed, is_whole), tables)
     return with_pushed_limits(with_few_projections(plan), tables)

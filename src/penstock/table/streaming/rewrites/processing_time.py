@@ -1,0 +1,181 @@
+"""Processing time of rows that are updated or go.
+
+PROCTIME() of such a row says one time when the row comes and another one when it goes. A step that keeps rows would not
+find again the one that goes, and hold it for ever. So its rows carry a constant in the place of the time, and the time
+is worked out where it is read, behind the steps that keep rows.
+
+The order by such a time is the order in which rows come. Which row goes then matters, also among rows that are alike in
+all columns that are read: so a top-N in this order is handed all columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Final, NamedTuple, TypeAlias
+
+from penstock.table.analyser.calls import Calls
+from penstock.table.connectors.tables import TableReader
+from penstock.table.plan import logical
+from penstock.table.plan.changes import INSERTS, Changes
+from penstock.table.plan.inputs import with_inputs
+from penstock.table.plan.logical import Filter, Node, Project
+from penstock.table.plan.row_schema import TimeAttribute
+from penstock.table.streaming.rewrites.columns import columns_in, columns_of_calls
+from penstock.table.typed.nodes import Constant, Field, FunctionCall, Typed, transformed
+
+#: the places of columns whose time is not worked out yet
+Places: TypeAlias = frozenset[int]
+
+_NONE: Final[Places] = frozenset()
+#: what hands on rows that only come as such
+_PLAIN: Final = (
+    logical.Values,
+    logical.ArrowRows,
+    Project,
+    Filter,
+    logical.WatermarkAssigner,
+    logical.WindowTable,
+    logical.Correlate,
+    logical.Over,
+    logical.TemporalJoin,
+    logical.LookupJoin,
+)
+
+
+def with_late_processing_time(plan: Node, calls: Calls, changes: Callable[[Node], Changes]) -> Node:
+    """The plan in which no step keeps such times. Parts that keep none stay the same objects."""
+    return _Rewriter(calls, changes).with_times(plan)
+
+
+def orders_by_arrival(node: logical.Rank | logical.Sort, table: Callable[[logical.Scan], TableReader]) -> bool:
+    """Whether a top-N is by a processing time, and its rows may go: of joins and groups that is taken for certain."""
+    order = node.order if isinstance(node, logical.Rank) else node.keys
+    times = {node.input.schema[key.index].time for key in order}
+    return TimeAttribute.PROCTIME in times and not _only_comes(node.input, table)
+
+
+def _only_comes(node: Node, table: Callable[[logical.Scan], TableReader]) -> bool:
+    match node:
+        case logical.Scan():
+            return table(node).changes == INSERTS
+        case logical.StreamRows():
+            return node.changes == INSERTS
+        case logical.Join():
+            is_plain = node.join_type in (logical.JoinType.INNER, logical.JoinType.SEMI)
+        case logical.SetOperation():
+            is_plain = node.is_all
+        case _:
+            is_plain = isinstance(node, _PLAIN)
+    return is_plain and all(_only_comes(one, table) for one in node.inputs())
+
+
+class _Part(NamedTuple):
+    """A part of a plan whose columns `late` hold a constant.
+
+    `known`: the same with times in all columns, as long as no step of it keeps rows that have them; else None.
+    """
+
+    node: Node
+    late: Places = _NONE
+    known: Node | None = None
+
+
+class _Rewriter:
+    def __init__(self, calls: Calls, changes: Callable[[Node], Changes]) -> None:
+        self._now = calls.call("PROCTIME", [])
+        self._changes = changes
+
+    def with_times(self, node: Node) -> Node:
+        """A part of a plan with times in all columns."""
+        return self._with_times(self._part(node))
+
+    def _with_times(self, part: _Part) -> Node:
+        if part.known is not None:
+            return part.known
+        if not part.late:
+            return part.node
+        schema = part.node.schema
+        expressions = tuple(self._now if place in part.late else one for place, one in enumerate(schema.fields()))
+        return Project(schema=schema, input=part.node, expressions=expressions)
+
+    def _part(self, node: Node) -> _Part:
+        match node:
+            case Project():
+                return self._project(node, self._part(node.input))
+            case Filter():
+                inner = self._part(node.input)
+                condition = self._read(node.condition, inner.late)
+                return self._passing(node, replace(node, input=inner.node, condition=condition), [inner])
+            case logical.SetOperation():
+                parts = [self._part(one) for one in node.parts]
+                return self._passing(node, with_inputs(node, [one.node for one in parts]), parts)
+            case logical.Rank() | logical.Sort():
+                # The order by a late time is that in which rows come, see `RankRule`.
+                read = frozenset(node.partition) if isinstance(node, logical.Rank) else _NONE
+                return self._keeping(node, [self._part(node.input)], read)
+            case logical.Over():
+                read = frozenset((*node.partition, *(key.index for key in node.order))) | columns_of_calls(node.calls)
+                return self._keeping(node, [self._part(node.input)], read)
+            case logical.Join() | logical.TemporalJoin():
+                sides = [self._part(one) for one in node.inputs()]
+                time = (node.time,) if isinstance(node, logical.TemporalJoin) else ()
+                return self._keeping(node, sides, columns_in([node.condition, *time]))
+            case _:
+                found = with_inputs(node, [self.with_times(one) for one in node.inputs()])
+                return _Part(found, _NONE, found)
+
+    def _read(self, expression: Typed, late: Places) -> Typed:
+        """An expression that works out the times that it reads."""
+        if not late:
+            return expression
+        return transformed(expression, lambda one: self._now if _is_among(one, late) else one)
+
+    # --- steps that keep no rows --------------------------------------------------------------------------------------
+
+    def _project(self, node: Project, inner: _Part) -> _Part:
+        changing = self._changes(node.input) != INSERTS
+        late: set[int] = set()
+        expressions: list[Typed] = []
+        for place, one in enumerate(node.expressions):
+            is_time = node.schema[place].time is TimeAttribute.PROCTIME
+            if is_time and (_is_among(one, inner.late) or (changing and isinstance(one, FunctionCall))):
+                late.add(place)
+                expressions.append(one if isinstance(one, Field) else Constant(one.type, 0))
+            else:
+                expressions.append(self._read(one, inner.late))
+        known = None if inner.known is None else with_inputs(node, [inner.known])
+        return _Part(replace(node, input=inner.node, expressions=tuple(expressions)), frozenset(late), known)
+
+    def _passing(self, node: Node, found: Node, parts: list[_Part]) -> _Part:
+        """What hands rows on as they are."""
+        known = [part.known for part in parts if part.known is not None]
+        return _Part(
+            found,
+            frozenset().union(*(part.late for part in parts)),
+            with_inputs(node, known) if len(known) == len(parts) else None,
+        )
+
+    # --- steps that keep rows -----------------------------------------------------------------------------------------
+
+    def _keeping(self, node: Node, sides: list[_Part], read: Iterable[int]) -> _Part:
+        """What keeps the rows of its inputs, and works with the columns `read` of all of them."""
+        inputs: list[Node] = []
+        late: set[int] = set()
+        begin = 0
+        for side, part in zip(node.inputs(), sides, strict=True):
+            places = {begin + place for place in part.late}
+            if not places or places & set(read):
+                inputs.append(self._with_times(part))
+            else:
+                inputs.append(part.node)
+                late |= places
+            begin += len(side.schema)
+        found = with_inputs(node, inputs)
+        # The columns of the right side of a semi or an anti join are none of the result.
+        shown = frozenset(place for place in late if place < len(node.schema))
+        return _Part(found, shown, None if late else found)
+
+
+def _is_among(expression: Typed, places: Places) -> bool:
+    return isinstance(expression, Field) and expression.index in places
