@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from itertools import repeat
 from typing import Any, Literal
@@ -59,6 +59,21 @@ class WatermarkGenerator(ABC):
         """Called every `pipeline.auto-watermark-interval`; returns a watermark in milliseconds to emit, or None."""
 
 
+class BatchWatermarks(ABC):
+    """Gives the records of one stream or split their times, and decides on watermarks, a batch at a time.
+
+    It is for layers above streams of records, such as tables; programs have `WatermarkGenerator`.
+    """
+
+    @abstractmethod
+    def assign(self, batch: Any) -> Any:
+        """The batch with timestamps."""
+
+    @abstractmethod
+    def follow(self, batch: Any) -> Iterable[tuple[Any, int | None]]:
+        """The batch in parts, each with the watermark (ms) that follows it, or None for none."""
+
+
 @dataclass(frozen=True, slots=True)
 class WatermarkAlignment:
     """Holds back sources that run ahead of the slowest in their group.
@@ -80,22 +95,22 @@ class WatermarkStrategy:
 
     Attributes:
         kind: "none" for no watermarks at all, "bounded" for the largest timestamp minus a bound, "ingestion" for
-            the clock, "custom" for a generator.
+            the clock, "custom" for a generator, "batches" for one that is handed batches.
         out_of_orderness_ms: by how much records may be late against each other, for "bounded".
         timestamp_assigner: a function of record and present timestamp (or None) that gives the event time in
             milliseconds; None to keep the timestamps the source sets.
         idleness_ms: after how long without records a split is idle and no longer holds the watermark back; None for
             never.
         alignment: which group of sources to stay close to; None for none.
-        generator_factory: makes the generator of a "custom" strategy.
+        generator_factory: makes the generator of a "custom" strategy, or one of "batches".
     """
 
-    kind: Literal["none", "bounded", "ingestion", "custom"]
+    kind: Literal["none", "bounded", "ingestion", "custom", "batches"]
     out_of_orderness_ms: int = 0
     timestamp_assigner: OneArgumentAssigner | TwoArgumentsAssigner | ColumnAssigner | None = None
     idleness_ms: int | None = None
     alignment: WatermarkAlignment | None = None
-    generator_factory: Callable[[], WatermarkGenerator] | None = None
+    generator_factory: Callable[[], WatermarkGenerator | BatchWatermarks] | None = None
 
     @staticmethod
     def for_monotonous_timestamps() -> WatermarkStrategy:
@@ -134,6 +149,11 @@ class WatermarkStrategy:
         if not callable(generator_factory):
             raise WrongTypeError(f"a generator factory must be callable, not {generator_factory!r}")
         return WatermarkStrategy("custom", generator_factory=generator_factory)
+
+    @staticmethod
+    def for_batches(generator_factory: Callable[[], BatchWatermarks]) -> WatermarkStrategy:
+        """For timestamps and watermarks that are worked out for whole batches; see `BatchWatermarks`."""
+        return WatermarkStrategy("batches", generator_factory=generator_factory)
 
     def with_timestamp_assigner(
         self, timestamp_assigner: TimestampAssigner | Callable[[Any], int] | Callable[[Any, int], int]

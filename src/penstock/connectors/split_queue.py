@@ -1,9 +1,9 @@
-"""The enumerator of sources whose splits are known from the start."""
+"""The enumerators of sources whose splits are known from the start."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, TypeVar
 
 from penstock.core.connector import SplitEnumerator, SplitEnumeratorContext
@@ -35,3 +35,33 @@ class SplitQueue(SplitEnumerator[SplitT], Generic[SplitT]):
     def snapshot_state(self, checkpoint_id: int) -> list[SplitT]:
         """The splits left."""
         return list(self._splits)
+
+
+class SeriesQueue(SplitQueue[SplitT]):
+    """Keeps each split for one subtask: another one that has read its own would read it too late for its event time.
+
+    Args:
+        context: of the enumerator.
+        splits: one for each subtask.
+        restored: what `snapshot_state` gave.
+        number_of: the number of a split; subtask i of n has those with the numbers i, i + n, i + 2n and on.
+    """
+
+    def __init__(
+        self,
+        context: SplitEnumeratorContext[SplitT],
+        splits: Iterable[SplitT],
+        restored: Any | None,
+        number_of: Callable[[SplitT], int],
+    ) -> None:
+        super().__init__(context, splits, restored)
+        self._number_of = number_of
+
+    def handle_split_request(self, subtask_index: int) -> None:
+        """Assigns the next split of the subtask, or says that it has none."""
+        for split in self._splits:
+            if self._number_of(split) % self._context.parallelism == subtask_index:
+                self._splits.remove(split)
+                self._context.assign_split(split, subtask_index)
+                return
+        self._context.signal_no_more_splits(subtask_index)

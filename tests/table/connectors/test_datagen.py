@@ -8,14 +8,15 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from tests.connectors.harness import Cluster
+from tests.connectors.harness import Cluster, ReaderHost
 from tests.table.connectors.tables import reader_of, scan_of
 
-from penstock.core.connector import Boundedness
+from penstock.core.columns.batch import SplitColumnBatch
+from penstock.core.connector import Boundedness, InputStatus
 from penstock.core.records import Batch
 from penstock.table.connectors.abilities import LimitPushDown, ProjectionPushDown
 from penstock.table.connectors.built_in import built_in
-from penstock.table.connectors.datagen.source import GeneratedColumnsSource
+from penstock.table.connectors.datagen.source import GeneratedColumnsSource, RowsSplit
 from penstock.table.data.errors import ValidationError
 
 FAST = "'rows-per-second' = '100000000'"
@@ -181,3 +182,36 @@ def test_rows_are_read_by_any_number_of_subtasks() -> None:
     assert cluster.source.max_parallelism() is None
     cluster.close()
     assert sorted(ticking(source_of(table), 4)) == [(n,) for n in range(1, 11)]
+
+
+def test_a_subtask_with_several_series_reads_the_earliest_rows_first() -> None:
+    """After a restart with fewer subtasks: each series has a watermark of its own, and none is left for later."""
+    host = ReaderHost()
+    reader = source_of(
+        ddl("n BIGINT", "'fields.n.kind' = 'sequence'", "'fields.n.start' = '0'", "'fields.n.end' = '9'")
+    )
+    read = reader.create_reader(host)
+    read.add_splits([RowsSplit(one, 2, 10, moment()) for one in (0, 1)])
+    read.no_more_splits()
+    assert host.open_splits == ["0 of 2", "1 of 2"]
+    numbers: list[Any] = []
+    while (found := read.poll_next(4)) is not InputStatus.END_OF_INPUT:
+        host.now += 1_000
+        if isinstance(found, SplitColumnBatch):
+            numbers.append((found.split_id, [row[0] for row in found.values]))
+    assert numbers[:3] == [("0 of 2", [0, 2]), ("1 of 2", [1, 3]), ("0 of 2", [4, 6])]
+    assert sorted(one for _, part in numbers for one in part) == list(range(10))
+    assert host.open_splits == []
+
+
+def test_a_series_that_is_paused_is_not_read() -> None:
+    host = ReaderHost()
+    read = source_of(ddl("n BIGINT")).create_reader(host)
+    read.add_splits([RowsSplit(one, 2, None, moment()) for one in (0, 1)])
+    host.now = 1_000
+    read.pause_or_resume_splits(["0 of 2"], [])
+    assert [getattr(read.poll_next(4), "split_id", None) for _ in range(2)] == ["1 of 2", "1 of 2"]
+    read.pause_or_resume_splits(["1 of 2"], [])
+    assert read.poll_next(4) is InputStatus.NOTHING_AVAILABLE
+    read.pause_or_resume_splits([], ["0 of 2"])
+    assert getattr(read.poll_next(4), "split_id", None) == "0 of 2"

@@ -11,6 +11,7 @@ import pytest
 from tests.table.connectors.tables import reader_of, rows_of, scan_of, write_of
 
 from penstock.base.config_options import ConfigOptions
+from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.connectors.columns import ColumnsSource
 from penstock.table.connectors.abilities import (
     Filtered,
@@ -23,11 +24,11 @@ from penstock.table.connectors.built_in import built_in
 from penstock.table.connectors.connector import Connectors, TableConnector
 from penstock.table.connectors.lookup import ColumnsLookup, TableLookup
 from penstock.table.connectors.table_options import TableOptions
-from penstock.table.connectors.tables import TableReader, column_names
+from penstock.table.connectors.tables import NO_WATERMARKS, TableReader, column_names
 from penstock.table.data.errors import ValidationError
 from penstock.table.data.logical_types import BigIntType, BooleanType, DataType
 from penstock.table.plan.logical import Scan
-from penstock.table.typed.nodes import Constant, Field, Typed
+from penstock.table.typed.nodes import Constant, Typed
 
 COUNT = ConfigOptions.key("count").int_type().no_default_value()
 STEP = ConfigOptions.key("step").int_type().default_value(1)
@@ -53,12 +54,13 @@ class AbleScan(TableScan, ProjectionPushDown, FilterPushDown, WatermarkPushDown)
 
     columns: tuple[int, ...] = (0, 1)
     condition: Typed | None = None
-    watermark: tuple[int, Typed] | None = None
+    strategy: WatermarkStrategy = NO_WATERMARKS
 
     def reader(self) -> TableReader:
         arrays = [pa.array([1, 2, 3]), pa.array(["a", "b", "c"])]
         batch = pa.record_batch([arrays[place] for place in self.columns], column_names(len(self.columns)))
-        return TableReader(ColumnsSource(batch if self.condition is None else batch.slice(0, 1)))
+        source = ColumnsSource(batch if self.condition is None else batch.slice(0, 1))
+        return TableReader(source, strategy=self.strategy)
 
     def with_columns(self, columns: Sequence[int]) -> AbleScan:
         return replace(self, columns=tuple(self.columns[place] for place in columns))
@@ -66,8 +68,8 @@ class AbleScan(TableScan, ProjectionPushDown, FilterPushDown, WatermarkPushDown)
     def with_conditions(self, conditions: Sequence[Typed]) -> Filtered:
         return Filtered(replace(self, condition=conditions[0]), tuple(conditions[1:]))
 
-    def with_watermark(self, column: int, expression: Typed) -> AbleScan:
-        return replace(self, watermark=(column, expression))
+    def with_watermarks(self, strategy: WatermarkStrategy) -> AbleScan:
+        return replace(self, strategy=strategy)
 
 
 class Able(TableConnector):
@@ -179,8 +181,8 @@ def test_abilities_give_changed_copies() -> None:
     assert rows_of(scan.reader().source) == [(1, "a"), (2, "b"), (3, "c")]
     true, other = Constant(BooleanType(False), True), Constant(BooleanType(False), False)
     assert scan.with_conditions((true, other)) == Filtered(replace(scan, condition=true), (other,))
-    time = Field(BigIntType(), 0, "id")
-    assert scan.with_watermark(0, time).watermark == (0, time)
+    monotonous = WatermarkStrategy.for_monotonous_timestamps()
+    assert scan.with_watermarks(monotonous).reader().strategy == monotonous
 
 
 def test_what_was_pushed_down_is_what_is_read() -> None:

@@ -9,6 +9,7 @@ import pytest
 from tests.table.planned import manager_of, plan_of
 
 from penstock.base.errors import ConfigurationError, UnsupportedError
+from penstock.base.watermark_strategy import WatermarkAlignment
 from penstock.connectors.columns import ColumnsSource
 from penstock.connectors.print import DiscardingSink
 from penstock.core.columns.batch import ColumnBatch
@@ -75,10 +76,18 @@ def test_a_hint_says_it_for_a_query() -> None:
     assert options_of("'scan.watermark.idle-timeout' = '5 s'", sql) == WatermarkOptions(1000)
 
 
-@pytest.mark.parametrize("option", ["group", "max-drift", "update-interval"])
-def test_alignment_is_refused(option: str) -> None:
-    with pytest.raises(UnsupportedError, match=f"scan.watermark.alignment.{option}.*not aligned"):
-        options_of(f"'scan.watermark.alignment.{option}' = '1'")
+ALIGNED = "'scan.watermark.alignment.group' = 'g', 'scan.watermark.alignment.max-drift' = '5 s'"
+
+
+def test_tables_are_aligned_in_groups() -> None:
+    assert options_of(ALIGNED).alignment == WatermarkAlignment("g", 5000, 1000)
+    every_minute = f"{ALIGNED}, 'scan.watermark.alignment.update-interval' = '1 min'"
+    assert options_of(every_minute).alignment == WatermarkAlignment("g", 5000, 60_000)
+
+
+def test_alignment_is_refused_where_the_connector_makes_no_watermarks() -> None:
+    with pytest.raises(UnsupportedError, match=r"scan\.watermark\.alignment\.group.*connector does not do that"):
+        steps(f"'path' = 'p', {ALIGNED}")
 
 
 @pytest.mark.parametrize(
@@ -87,6 +96,9 @@ def test_alignment_is_refused(option: str) -> None:
         ("'scan.watermark.emit.strategy' = 'never'", "scan.watermark.emit.strategy"),
         ("'scan.watermark.emit.strategy' = 'on-event', 'scan.watermark.emit.on-event.gap' = '0'", "must be above 0"),
         ("'scan.watermark.idle-timeout' = 'soon'", "scan.watermark.idle-timeout"),
+        ("'scan.watermark.alignment.group' = 'g'", "needs 'scan.watermark.alignment.max-drift'"),
+        ("'scan.watermark.alignment.max-drift' = '1 s'", "needs 'scan.watermark.alignment.group'"),
+        (ALIGNED.replace("'g'", "''"), "the group must have a name"),
     ],
 )
 def test_other_values_are_refused(options: str, reason: str) -> None:

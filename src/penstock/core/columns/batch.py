@@ -79,6 +79,16 @@ class ColumnBatch(Batch):
         return ColumnBatch(self.data, rowtimes, self.kinds)
 
 
+class SplitColumnBatch(ColumnBatch):
+    """A batch of one of several splits that a reader has opened, see `SourceReaderContext.open_split`."""
+
+    __slots__ = ("split_id",)
+
+    def __init__(self, batch: ColumnBatch, split_id: str) -> None:
+        super().__init__(batch.data, batch.rowtimes, batch.kinds)
+        self.split_id = split_id
+
+
 def make_batch(values: Any, timestamps: Any = None, kinds: bytes | None = None) -> Batch:
     """A batch of values as lists or as `ColumnData`, which is what `Batch.content` gives."""
     if isinstance(values, ColumnData):

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from penstock.base.errors import MisuseError, StopIterationRaised
 from penstock.base.timestamps import whole_ms
-from penstock.base.watermark_strategy import NO_TIMESTAMP, ColumnAssigner, WatermarkStrategy
+from penstock.base.watermark_strategy import NO_TIMESTAMP, BatchWatermarks, ColumnAssigner, WatermarkStrategy
 from penstock.base.watermark_strategy import WatermarkGenerator as UserGenerator
 from penstock.core.columns.batch import ColumnBatch, make_batch, rowtimes_in
 from penstock.core.records import MIN_TIMESTAMP, Batch
@@ -17,6 +17,7 @@ from penstock.core.records import MIN_TIMESTAMP, Batch
 #: What errors call the user's functions.
 ASSIGNER: Final = "the timestamp assigner"
 GENERATOR: Final = "the watermark generator"
+EVENT_TIME: Final = "the event time"
 #: The counter of records that came after the watermark had passed them.
 LATE_RECORDS: Final = "late_records_dropped"
 
@@ -43,7 +44,9 @@ class WatermarkGenerator:
     def __init__(self, strategy: WatermarkStrategy) -> None:
         self._assigner = strategy.timestamp_assigner
         self._kind = strategy.kind
-        self._user = strategy.generator_factory() if strategy.generator_factory is not None else None
+        made = strategy.generator_factory() if strategy.generator_factory is not None else None
+        self._of_batches = made if isinstance(made, BatchWatermarks) else None
+        self._user = None if isinstance(made, BatchWatermarks) else made
         self._delay_ms = (strategy.out_of_orderness_ms or 0) + 1
         self._idleness_ms = strategy.idleness_ms
         #: the highest watermark so far
@@ -57,6 +60,12 @@ class WatermarkGenerator:
         if self._kind == "ingestion":
             self._ingested_ms = max(now_ms, self._ingested_ms, self.watermark + 1)
             return make_batch(batch.content()[0], [self._ingested_ms] * len(batch), batch.kinds)
+        if self._of_batches is not None:
+            try:
+                assigned: Batch = self._of_batches.assign(batch)
+            except Exception as error:
+                raise AssignerError(f"a batch of {len(batch)} rows", EVENT_TIME) from error
+            return assigned
         if self._assigner is None:
             return batch
         if isinstance(self._assigner, ColumnAssigner) and isinstance(batch, ColumnBatch):
@@ -77,7 +86,20 @@ class WatermarkGenerator:
 
     def follow(self, batch: Batch) -> Iterable[tuple[Batch, int | None]]:
         """The records in parts, each with the watermark after it, or None where it has not advanced."""
+        if self._of_batches is not None:
+            return self._by_batch(batch, self._of_batches)
         return ((batch, self.advance(batch)),) if self._user is None else self._by_record(batch, self._user)
+
+    def _by_batch(self, batch: Batch, of_batches: BatchWatermarks) -> Iterator[tuple[Batch, int | None]]:
+        parts = iter(of_batches.follow(batch))
+        while True:
+            try:
+                part, proposed = next(parts)
+            except StopIteration:
+                return
+            except Exception as error:
+                raise AssignerError(f"a batch of {len(batch)} rows", EVENT_TIME) from error
+            yield part, None if proposed is None else self._reach(proposed)
 
     def _by_record(self, batch: Batch, user: UserGenerator) -> Iterator[tuple[Batch, int | None]]:
         values, begin = batch.values, 0
@@ -96,7 +118,7 @@ class WatermarkGenerator:
 
     def advance(self, batch: Batch) -> int | None:
         """The watermark after these records by the rule of the strategy, or None when it has not advanced."""
-        if self._kind in ("none", "custom"):
+        if self._kind in ("none", "custom", "batches"):
             return None
         highest = batch.max_timestamp()
         return None if highest is None else self._reach(highest - self._delay_ms)

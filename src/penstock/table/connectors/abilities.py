@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.table.connectors.tables import TableReader
 from penstock.table.data.logical_types import DataType
 from penstock.table.typed.nodes import Typed
@@ -109,8 +110,12 @@ class PartitionPushDown(ABC):
 
 
 class WatermarkPushDown(ABC):
-    """Makes watermarks itself, so that each of its splits may have its own."""
+    """Has watermarks made where it is read: each split that its readers open by name then has its own.
+
+    A split that is slow holds the watermark back, and one that is far ahead makes no rows of others late. See
+    `SourceReaderContext.open_split`, and `SplitColumnBatch` for the rows of a split.
+    """
 
     @abstractmethod
-    def with_watermark(self, column: int, expression: Typed) -> TableScan:
-        """A scan that says how far the event time has come: `expression` of each row; `column` is the time."""
+    def with_watermarks(self, strategy: WatermarkStrategy) -> TableScan:
+        """A scan whose `TableReader` has this strategy."""

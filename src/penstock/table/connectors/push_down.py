@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.table.connectors.abilities import (
     FilterPushDown,
     LimitPushDown,
@@ -18,8 +19,10 @@ from penstock.table.connectors.abilities import (
     Path,
     ProjectionPushDown,
     TableScan,
+    WatermarkPushDown,
     leaf_type,
 )
+from penstock.table.connectors.tables import TableReader
 from penstock.table.data.errors import TableRuntimeError
 from penstock.table.data.logical_types import LENGTH_MAX, RowType, VarCharType
 from penstock.table.evaluation.columns import Columns
@@ -73,6 +76,13 @@ class PushDown:
         if not isinstance(found, LimitPushDown) or found.reader().changes != INSERTS:
             return None
         return replace(node, source=found.with_limit(count), pushed=(*node.pushed, f"limit=[{count}]"))
+
+    def timed(self, node: Scan, strategy: WatermarkStrategy) -> TableReader | None:
+        """How the table is read with watermarks that are made there."""
+        found = self._found(node)
+        if not isinstance(found, WatermarkPushDown):
+            return None
+        return found.with_watermarks(strategy).reader()
 
     def filtered(self, node: Scan, conditions: Sequence[Typed], session: Session) -> PushedFilter | None:
         """The table without rows for which conditions are not true. Of one whose rows change none are left out."""

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
+from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.core.connector import Sink
 from penstock.table.plan.changes import INSERTS, Changes
+
+#: of tables whose watermarks are not made where they are read
+NO_WATERMARKS: Final = WatermarkStrategy.no_watermarks()
 
 
 def column_names(count: int) -> list[str]:
@@ -59,6 +63,8 @@ class TableReader:
     frame: Callable[[Any], Any] | None = None
     #: the name of the frame's table in Spark's session, if it is one
     spark_table: str | None = None
+    #: how watermarks are made where the table is read, see `WatermarkPushDown`
+    strategy: WatermarkStrategy = NO_WATERMARKS
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,3 +21,16 @@ def _is_deterministic(call: FunctionCall) -> bool:
     if isinstance(call, UserCall):
         return call.user.is_deterministic
     return call.function in CASTS or SCALAR_FUNCTIONS[call.function].is_deterministic
+
+
+def is_pure(expression: Typed) -> bool:
+    """Whether an expression depends on its row alone, and calls nothing of the program."""
+    calls = [one for one in expression.walk() if isinstance(one, FunctionCall)]
+    return all(one.function in CASTS or _is_pure(one) for one in calls)
+
+
+def _is_pure(call: FunctionCall) -> bool:
+    if isinstance(call, UserCall):
+        return False
+    found = SCALAR_FUNCTIONS[call.function]
+    return found.is_deterministic and not found.is_dynamic

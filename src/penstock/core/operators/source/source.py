@@ -8,6 +8,7 @@ from typing import Any
 from penstock.base.errors import ContractError, WrongTimeError
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.codecs.pickling import loads_named
+from penstock.core.columns.batch import SplitColumnBatch
 from penstock.core.connector import InputStatus, Source, SourceReader, SplitBatch
 from penstock.core.operators.base import StreamOperator, UserCodeError
 from penstock.core.operators.context import OperatorContext
@@ -159,7 +160,7 @@ class SourceOperator(StreamOperator):
         self._pause_splits()
 
     def _generator_for(self, polled: Batch) -> WatermarkGenerator:
-        split_id = polled.split_id if isinstance(polled, SplitBatch) else None
+        split_id = polled.split_id if isinstance(polled, SplitBatch | SplitColumnBatch) else None
         try:
             return self.watermarks.of_split(split_id)
         except KeyError:

@@ -11,13 +11,14 @@ from typing import Final
 
 from penstock.base.config_options import ConfigOptions
 from penstock.base.errors import UnsupportedError
-from penstock.table.connectors.abilities import LimitPushDown, ProjectionPushDown, TableScan
+from penstock.base.watermark_strategy import WatermarkStrategy
+from penstock.table.connectors.abilities import LimitPushDown, ProjectionPushDown, TableScan, WatermarkPushDown
 from penstock.table.connectors.connector import TableConnector
 from penstock.table.connectors.datagen.fields import FIELD_OPTIONS, KIND, FieldOptions
 from penstock.table.connectors.datagen.generators import Columns, sequence_rows
 from penstock.table.connectors.datagen.source import GeneratedColumnsSource
 from penstock.table.connectors.table_options import TableOptions
-from penstock.table.connectors.tables import TableReader
+from penstock.table.connectors.tables import NO_WATERMARKS, TableReader
 from penstock.table.data.logical_types import DataType
 from penstock.table.plan.logical import Scan
 
@@ -34,7 +35,7 @@ _FIELDS: Final = "fields."
 
 
 @dataclass(frozen=True, slots=True)
-class DatagenScan(TableScan, ProjectionPushDown, LimitPushDown):
+class DatagenScan(TableScan, ProjectionPushDown, LimitPushDown, WatermarkPushDown):
     """Makes only the columns that are wanted. `count`: how many rows there are."""
 
     fields: tuple[tuple[str, DataType], ...]
@@ -42,11 +43,17 @@ class DatagenScan(TableScan, ProjectionPushDown, LimitPushDown):
     title: str
     count: int | None
     rows_per_second: int
+    strategy: WatermarkStrategy = NO_WATERMARKS
 
     def reader(self) -> TableReader:
         """See `TableScan`."""
         columns = Columns(self._field_options(), [kind for _, kind in self.fields])
-        return TableReader(GeneratedColumnsSource(columns, self.count, self.rows_per_second))
+        source = GeneratedColumnsSource(columns, self.count, self.rows_per_second)
+        return TableReader(source, strategy=self.strategy)
+
+    def with_watermarks(self, strategy: WatermarkStrategy) -> DatagenScan:
+        """See `WatermarkPushDown`."""
+        return replace(self, strategy=strategy)
 
     def with_columns(self, columns: Sequence[int]) -> DatagenScan:
         """See `ProjectionPushDown`."""

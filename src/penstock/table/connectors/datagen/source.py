@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,17 +12,19 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.connectors.rate_limiter import RateLimiter, RateLimiterStrategy
-from penstock.connectors.split_queue import SplitQueue
+from penstock.connectors.split_queue import SeriesQueue
 from penstock.connectors.split_reader import PositionedReader
-from penstock.core.columns.batch import ColumnBatch
+from penstock.core.columns.batch import ColumnBatch, SplitColumnBatch
 from penstock.core.connector import (
     Boundedness,
+    InputStatus,
     Source,
     SourceReader,
     SourceReaderContext,
     SplitEnumerator,
     SplitEnumeratorContext,
 )
+from penstock.core.records import Batch
 from penstock.table.connectors.chance import Integers
 
 #: makes columns named c0, c1 and on of the numbers of rows, and of the times (ms since 1970) at which they are due
@@ -37,9 +40,14 @@ class RowsSplit:
     stop: int | None
     begun_ms: int
 
+    @property
+    def series(self) -> str:
+        """The name of the rows, wherever the position is."""
+        return f"{self.position % self.step} of {self.step}"
+
 
 class GeneratedColumnsSource(Source[Any, RowsSplit]):
-    """Yields rows 0, 1, 2 and on, shared by all subtasks, at a rate.
+    """Yields rows 0, 1, 2 and on, shared by all subtasks, at a rate. Subtasks with several series read them at once.
 
     A row has a time: that of the first one, and then as the rate says. So rows that are made again after a restore are
     the same rows.
@@ -74,7 +82,8 @@ class GeneratedColumnsSource(Source[Any, RowsSplit]):
         """Hands out one series of rows for each subtask."""
         begun_ms = time.time_ns() // 1_000_000 if self._now_ms is None else self._now_ms()
         step = context.parallelism
-        return SplitQueue(context, [RowsSplit(one, step, self._count, begun_ms) for one in range(step)], restored)
+        splits = [RowsSplit(one, step, self._count, begun_ms) for one in range(step)]
+        return SeriesQueue(context, splits, restored, lambda split: split.position % split.step)
 
     def create_reader(self, context: SourceReaderContext) -> SourceReader[Any, RowsSplit]:
         """A new reader."""
@@ -85,6 +94,8 @@ class GeneratedColumnsSource(Source[Any, RowsSplit]):
 
 
 class _RowsReader(PositionedReader[RowsSplit]):
+    """Reads the earliest row first, whichever series it is of. Each series has a watermark of its own."""
+
     def __init__(
         self, context: SourceReaderContext, make: MakeColumns, rows_per_second: int, limit: RateLimiter
     ) -> None:
@@ -92,15 +103,36 @@ class _RowsReader(PositionedReader[RowsSplit]):
         self._make = make
         self._rows_per_second = rows_per_second
         self._limit = limit
+        self._paused: frozenset[str] = frozenset()
+
+    def add_splits(self, splits: Sequence[RowsSplit]) -> None:
+        super().add_splits(splits)
+        for split in splits:
+            self._context.open_split(split.series)
+
+    def poll_next(self, max_records: int) -> Batch | InputStatus:
+        if len(self._splits) > 1 or self._paused:
+            order = sorted(self._splits, key=lambda split: (split.series in self._paused, split.position))
+            self._splits = deque(order)
+            if order and order[0].series in self._paused:
+                return InputStatus.NOTHING_AVAILABLE
+        found = super().poll_next(max_records)
+        return SplitColumnBatch(found, self._splits[0].series) if isinstance(found, ColumnBatch) else found
 
     def read(self, split: RowsSplit, max_records: int) -> tuple[ColumnBatch, RowsSplit] | None:
-        stop = split.position + max_records * split.step
+        # Where there are several series, parts are so small that none runs far ahead of the others.
+        at_once = max(1, max_records // len(self._splits))
+        stop = split.position + at_once * split.step
         numbers = np.arange(split.position, stop if split.stop is None else min(stop, split.stop), split.step)
         if not len(numbers):
+            self._context.close_split(split.series)
             return None
         self._limit.spend(len(numbers))
         columns = self._make(numbers, split.begun_ms + numbers * 1_000 // self._rows_per_second)
         return ColumnBatch(columns), replace(split, position=split.position + len(numbers) * split.step)
+
+    def pause_or_resume_splits(self, splits_to_pause: Sequence[str], splits_to_resume: Sequence[str]) -> None:
+        self._paused = (self._paused | {*splits_to_pause}) - {*splits_to_resume}
 
     def allowance(self, max_records: int) -> int:
         return min(max_records, self._limit.allowance(self._context.now_ms())) if self._splits else max_records

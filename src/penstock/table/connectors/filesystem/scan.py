@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.connectors.file.filesystem import list_files
 from penstock.table.connectors.abilities import (
     Filtered,
@@ -16,6 +17,7 @@ from penstock.table.connectors.abilities import (
     Path,
     ProjectionPushDown,
     TableScan,
+    WatermarkPushDown,
     leaf_type,
 )
 from penstock.table.connectors.filesystem.leaves import with_fields_alone
@@ -24,7 +26,7 @@ from penstock.table.connectors.filesystem.source import OutputColumn, TableFiles
 from penstock.table.connectors.filesystem.wanted_partitions import WantedPartitions, is_plain
 from penstock.table.connectors.formats.format import TableFormat, only_messages
 from penstock.table.connectors.table_options import TableOptions
-from penstock.table.connectors.tables import TableLocation, TableReader
+from penstock.table.connectors.tables import NO_WATERMARKS, TableLocation, TableReader
 from penstock.table.data.errors import ValidationError
 from penstock.table.plan.changes import INSERTS
 from penstock.table.plan.row_schema import RowSchema
@@ -32,7 +34,15 @@ from penstock.table.typed.nodes import Field, Typed, transformed
 
 
 @dataclass(frozen=True, slots=True)
-class FilesScan(TableScan, ProjectionPushDown, NestedPushDown, FilterPushDown, LimitPushDown, PartitionPushDown):
+class FilesScan(
+    TableScan,
+    ProjectionPushDown,
+    NestedPushDown,
+    FilterPushDown,
+    LimitPushDown,
+    PartitionPushDown,
+    WatermarkPushDown,
+):
     """Reads some columns, or fields of them, and some partitions, leaves out parts of files, and stops early.
 
     Attributes:
@@ -50,6 +60,7 @@ class FilesScan(TableScan, ProjectionPushDown, NestedPushDown, FilterPushDown, L
         conditions: over the stored columns; the format may pass over rows for which they are not true.
         only: the values of the partitions that are wanted, in the order of their columns; None for all.
         limit: how many rows are enough; None for all.
+        strategy: how watermarks are made, of each subtask: it reads one part of a file after the other.
     """
 
     title: str
@@ -66,6 +77,7 @@ class FilesScan(TableScan, ProjectionPushDown, NestedPushDown, FilterPushDown, L
     conditions: tuple[Typed, ...] = ()
     only: tuple[tuple[str | None, ...], ...] | None = None
     limit: int | None = None
+    strategy: WatermarkStrategy = NO_WATERMARKS
 
     def reader(self) -> TableReader:
         """See `TableScan`."""
@@ -94,8 +106,8 @@ class FilesScan(TableScan, ProjectionPushDown, NestedPushDown, FilterPushDown, L
             wanted=self._all_wanted(),
         )
         if decoding.changes != INSERTS:
-            return TableReader(source, decoding.changes, has_before=True)
-        return TableReader(source, location=self._location())
+            return TableReader(source, decoding.changes, has_before=True, strategy=self.strategy)
+        return TableReader(source, location=self._location(), strategy=self.strategy)
 
     def with_columns(self, columns: Sequence[int]) -> FilesScan:
         """See `ProjectionPushDown`."""
@@ -134,6 +146,10 @@ class FilesScan(TableScan, ProjectionPushDown, NestedPushDown, FilterPushDown, L
     def with_limit(self, limit: int) -> FilesScan:
         """See `LimitPushDown`."""
         return replace(self, limit=limit if self.limit is None else min(limit, self.limit))
+
+    def with_watermarks(self, strategy: WatermarkStrategy) -> FilesScan:
+        """See `WatermarkPushDown`."""
+        return replace(self, strategy=strategy)
 
     def partitions(self) -> list[Partition] | None:
         """See `PartitionPushDown`. Not known while files are watched for."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.connectors.rate_limiter import RateLimiter, RateLimiterStrategy
-from penstock.connectors.split_queue import SplitQueue
+from penstock.connectors.split_queue import SeriesQueue
 from penstock.connectors.split_reader import PositionedReader
 from penstock.core.columns.batch import ColumnBatch
 from penstock.core.connector import (
@@ -84,7 +85,8 @@ class NexmarkColumnsSource(Source[Any, NexmarkSplit]):
     ) -> SplitEnumerator[NexmarkSplit]:
         """Hands out one series of chunks to each subtask."""
         step = context.parallelism
-        return _OneSeriesEach(context, [NexmarkSplit(chunk, step) for chunk in range(step)], restored)
+        splits = [NexmarkSplit(chunk, step) for chunk in range(step)]
+        return SeriesQueue(context, splits, restored, attrgetter("chunk"))
 
     def create_reader(self, context: SourceReaderContext) -> SourceReader[Any, NexmarkSplit]:
         """A new reader."""
@@ -125,18 +127,6 @@ class NexmarkColumnsSource(Source[Any, NexmarkSplit]):
             return rows
         places = pa.array(np.cumsum(has_kind) - 1, mask=~has_kind)
         return rows.take(places)
-
-
-class _OneSeriesEach(SplitQueue[NexmarkSplit]):
-    """Keeps each series for its subtask: one that has read its own would read another too late for its event time."""
-
-    def handle_split_request(self, subtask_index: int) -> None:
-        for split in self._splits:
-            if split.chunk % self._context.parallelism == subtask_index:
-                self._splits.remove(split)
-                self._context.assign_split(split, subtask_index)
-                return
-        self._context.signal_no_more_splits(subtask_index)
 
 
 class _NexmarkReader(PositionedReader[NexmarkSplit]):

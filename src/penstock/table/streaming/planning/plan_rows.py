@@ -17,7 +17,7 @@ from penstock.table.plan.logical import (
     WatermarkAssigner,
 )
 from penstock.table.streaming.planning.plan_normalize import asks_key_alone, normalized
-from penstock.table.streaming.planning.plan_records import watermarks
+from penstock.table.streaming.planning.plan_records import with_watermarks
 from penstock.table.streaming.planning.rule import Planning, Rule
 from penstock.table.streaming.planning.streams import Stream, names_of
 from penstock.table.streaming.rewrites.calc import is_identity
@@ -72,10 +72,7 @@ class WatermarkRule(Rule[WatermarkAssigner]):
 
     def stream(self, node: WatermarkAssigner, planning: Planning, wants_before: bool) -> Stream:
         """See `Rule`."""
-        inner = planning.stream(node.input, wants_before)
-        operator = watermarks(node, planning)
-        upstreams = planning.step("Watermark Assigner", operator, inner.upstreams, inner.changes != INSERTS)
-        return Stream(upstreams, node.schema, inner.changes, inner.has_before)
+        return with_watermarks(node, planning, wants_before)
 
 
 class CorrelateRule(Rule[Correlate]):

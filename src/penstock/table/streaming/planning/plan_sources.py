@@ -6,6 +6,7 @@ import pyarrow as pa
 
 from penstock.base.errors import UnsupportedError
 from penstock.connectors.columns import ColumnsSource
+from penstock.table.connectors.tables import TableReader
 from penstock.table.data.arrow_types import arrow_type
 from penstock.table.data.errors import ValidationError
 from penstock.table.evaluation.columns import Columns
@@ -33,14 +34,14 @@ class ValuesRule(Rule[Values]):
         if not names:
             # A query without FROM reads one row that has a column nobody asks for.
             batch = pa.RecordBatch.from_arrays([pa.nulls(len(node.rows))], ["c0"])
-            return planning.source("Values", ColumnsSource(batch), node.schema, INSERTS, False)
+            return planning.source("Values", TableReader(ColumnsSource(batch)), node.schema)
         rows = [Evaluator(row, planning.calls.session)(Columns((), 1)) for row in node.rows]
         arrays = [
             pa.concat_arrays([row[index] for row in rows]) if rows else pa.array([], arrow_type(column.type))
             for index, column in enumerate(node.schema)
         ]
         batch = pa.RecordBatch.from_arrays(arrays, names)
-        return planning.source("Values", ColumnsSource(batch), node.schema, INSERTS, False)
+        return planning.source("Values", TableReader(ColumnsSource(batch)), node.schema)
 
 
 class ArrowRowsRule(Rule[ArrowRows]):
@@ -57,7 +58,7 @@ class ArrowRowsRule(Rule[ArrowRows]):
         data = node.data.combine_chunks()
         arrays = [column.chunk(0) if column.num_chunks else pa.array([], column.type) for column in data.itercolumns()]
         batch = pa.RecordBatch.from_arrays(arrays, names_of(node.schema))
-        return planning.source("Rows", ColumnsSource(batch), node.schema, INSERTS, False)
+        return planning.source("Rows", TableReader(ColumnsSource(batch)), node.schema)
 
 
 class ScanRule(Rule[Scan]):
@@ -71,7 +72,11 @@ class ScanRule(Rule[Scan]):
 
     def stream(self, node: Scan, planning: Planning, wants_before: bool) -> Stream:
         """See `Rule`."""
-        table = planning.table(node)
+        return self.read(node, planning.table(node), planning, wants_before)
+
+    @staticmethod
+    def read(node: Scan, table: TableReader, planning: Planning, wants_before: bool) -> Stream:
+        """Add the steps that read a table in this way."""
         title = ".".join(node.path)
         if table.source is None:
             raise ValidationError(f"table '{title}' is read by Spark, in batch only: its connector has no source")
@@ -81,7 +86,7 @@ class ScanRule(Rule[Scan]):
                 f"option 'scan.parallelism' of table {title} is not supported where rows are updated or deleted: leave "
                 "it out, so that the changes of a row stay in order"
             )
-        found = planning.source(title, table.source, node.schema, table.changes, table.has_before, parallelism)
+        found = planning.source(title, table, node.schema, parallelism)
         if wants_before or not found.has_before or Changes.UPDATE not in found.changes:
             return found
         upstreams = planning.step("Drop Update Before", DropUpdateBeforeOperator, found.upstreams, True)

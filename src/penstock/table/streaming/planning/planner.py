@@ -353,29 +353,28 @@ class StreamPlanner:
             found = self._calcs[id(node)] = node, calc
         return found[1]
 
-    def source(
-        self,
-        title: str,
-        source: Any,
-        schema: RowSchema,
-        changes: Changes,
-        has_before: bool,
-        parallelism: int | None = None,
-    ) -> Stream:
-        """Add a step that reads a source of columns."""
-        strategy = WatermarkStrategy.no_watermarks()
-        operator = partial(SourceOperator, source, strategy)
+    def source(self, title: str, table: TableReader, schema: RowSchema, parallelism: int | None = None) -> Stream:
+        """See `Planning`."""
         upstreams = self.step(
             SOURCE,
-            operator,
+            partial(SourceOperator, table.source, table.strategy),
             (),
             name=title,
             parallelism=parallelism,
             is_stateful=True,
-            parallelism_limit=source.max_parallelism(),
-            source=source,
+            parallelism_limit=table.source.max_parallelism(),
+            source=table.source,
+            alignment=table.strategy.alignment,
         )
-        return Stream(upstreams, schema, changes, has_before)
+        return Stream(upstreams, schema, table.changes, table.has_before)
+
+    def timed(self, node: logical.Scan, strategy: WatermarkStrategy, wants_before: bool) -> Stream | None:
+        """See `Planning`."""
+        table = self._tables.timed(of_connector(node), strategy)
+        if table is None:
+            return None
+        with self._planning(node, wants_before):
+            return ScanRule.read(node, table, self, wants_before)
 
 
 def _source_of(node: logical.Node, refused: Changes, changes: Callable[[logical.Node], Changes]) -> logical.Node:

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
+from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.core.operators.base import StreamOperator
 from penstock.plan.transformation import Transformation, Upstream
 from penstock.table.analyser.calls import Calls
@@ -64,16 +65,11 @@ class Planning(Protocol):
         `Transformation`.
         """
 
-    def source(
-        self,
-        title: str,
-        source: Any,
-        schema: RowSchema,
-        changes: Changes,
-        has_before: bool,
-        parallelism: int | None = None,
-    ) -> Stream:
-        """Add a step that reads a source of columns."""
+    def source(self, title: str, table: TableReader, schema: RowSchema, parallelism: int | None = None) -> Stream:
+        """Add a step that reads a table."""
+
+    def timed(self, node: Scan, strategy: WatermarkStrategy, wants_before: bool) -> Stream | None:
+        """The stream of a table with watermarks that are made where it is read; None where the table has none."""
 
 
 class Rule(ABC, Generic[NodeT]):

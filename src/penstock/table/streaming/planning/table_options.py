@@ -6,12 +6,12 @@ A table has them in WITH, or in the hint OPTIONS. See Flink's document "Sources 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from penstock.base.config_options import ConfigOption
 from penstock.base.configuration import Configuration
-from penstock.base.errors import UnsupportedError
-from penstock.base.value_types import DURATION_MS, INTEGER, choice
+from penstock.base.value_types import DURATION_MS, INTEGER, STRING, choice
+from penstock.base.watermark_strategy import WatermarkAlignment, WatermarkStrategy
 from penstock.table.data.errors import ValidationError
 from penstock.table.plan.logical import Node, Scan, Unary, Write
 
@@ -20,10 +20,19 @@ ON_EVENT_GAP: Final = ConfigOption("scan.watermark.emit.on-event.gap", INTEGER, 
 IDLE_TIMEOUT_MS: Final = ConfigOption("scan.watermark.idle-timeout", DURATION_MS, 0)
 SCAN_PARALLELISM: Final = ConfigOption("scan.parallelism", INTEGER, 0)
 SINK_PARALLELISM: Final = ConfigOption("sink.parallelism", INTEGER, 0)
-_ALIGNMENT: Final = tuple(f"scan.watermark.alignment.{one}" for one in ("group", "max-drift", "update-interval"))
-_KEYS: Final = frozenset(
-    one.key() for one in (EMIT_STRATEGY, ON_EVENT_GAP, IDLE_TIMEOUT_MS, SCAN_PARALLELISM, SINK_PARALLELISM)
-) | {*_ALIGNMENT}
+ALIGNMENT_GROUP: Final = ConfigOption("scan.watermark.alignment.group", STRING, "")
+MAX_DRIFT_MS: Final = ConfigOption("scan.watermark.alignment.max-drift", DURATION_MS, 0)
+UPDATE_INTERVAL_MS: Final = ConfigOption("scan.watermark.alignment.update-interval", DURATION_MS, 1_000)
+_ALIGNMENT: Final[tuple[ConfigOption[Any], ...]] = (ALIGNMENT_GROUP, MAX_DRIFT_MS, UPDATE_INTERVAL_MS)
+_ALL: Final[tuple[ConfigOption[Any], ...]] = (
+    EMIT_STRATEGY,
+    ON_EVENT_GAP,
+    IDLE_TIMEOUT_MS,
+    SCAN_PARALLELISM,
+    SINK_PARALLELISM,
+    *_ALIGNMENT,
+)
+_KEYS: Final = frozenset(one.key() for one in _ALL)
 TableT = TypeVar("TableT", Scan, Write)
 
 
@@ -34,10 +43,17 @@ class WatermarkOptions:
     Args:
         idle_ms: after how long without rows a stream is idle, so that others do not wait for it; 0 for never.
         gap: after how many rows there is a watermark; 0 for one after each batch.
+        alignment: which tables it stays close to; None for none.
     """
 
     idle_ms: int = 0
     gap: int = 0
+    alignment: WatermarkAlignment | None = None
+
+    def applied(self, strategy: WatermarkStrategy) -> WatermarkStrategy:
+        """A strategy of a source that keeps to it, but for the gap."""
+        idle_ms = self.idle_ms or None
+        return replace(strategy, idleness_ms=idle_ms, alignment=self.alignment)
 
 
 def of_connector(node: TableT) -> TableT:
@@ -54,19 +70,33 @@ def watermark_options(node: Node, idle_ms: int) -> WatermarkOptions:
     if not isinstance(node, Scan):
         return WatermarkOptions(idle_ms)
     options = _read(node)
-    for key in _ALIGNMENT:
-        if options.contains_key(key):
-            raise UnsupportedError(
-                f"option '{key}' of table {'.'.join(node.path)} is not supported: watermarks of tables are not "
-                "aligned. Leave it out, or read the source as a DataStream with with_watermark_alignment"
-            )
     gap = 0
     if options.read(EMIT_STRATEGY) == "ON-EVENT":
         gap = options.read(ON_EVENT_GAP)
         if gap <= 0:
             raise ValidationError(f"Invalid value for option '{ON_EVENT_GAP.key()}': it must be above 0, not {gap}")
     own = options.contains_key(IDLE_TIMEOUT_MS.key())
-    return WatermarkOptions(options.read(IDLE_TIMEOUT_MS) if own else idle_ms, gap)
+    return WatermarkOptions(options.read(IDLE_TIMEOUT_MS) if own else idle_ms, gap, _alignment(node, options))
+
+
+def _alignment(node: Scan, options: Configuration) -> WatermarkAlignment | None:
+    given = [one.key() for one in _ALIGNMENT if options.contains_key(one.key())]
+    if not given:
+        return None
+    for one in (ALIGNMENT_GROUP, MAX_DRIFT_MS):
+        if one.key() not in given:
+            raise ValidationError(
+                f"option '{given[0]}' of table {'.'.join(node.path)} needs '{one.key()}': tables are aligned in a "
+                "group, and at most so far apart"
+            )
+    group, drift_ms = options.read(ALIGNMENT_GROUP), options.read(MAX_DRIFT_MS)
+    interval_ms = options.read(UPDATE_INTERVAL_MS)
+    if not group or drift_ms < 0 or interval_ms <= 0:
+        raise ValidationError(
+            f"Invalid alignment of table {'.'.join(node.path)}: the group must have a name, the drift must not be "
+            f"negative and the interval must be above 0, but they are '{group}', {drift_ms} ms and {interval_ms} ms"
+        )
+    return WatermarkAlignment(group, drift_ms, interval_ms)
 
 
 def parallelism_of(node: Scan | Write) -> int | None:

@@ -21,65 +21,43 @@ from penstock.table.streaming.rows.sessions import StreamSession
 from penstock.table.typed.nodes import Constant, Field, FunctionCall, Typed
 
 
-class WatermarkAssignerOperator(EvaluatingOperator):
-    """Sends a watermark after a batch whose rows let event time advance, or after so many rows.
+class RowTimes:
+    """The times of rows, and the watermarks that follow them, of one stream or one split of a table.
 
     The watermark of a row is what the expression gives, as in Flink: a row of that very time is late after it.
-    Watermarks from above are dropped, but for the last one.
 
     Args:
-        column: the place of the time attribute, whose value is the timestamp of a row.
-        expression: over the columns of a row; NULL leaves event time where it is.
+        column: the place of the time attribute among the columns that `evaluate` is for.
+        expression: gives the watermark; NULL leaves event time where it is.
+        evaluate: works out the expression.
         gap: after how many rows there is a watermark; 0 for one after each batch.
-        idle_ms: after how long (ms) without rows the stream is idle; 0 for never.
     """
 
-    def __init__(self, column: int, expression: Typed, session: StreamSession, gap: int = 0, idle_ms: int = 0) -> None:
+    def __init__(self, column: int, expression: Typed, evaluate: Evaluator, gap: int = 0) -> None:
         self._column = column
-        self._expression = expression
-        self._session = session
+        self._evaluate = evaluate
         self._gap = gap
-        self._idle_ms = idle_ms
-        self._watermark = self._pending = MIN_TIMESTAMP
-        self._is_idle = False
+        self._follows_time = _follows(expression, column)
+        self._delay_ms = _delay_ms(expression) if self._follows_time else None
+        self._pending = MIN_TIMESTAMP
         #: rows since the last one after which there was a watermark
         self._rows = 0
 
-    def open(self) -> None:
-        """Make what runs the expression."""
-        session = self.running(self._session)
-        self._evaluate = Evaluator([self._expression], session)
-        self._follows_time = _follows(self._expression, self._column)
-        self._delay_ms = _delay_ms(self._expression) if self._follows_time else None
-        self._last_row_ms = self.context.now_ms()
+    def follow(self, timed: ColumnBatch, columns: Columns) -> Iterator[tuple[ColumnBatch, int | None]]:
+        """Rows in parts, each with how far event time has come, or None where that is not told.
 
-    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
-        """Pass rows on with their timestamps, then tell how far event time has come."""
-        taken = as_columns(batch, self.context.operator_name)
-        if self._idle_ms:
-            self._wake()
-        times = taken.columns.column(self._column)
-        if times.null_count:
-            raise UserCodeError(self.context.operator_name, f"a batch of {len(taken)} rows") from TableRuntimeError(
-                "RowTime field should not be null, please convert it to a non-null long value."
-            )
-        try:
-            self._send(ColumnBatch(taken.data, milliseconds(times), taken.kinds), times)
-        except TableRuntimeError as error:
-            raise UserCodeError(self.context.operator_name, f"a batch of {len(taken)} rows") from error
-
-    def _send(self, timed: ColumnBatch, times: pa.Array) -> None:
-        marks = None
+        `columns`: those that the expression is over, of the same rows.
+        """
+        times, marks = columns[self._column], None
         if not self._follows_time:
-            (marks,) = self._evaluate(Columns.of(timed.columns))
+            (marks,) = self._evaluate(columns)
         start = 0
         for stop in self._cuts(len(timed)):
-            self.output.collect(timed.slice(start, stop) if stop - start < len(timed) else timed)
+            part = timed.slice(start, stop) if stop - start < len(timed) else timed
             if start < stop:
                 self._follow(timed, times, marks, start, stop)
             start = stop
-            if not self._rows:
-                self._advance(self._pending)
+            yield part, None if self._rows else self._pending
 
     def _follow(self, timed: ColumnBatch, times: pa.Array, marks: pa.Array | None, start: int, stop: int) -> None:
         """Note the highest watermark of the rows from `start` up to `stop`."""
@@ -110,6 +88,48 @@ class WatermarkAssignerOperator(EvaluatingOperator):
             self._rows = (self._rows + part) % self._gap
             stop += part
             yield stop
+
+
+class WatermarkAssignerOperator(EvaluatingOperator):
+    """Sends a watermark after a batch whose rows let event time advance, or after so many rows.
+
+    Watermarks from above are dropped, but for the last one.
+
+    Args:
+        column: the place of the time attribute, whose value is the timestamp of a row.
+        expression: over the columns of a row, see `RowTimes`.
+        gap: after how many rows there is a watermark; 0 for one after each batch.
+        idle_ms: after how long (ms) without rows the stream is idle; 0 for never.
+    """
+
+    def __init__(self, column: int, expression: Typed, session: StreamSession, gap: int = 0, idle_ms: int = 0) -> None:
+        self._column = column
+        self._expression = expression
+        self._session = session
+        self._gap = gap
+        self._idle_ms = idle_ms
+        self._watermark = MIN_TIMESTAMP
+        self._is_idle = False
+
+    def open(self) -> None:
+        """Make what runs the expression."""
+        evaluate = Evaluator([self._expression], self.running(self._session))
+        self._times = RowTimes(self._column, self._expression, evaluate, self._gap)
+        self._last_row_ms = self.context.now_ms()
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        """Pass rows on with their timestamps, then tell how far event time has come."""
+        taken = as_columns(batch, self.context.operator_name)
+        if self._idle_ms:
+            self._wake()
+        try:
+            timed = taken.with_rowtimes(rowtimes_of(taken.columns.column(self._column)))
+            for part, watermark in self._times.follow(timed, Columns.of(taken.columns)):
+                self.output.collect(part)
+                if watermark is not None:
+                    self._advance(watermark)
+        except TableRuntimeError as error:
+            raise UserCodeError(self.context.operator_name, f"a batch of {len(taken)} rows") from error
 
     def _advance(self, watermark: int) -> None:
         if watermark > self._watermark:
@@ -166,6 +186,13 @@ def _delay_ms(expression: Typed) -> int | None:
     if not isinstance(delay, Constant) or not isinstance(delay.type, DayTimeIntervalType):
         return None
     return delay.value if isinstance(delay.value, int) else None
+
+
+def rowtimes_of(times: pa.Array) -> Any:
+    """The timestamps of rows (ms). Raises `TableRuntimeError` for a row that has none."""
+    if times.null_count:
+        raise TableRuntimeError("RowTime field should not be null, please convert it to a non-null long value.")
+    return milliseconds(times)
 
 
 def milliseconds(times: pa.Array) -> Any:
