@@ -18,7 +18,6 @@ from benchmarks.nexmark_sql.events import Pace, columns_asked, connectors, hold
 from benchmarks.nexmark_sql.files import rows_in_files
 from benchmarks.nexmark_sql.kept import Folded, Kept
 from benchmarks.nexmark_sql.queries import NexmarkQuery, kept_sink, tables
-from penstock.base.errors import CheckpointError
 from penstock.core.job.progress import JobProgress
 from penstock.drivers.spark.garbage import rare_collections
 from penstock.table import EnvironmentSettings, TableEnvironment
@@ -160,15 +159,8 @@ class Runs:
 
 
 def _stopped(client: Any, folder: str) -> str:
-    """Stop a job with a savepoint, which tasks decline that begin or end just then."""
-    deadline = time.monotonic() + PATIENCE_S
-    while True:
-        try:
-            return str(client.stop_with_savepoint(False, folder).result(PATIENCE_S))
-        except CheckpointError:
-            if time.monotonic() > deadline or client.get_job_execution_result().done():
-                raise
-            time.sleep(0.1)
+    """Stop a job with a savepoint."""
+    return str(client.stop_with_savepoint(False, folder).result(PATIENCE_S))
 
 
 def _progress_when(client: Any, is_wanted: Callable[[JobProgress], bool]) -> JobProgress:

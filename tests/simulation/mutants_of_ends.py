@@ -171,6 +171,13 @@ def skip_committing_what_had_finished() -> Any:
     return mock.patch.object(SinkOperator, "recover_finished", return_value=None)
 
 
+def refuse_what_a_task_is_not_ready_for() -> Any:
+    def abort(original: Any, coordinator: Any, pending: Any, savepoint: Any, reason: str, is_unready: bool) -> None:
+        original(coordinator, pending, savepoint, reason, False)
+
+    return around(CheckpointCoordinator, "_abort_savepoint", abort)
+
+
 #: Each mutant, the kinds of violation that give it away, and a seed from which on it is found soon.
 MUTANTS_OF_ENDS: dict[Mutant, tuple[tuple[str, ...], int]] = {
     finish_what_is_cancelled: (("finish",), 3),
@@ -190,4 +197,5 @@ MUTANTS_OF_ENDS: dict[Mutant, tuple[tuple[str, ...], int]] = {
     answer_before_the_job_has_ended: (("waiter",), 6),
     skip_committing_what_had_finished: (("lost", "output"), 19),
     wait_for_what_has_finished: (("owed",), 3),
+    refuse_what_a_task_is_not_ready_for: (("unready",), 40),
 }

@@ -280,7 +280,8 @@ class AcknowledgeCheckpoint(msgspec.Struct, frozen=True, tag=True):
 class DeclineCheckpoint(msgspec.Struct, frozen=True, tag=True):
     """A subtask cannot take part in a checkpoint; `is_failure` when it tried and failed, rather than was not ready.
 
-    `is_final_at_first` and `is_outside` are those of `Failure`.
+    `is_final_at_first` and `is_outside` are those of `Failure`. `is_unready`: the task is about to begin or to end, and
+    a moment later that may be over.
     """
 
     execution: ExecutionId
@@ -289,6 +290,7 @@ class DeclineCheckpoint(msgspec.Struct, frozen=True, tag=True):
     is_failure: bool = False
     is_final_at_first: bool = False
     is_outside: bool = False
+    is_unready: bool = False
 
 
 class RequestSplit(msgspec.Struct, frozen=True, tag=True):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -9,13 +11,14 @@ import pytest
 from tests.core.job.master_rig import FakeStore, MasterRig, Numbers, running, two_vertices
 
 from penstock.core.checkpoint.recovery import ATTEMPTS_PER_MASTER
-from penstock.core.checkpoint.savepoints import TakeSavepoint
+from penstock.core.checkpoint.savepoints import FIRST_PAUSE_MS, TakeSavepoint
 from penstock.core.graph.job_graph import JobEdge, JobGraph, JobVertex, OperatorInfo
 from penstock.core.job.progress import job_progress
 from penstock.core.protocol import (
     AssignSplits,
     CancelTask,
     DeclineCheckpoint,
+    EndOfDataReached,
     NotifyCheckpointAborted,
     NotifyCheckpointComplete,
     RequestSplit,
@@ -190,6 +193,101 @@ def test_a_savepoint_that_cannot_begin_in_time() -> None:
     rig.run_all()
     assert rig.savepoint_paths() == {}
     assert rig.status == "RUNNING"
+
+
+def unready(rig: MasterRig, place: int, checkpoint_id: int) -> None:
+    """A task says that it cannot take part just now."""
+    reason = "the task cannot inject a barrier now"
+    rig.master.on_message(DeclineCheckpoint(rig.executions[place], checkpoint_id, reason, is_unready=True))
+
+
+@pytest.mark.parametrize("ask", [trigger, stop, cancel])
+def test_a_savepoint_that_a_task_is_not_ready_for_is_taken_a_little_later(ask: Callable[[MasterRig], Waiter]) -> None:
+    """H1, H2: a task that begins or ends declines it; nobody has to ask again."""
+    rig = running(conf={INTERVAL: None})
+    for source in rig.executions[:2]:
+        rig.master.on_message(EndOfDataReached(source))
+    waiter = ask(rig)
+    unready(rig, 0, 1)
+    unready(rig, 1, 1)
+    assert waiter.heard == []
+    assert rig.store.discarded_savepoints == [path_of(1)]
+    rig.advance(FIRST_PAUSE_MS - 1)
+    assert rig.triggered() == [1]
+    rig.advance(1)
+    assert rig.triggered() == [1, 2]
+    unready(rig, 1, 2)
+    rig.advance(2 * FIRST_PAUSE_MS)
+    assert rig.triggered() == [1, 2, 3]
+    rig.acknowledge(3)
+    assert list(rig.store.savepoints) == [path_of(3)]
+
+
+def test_a_checkpoint_may_come_ahead_of_a_savepoint_that_was_put_off() -> None:
+    """H1, F6: the task that is not ready may be waiting for one."""
+    rig = running()
+    rig.advance(990)
+    waiter = trigger(rig)
+    unready(rig, 0, 1)
+    rig.advance(10)
+    assert rig.savepoint_paths() == {1: path_of(1)}
+    assert rig.triggered() == [1, 2]
+    rig.advance(FIRST_PAUSE_MS)
+    assert rig.triggered() == [1, 2]
+    rig.acknowledge(2)
+    assert rig.triggered() == [1, 2, 3]
+    rig.acknowledge(3)
+    assert waiter.heard == [(path_of(3), None)]
+
+
+def test_a_savepoint_that_no_task_is_ever_ready_for() -> None:
+    """H1: it has the time of a checkpoint; then whoever asked hears which task declined it."""
+    rig = running(conf={INTERVAL: None, TIMEOUT: "3000 ms"})
+    waiter = trigger(rig)
+    for _ in range(3000):
+        if waiter.heard:
+            break
+        for checkpoint_id in rig.triggered()[-1:]:
+            unready(rig, 0, checkpoint_id)
+        rig.advance(1)
+    assert "could not start within 3000 ms: declined by" in waiter.error
+    assert "cannot inject a barrier now" in waiter.error
+    assert len(rig.triggered()) < 10
+    assert rig.status == "RUNNING"
+
+
+def test_a_stop_that_a_task_was_not_ready_for_is_tried_again_after_the_restart() -> None:
+    """H2, G8: sources that have ended for it cannot go on, so the job begins again; then it is stopped."""
+    rig = running(conf={INTERVAL: None})
+    waiter = stop(rig)
+    unready(rig, 0, 1)
+    assert waiter.heard == []
+    restart(rig)
+    rig.run_all()
+    assert rig.triggered() == [1, 2]
+    rig.acknowledge(2)
+    rig.say("FINISHED", *rig.executions)
+    assert waiter.heard == [(path_of(2), None)]
+
+
+def test_a_stop_waits_for_tasks_below_those_that_have_finished() -> None:
+    """H2: they decline it until they have read their inputs to the end; other sources would have ended for nothing."""
+    one = two_vertices(1)
+    moved = [replace(vertex, index=vertex.index + 2) for vertex in one.vertices]
+    other = tuple(
+        replace(one, operators=(OperatorInfo(f"id-other-{one.name}", one.name, None, True),)) for one in moved
+    )
+    source = replace(other[0], sources={"id-other-source": Numbers()})
+    graph = JobGraph("job", (*one.vertices, source, other[1]), (*one.edges, JobEdge(1, 2, 3, 0, "HASH", False)))
+    rig = running(graph=graph)
+    rig.say("FINISHED", rig.executions[0])
+    waiter = stop(rig)
+    assert rig.triggered() == []
+    rig.master.on_message(EndOfDataReached(rig.executions[1]))
+    assert [message.execution for message in rig.of(TriggerCheckpoint)] == rig.executions[1:3]
+    rig.acknowledge(1, *rig.executions[1:])
+    rig.say("FINISHED", *rig.executions[1:])
+    assert waiter.heard == [(path_of(1), None)]
 
 
 # --- what a savepoint does not do -----------------------------------------------------------------------------------

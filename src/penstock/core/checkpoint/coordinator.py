@@ -181,6 +181,7 @@ class CheckpointCoordinator:
         if (again_ms := self._doubtful.next_deadline()) is not None:
             times.append(again_ms)
         times += [request.deadline_ms for request in self._requests]
+        times += [request.again_ms for request in self._requests if request.again_ms is not None]
         if (calls_ms := self._calls.next_deadline()) is not None:
             times.append(calls_ms)
         if self._next_ms is not None and self._admits():
@@ -201,9 +202,9 @@ class CheckpointCoordinator:
         self._tell_if_settled_now(was_settled)
         for request in [r for r in self._requests if now_ms >= r.deadline_ms]:
             self._requests.remove(request)
-            self._refuse(
-                request, f"it could not start within {self.settings.timeout_ms} ms: not all tasks were running"
-            )
+            why = request.declined or "not all tasks were running"
+            self._refuse(request, f"it could not start within {self.settings.timeout_ms} ms: {why}")
+        self._try_again(now_ms)
         if self._next_ms is not None and now_ms >= self._next_ms and self._admits():
             self._schedule_next(now_ms)
             if self._graph.is_ready_for_checkpoints:
@@ -222,7 +223,7 @@ class CheckpointCoordinator:
         return [one for one in found if one is not None]
 
     def request_savepoint(self, request: SavepointRequest) -> None:
-        """Take a savepoint as soon as all tasks run and no checkpoint is in the making."""
+        """Take a savepoint as soon as all tasks run and are ready for it, and no checkpoint is in the making."""
         ending = [r for r in self._waiting() if r.command.stop is not None]
         if self.last is not None or ending:
             self._refuse(request, "the job is already being stopped with a savepoint")
@@ -237,11 +238,37 @@ class CheckpointCoordinator:
         """Begin the next savepoint that was asked for, if that can be; called whenever it may have become possible."""
         if not self._requests or not self._running or self._pending or not self._graph.is_ready_for_checkpoints:
             return
-        request = self._requests.popleft()
+        request = self._requests[0]
+        if request.again_ms is not None or (request.command.stop is not None and not self._all_may_end()):
+            return
+        self._requests.popleft()
         if self._trigger(request) is None:
             self._refuse(
                 request, "no task is left to take the savepoint, or a source's enumerator could not be captured"
             )
+
+    def _all_may_end(self) -> bool:
+        """Whether a savepoint that ends the job finds all tasks ready below those that have finished.
+
+        Such a task declines it until it has read its inputs to their end. Sources that have ended meanwhile could not
+        go on, and the job would begin again.
+        """
+        points = self._graph.injection_points()
+        return not self._ends_sources(points) or all(one.end_of_data or self._is_source(one) for one in points)
+
+    def _ends_sources(self, points: list[Execution]) -> bool:
+        return any(self._is_source(one) and not one.end_of_data for one in points)
+
+    def _is_source(self, execution: Execution) -> bool:
+        return bool(self._graph.job_graph.vertices[execution.id.vertex].sources)
+
+    def _try_again(self, now_ms: int) -> None:
+        """Begin with what was put off, when it is time."""
+        due = [one for one in self._requests if one.again_ms is not None and now_ms >= one.again_ms]
+        for request in due:
+            request.again_ms = None
+        if due:
+            self.serve_requests()
 
     def _refuse(self, request: SavepointRequest, reason: str) -> None:
         self._tell(SavepointSettled(request, None, reason))
@@ -289,7 +316,7 @@ class CheckpointCoordinator:
             name = decline.execution if execution is None else f"'{self._graph.name_of(execution)}'"
             reason = f"declined by {name}: {decline.reason}"
             heals = (decline.is_final_at_first, decline.is_outside)
-            self._abort(decline.checkpoint_id, reason, decline.is_failure, heals)
+            self._abort(decline.checkpoint_id, reason, decline.is_failure, heals, decline.is_unready)
 
     def on_finished(self, execution: Execution) -> None:
         """A task has ended well: what it has not acknowledged by now, it never will and need not."""
@@ -419,7 +446,7 @@ class CheckpointCoordinator:
     # --- triggering ------------------------------------------------------------------------------------------------
 
     def _admits(self) -> bool:
-        is_free = self._running and self.last is None and not self._waiting()
+        is_free = self._running and self.last is None and all(one.again_ms is not None for one in self._waiting())
         return is_free and len(self._pending) < self.settings.concurrent_max
 
     def _schedule_next(self, now_ms: int) -> None:
@@ -452,8 +479,7 @@ class CheckpointCoordinator:
         self._pending[pending.checkpoint_id] = pending
         stop = None if request is None else request.command.stop
         if stop is not None:
-            vertices = self._graph.job_graph.vertices
-            pending.ends_sources = any(vertices[e.id.vertex].sources and not e.end_of_data for e in points)
+            pending.ends_sources = self._ends_sources(points)
         for execution in points:
             message = TriggerCheckpoint(execution.id, pending.checkpoint_id, now_ms, path, completed_id, stop)
             self._effects.send(execution.worker_id, message)
@@ -538,15 +564,23 @@ class CheckpointCoordinator:
             self._calls.run(lambda: store.delete_savepoint(path), lambda result, error: None)
 
     def _abort(
-        self, checkpoint_id: int, reason: str, counts: bool = True, heals: tuple[bool, bool] = (False, False)
+        self,
+        checkpoint_id: int,
+        reason: str,
+        counts: bool = True,
+        heals: tuple[bool, bool] = (False, False),
+        is_unready: bool = False,
     ) -> None:
-        """Give one up; `heals`: whether the failure is final at first, and whether it lies outside (`Failure`)."""
+        """Give one up; `heals`: whether the failure is final at first, and whether it lies outside (`Failure`).
+
+        `is_unready`: a task could not take part just then; a savepoint is tried again.
+        """
         pending = self._pending.pop(checkpoint_id)
         counts = counts and pending.savepoint is None
         record = pending.record(CheckpointStatus.FAILED, self._clock.steady_ms(), failure=reason)
         self.statistics = self.statistics.with_failed(record, counts=counts)
         if pending.savepoint is not None:
-            self._abort_savepoint(pending, pending.savepoint, reason)
+            self._abort_savepoint(pending, pending.savepoint, reason, is_unready)
             return
         self._collect_garbage()
         self._notify(lambda e: NotifyCheckpointAborted(e.id, checkpoint_id))
@@ -556,7 +590,9 @@ class CheckpointCoordinator:
             self._next_ms = min(self._next_ms, self._clock.steady_ms() + LAST_CHECKPOINT_RETRY_MS)
         self.serve_requests()
 
-    def _abort_savepoint(self, pending: PendingCheckpoint, savepoint: SavepointRequest, reason: str) -> None:
+    def _abort_savepoint(
+        self, pending: PendingCheckpoint, savepoint: SavepointRequest, reason: str, is_unready: bool
+    ) -> None:
         """Sources that have come to their end for it cannot go on: then the job restarts.
 
         It does so because somebody asked for the stop, however often that fails: the job itself is not at fault.
@@ -565,7 +601,12 @@ class CheckpointCoordinator:
             self._discard(pending)  # else when it is known whether it became visible
         self._collect_garbage()
         self._notify(lambda e: NotifyCheckpointAborted(e.id, pending.checkpoint_id))
-        self._refuse(savepoint, reason)
+        now_ms = self._clock.steady_ms()
+        if is_unready and self._running and now_ms < savepoint.deadline_ms:
+            savepoint.put_off(now_ms, reason)
+            self._requests.appendleft(savepoint)
+        else:
+            self._refuse(savepoint, reason)
         if self._running and pending.ends_sources:
             failure = Failure(f"stopping with a savepoint failed: {reason}", is_outside=True)
             self._tell(CheckpointsFailed(failure))

@@ -3,15 +3,23 @@
 A savepoint is taken while no checkpoint is in the making, and none begins meanwhile, so neither disturbs the other. A
 savepoint that leaves the job running is no point of recovery and commits nothing. One that ends the job is its last
 point of recovery: what it holds is committed, and after a failure in between nothing else is left to do.
+
+A task that is just about to end declines it. Then it is tried again a little later, as long as the request has time;
+meanwhile checkpoints may begin, because the task may wait for one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from penstock.core.checkpoint.recovery import ATTEMPTS_PER_MASTER
 from penstock.core.protocol import StopMode
+
+#: How long a savepoint waits that a task was not ready for: at first, and at last.
+FIRST_PAUSE_MS: Final = 50
+LONGEST_PAUSE_MS: Final = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +45,17 @@ class SavepointRequest:
     waiter: Callable[[str | None, str | None], None]
     #: When (ms) it is given up if it could not begin.
     deadline_ms: int
+    #: When (ms) it is tried again, after a task was not ready; None when it may begin at once.
+    again_ms: int | None = None
+    #: Why it could not be taken so far, as far as tasks have said so.
+    declined: str | None = None
+    _pause_ms: int = FIRST_PAUSE_MS
+
+    def put_off(self, now_ms: int, reason: str) -> None:
+        """A task was not ready: wait, each time twice as long."""
+        self.declined = reason
+        self.again_ms = now_ms + self._pause_ms
+        self._pause_ms = min(2 * self._pause_ms, LONGEST_PAUSE_MS)
 
 
 def savepoint_path(directory: str, job_id: str, checkpoint_id: int, attempt: int = 0) -> str:

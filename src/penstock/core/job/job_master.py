@@ -504,6 +504,7 @@ class JobMaster:
         execution.end_of_data = True
         if self._graph.is_at_its_end:
             self.checkpoints.trigger_soon()
+        self.checkpoints.serve_requests()
 
     def _on_channel_state_recovered(self, message: ChannelStateRecovered) -> None:
         execution = self._graph.find(message.execution)

@@ -79,9 +79,8 @@ class TaskExecutor:
             elif isinstance(message, CancelTask):
                 self._master.send(TaskStateChanged(message.execution, ExecutionState.CANCELED.value))
             elif isinstance(message, TriggerCheckpoint):
-                self._master.send(
-                    DeclineCheckpoint(message.execution, message.checkpoint_id, "this worker does not have the task")
-                )
+                reason = "this worker does not have the task"
+                self._master.send(DeclineCheckpoint(message.execution, message.checkpoint_id, reason, is_unready=True))
 
     def on_buffer(self, channel: ChannelId, buffer: Buffer) -> None:
         """A buffer for one of the tasks; dropped when the task is gone."""

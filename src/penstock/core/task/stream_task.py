@@ -398,7 +398,7 @@ class StreamTask:
             self.finish_data(drain=False)
 
     def _decline(self, message: TriggerCheckpoint, reason: str) -> None:
-        self._tell(DeclineCheckpoint(self.execution, message.checkpoint_id, reason))
+        self._tell(DeclineCheckpoint(self.execution, message.checkpoint_id, reason, is_unready=True))
 
     def _on_complete(self, message: NotifyCheckpointComplete) -> None:
         assert self._checkpoints is not None, "mail is for tasks that have been opened"

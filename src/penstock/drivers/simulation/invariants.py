@@ -32,6 +32,8 @@ from penstock.drivers.simulation.worker import Worker
 from penstock.storage.metadata import CheckpointMetadata
 
 FOUND_MAX = 10
+#: Why a task declines that begins or ends.
+UNREADY = ("the task cannot inject a barrier now", "the task has ended", "this worker does not have the task")
 #: Turns of workers between two looks at a task, and such looks between two at a whole executor, and at keyed state.
 TASK_EVERY = 2
 EXECUTOR_EVERY = 7
@@ -234,6 +236,8 @@ class Invariants:
         if (path is None) == (error is None):
             self._found.append(f"waiter: {kind} was answered {(path, error)}")
         if path is None:
+            if error is not None and error.startswith("declined") and error.endswith(UNREADY):
+                self._found.append(f"unready: {kind} was refused because {error}, and has to be asked for again")
             return
         disk = simulation.jobs.disk
         if path not in disk.savepoints:
