@@ -99,7 +99,7 @@ class TableEnvironment(CatalogMethods, FrameMethods):
                 "Unsupported SQL query! sql_query() only accepts a single SQL query of type SELECT, UNION, INTERSECT, "
                 "EXCEPT, VALUES, and ORDER_BY."
             )
-        return self._table(self._session.manager.analyser().query(statement.query))
+        return self._table(self._session.manager.analyser().result(statement.query))
 
     def explain_sql(self, stmt: str, *extra_details: ExplainDetail) -> str:
         """How a query or an INSERT would run, as EXPLAIN shows it."""

@@ -176,6 +176,18 @@ def test_columns_of_using_are_one() -> None:
     assert columns_of(sql) == ["name STRING NOT NULL", "city STRING", "since DATE", "amount INT"]
 
 
+def test_columns_of_a_star_get_names_of_their_own() -> None:
+    """As in Flink: a column of `*` whose name another one has is numbered; what is selected by its name keeps it."""
+    both = "SELECT * FROM customers a JOIN customers b ON a.name = b.name JOIN customers c ON a.name = c.name"
+    assert [one.split()[0] for one in columns_of(both)] == [
+        *("name", "city", "since"),
+        *("name0", "city0", "since0"),
+        *("name1", "city1", "since1"),
+    ]
+    assert columns_of(f"SELECT city1 FROM ({both})") == ["city1 STRING"]
+    assert [one.split()[0] for one in columns_of("SELECT *, city FROM customers")] == ["name", "city", "since", "city"]
+
+
 REFUSED = {
     "SELECT nothing FROM orders": "Column 'nothing' not found in any table",
     "SELECT Customer FROM orders": "did you mean 'customer'?",

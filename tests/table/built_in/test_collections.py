@@ -58,6 +58,7 @@ class TestConstructors:
             ("ARRAY[ARRAY[1], ARRAY[2, 3]]", [[1], [2, 3]], "ARRAY<ARRAY<INT NOT NULL> NOT NULL> NOT NULL"),
             ("MAP['a', 1, 'b', 2]", [("a", 1), ("b", 2)], "MAP<CHAR(1) NOT NULL, INT NOT NULL> NOT NULL"),
             ("MAP[1, 2, 1, NULL]", [(1, None)], "MAP<INT NOT NULL, INT> NOT NULL"),
+            ("MAP['a', NULL]", [("a", None)], "MAP<CHAR(1) NOT NULL, CHAR(1)> NOT NULL"),
             ("MULTISET[2, 1, 2]", [(2, 2), (1, 1)], "MULTISET<INT NOT NULL> NOT NULL"),
             ("ROW(1, 'a')", (1, "a"), "ROW<`EXPR$0` INT NOT NULL, `EXPR$1` CHAR(1) NOT NULL> NOT NULL"),
         ],

@@ -41,6 +41,9 @@ CASE, COALESCE, IF = "CASE WHEN TRUE THEN a ELSE b END", "COALESCE(a, b)", "IF(T
         (CASE, "TIMESTAMP_LTZ(3)", "TIMESTAMP(9)", "TIMESTAMP(9)"),
         ("ARRAY[a, b]", "TIMESTAMP(3)", "TIMESTAMP_LTZ(3)", "ARRAY<TIMESTAMP(3)> NOT NULL"),
         (COALESCE, "TIMESTAMP_LTZ(3)", "TIMESTAMP(9)", "TIMESTAMP_LTZ(9)"),
+        (COALESCE, "DATE", "TIMESTAMP(3)", "DATE"),
+        (COALESCE, "TIMESTAMP(3)", "DATE NOT NULL", "DATE NOT NULL"),
+        ("MAP[a, NULL]", "STRING NOT NULL", "INT", "MAP<STRING NOT NULL, STRING> NOT NULL"),
         (IF, "TIMESTAMP(3)", "TIMESTAMP(9)", "TIMESTAMP(3)"),
         (IF, "TIME(0)", "TIME(3)", "TIME(0)"),
         (IF, "TIMESTAMP_LTZ(3)", "TIMESTAMP(9)", "TIMESTAMP_LTZ(3)"),
@@ -55,6 +58,11 @@ def test_the_type_of_both(sql: str, one: str, other: str, wanted: str) -> None:
 def test_dates_and_timestamps_do_not_mix(sql: str, other: str) -> None:
     with pytest.raises(ValidationError):
         kind(sql, "DATE", other)
+
+
+def test_a_date_and_a_moment_have_nothing_in_common() -> None:
+    with pytest.raises(ValidationError):
+        kind(COALESCE, "DATE", "TIMESTAMP_LTZ(3)")
 
 
 @pytest.mark.parametrize(

@@ -170,11 +170,18 @@ def test_timestamps_from_text(operands: str, wanted: str | None) -> None:
         ("'2023-01-01 00:00:00.1234', 'yyyy-MM-dd HH:mm:ss.SSSS'", "2023-01-01 00:00:00.1234", 4),
         ("'2023-01-01 00:00:00', 'yyyy-MM-dd HH:mm:ss', 'Asia/Shanghai'", "2022-12-31 16:00:00.000", 3),
         ("'2023-01-01 00:00:00', 'yyyy-MM-dd HH:mm:ss', '+08:00'", "2022-12-31 16:00:00.000", 3),
-        ("'abc'", None, 3),
+        ("'abc', 'yyyy'", None, 3),
+        ("CAST(NULL AS STRING)", None, 3),
     ],
 )
 def test_moments(operands: str, wanted: str | None, kind: int) -> None:
     assert shown(f"TO_TIMESTAMP_LTZ({operands})") == (wanted, f"TIMESTAMP_LTZ({kind})")
+
+
+@pytest.mark.parametrize("text", ["abc", "", "2020-13-01 00:00:00", "2020-01-01T00:00:00"])
+def test_a_text_without_a_pattern_has_to_be_a_moment(text: str) -> None:
+    with pytest.raises(TableRuntimeError, match="could not be parsed as a TIMESTAMP_LTZ"):
+        of_rows("TO_TIMESTAMP_LTZ(x)", ["2020-01-01 00:00:00", None, text], STRING)
 
 
 @pytest.mark.parametrize(

@@ -55,6 +55,7 @@ class Queries:
             self._aggregate,
             self._aggregate,
             self._half_join,
+            self._tested,
             self._distinct,
             self._set_operation,
             self._top_n,
@@ -115,6 +116,27 @@ class Queries:
             condition = f"{negated}EXISTS (SELECT 1 FROM ({right.sql}) AS {other_side} WHERE {on})"
         names = ", ".join(f"{one_side}.{one.name}" for one in left.columns)
         return Relation(f"SELECT {names} FROM ({left.sql}) AS {one_side} WHERE {condition}", left.columns)
+
+    def _tested(self, depth: int) -> Relation:
+        """Rows with what IN or EXISTS of a query says of them, or those for which a condition with it holds."""
+        (left, one_side), (right, other_side) = self._side(depth - 1), self._side(depth - 1)
+        pairs = [(one, other) for one in left.columns for other in right.columns if one.kind == other.kind]
+        if not pairs:
+            return left
+        one, other = self._one(pairs)
+        negated = "NOT " if self._flag() else ""
+        query = f"FROM ({right.sql}) AS {other_side}"
+        if self._flag():
+            test = f"{self._expression(left, one.kind, 1)} {negated}IN (SELECT {other.name} {query})"
+        else:
+            test = f"{negated}EXISTS (SELECT 1 {query} WHERE {one_side}.{one.name} = {other_side}.{other.name})"
+        names = [f"{one_side}.{column.name}" for column in left.columns]
+        if self._flag():
+            where = f"{test} OR {self._condition(left, 1)}"
+            return Relation(f"SELECT {', '.join(names)} FROM ({left.sql}) AS {one_side} WHERE {where}", left.columns)
+        column = Column(self._name(), INT)
+        told = f"CASE WHEN {test} THEN 1 WHEN NOT ({test}) THEN 0 ELSE 2 END AS {column.name}"
+        return Relation(f"SELECT {', '.join([*names, told])} FROM ({left.sql}) AS {one_side}", (*left.columns, column))
 
     def _aggregate(self, depth: int) -> Relation:
         inner = self.relation(depth - 1)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 
 from penstock.table.analyser.calls import Calls
 from penstock.table.analyser.scalars import ScalarAnalyser
-from penstock.table.analyser.subqueries import ScalarQueries, Uncorrelated
+from penstock.table.analyser.subqueries import OuterField, ScalarQueries, Uncorrelated, outside
 from penstock.table.analyser.user_aggregates import condition_of, user_aggregate_call
 from penstock.table.data.errors import ValidationError
 from penstock.table.evaluation.evaluator import operands_of
@@ -144,6 +144,8 @@ class GroupedScope:
         self._scalars = scalars
         #: queries in expressions, each of which gives a column after the groups
         self.queries: list[Uncorrelated] = []
+        #: the columns of groups with which queries compare theirs: these know them by numbers below 0
+        self.asked: list[Pending] = []
         self.keys = list(keys)
         self.has_groups = bool(keys)
         self._has_sets = bool(sets)
@@ -160,9 +162,33 @@ class GroupedScope:
 
     def subquery(self, node: syntax.Expression, analyser: ScalarAnalyser) -> Typed:
         """See `Scope`."""
-        found = self._scalars(node, None)
-        self.queries.append(found)
-        return Pending(found.plan.schema[0].type.nullable(), "query", len(self.queries) - 1)
+
+        def compared(operand: syntax.Expression) -> tuple[Typed, Typed]:
+            found = analyser.typed(operand)
+            return found, transformed(found, self._from_inside)
+
+        def ask(found: Uncorrelated) -> Typed:
+            self.queries.append(found)
+            return Pending(found.plan.schema[0].type.nullable(), "query", len(self.queries) - 1)
+
+        return self._scalars(node, None, compared, ask)
+
+    def _from_inside(self, one: Typed) -> Typed:
+        """A column of the groups as a query sees it that stands beside them."""
+        if not isinstance(one, Pending):
+            return one
+        self.asked.append(one)
+        return OuterField(one.type, -len(self.asked))
+
+    def placed_query(self, query: Uncorrelated, columns: dict[tuple[str, int], Typed]) -> Uncorrelated:
+        """A query whose conditions are over the columns that groups have in the plan."""
+
+        def change(one: Typed) -> Typed:
+            if not isinstance(one, OuterField) or one.index >= 0:
+                return one
+            return outside(placed(self.asked[-1 - one.index], columns))
+
+        return replace(query, conditions=tuple(transformed(one, change) for one in query.conditions))
 
     def special(self, node: syntax.Expression, analyser: ScalarAnalyser) -> Typed | None:
         """See `Scope`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from penstock.base.errors import UnsupportedError
@@ -14,15 +14,16 @@ from penstock.table.analyser.relations import RelationAnalyser
 from penstock.table.analyser.scalars import ScalarAnalyser
 from penstock.table.analyser.scopes import RelationScope, scope_of
 from penstock.table.analyser.seams import CommonTable, Tables
-from penstock.table.analyser.select import SelectPlan, nulls_first, project
+from penstock.table.analyser.select import SelectPlan, new_name, nulls_first, project
 from penstock.table.analyser.state_hints import lifetimes_of, name_of
 from penstock.table.analyser.subqueries import Uncorrelated, matching, scalar_query
+from penstock.table.analyser.tested_queries import Test, answer_of, test_of
 from penstock.table.data.errors import ValidationError
 from penstock.table.data.logical_types import BooleanType, IntegralType
 from penstock.table.functions.type_rules import common_type
 from penstock.table.plan.logical import Distinct, Filter, Node, Project, SetOperation, Sort, SortKey, Values
 from penstock.table.plan.row_schema import PlanColumn, RowSchema
-from penstock.table.sql import relations, syntax
+from penstock.table.sql import relations, sql_of, syntax
 from penstock.table.typed.nodes import Constant, Field, Typed
 from penstock.table.typed.user_call import calls_in
 
@@ -35,6 +36,14 @@ class QueryAnalyser:
         self.calls = calls
         self.common: list[CommonTable] = []
         self.relations = RelationAnalyser(self)
+
+    def result(self, node: syntax.Query) -> Node:
+        """The plan of a query that stands in no other one: the columns of its result have names of their own."""
+        plan = self.query(node)
+        names: list[str] = []
+        for name in plan.schema.names:
+            names.append(new_name(name, set(names)))
+        return plan if names == plan.schema.names else project(plan, plan.schema.fields(), names)
 
     def query(self, node: syntax.Query, outer: RelationScope | None = None) -> Node:
         """The plan of a query. `outer`: the columns of the query around it, which it may use."""
@@ -68,7 +77,9 @@ class QueryAnalyser:
         if node.where is not None:
             self._where(node.where, scope)
         node = with_windows(node, scope, ScalarAnalyser(scope, self.calls))
-        found = SelectPlan(node, scope, self.calls, lambda one, around: self._scalar(one, around or scope))
+        found = SelectPlan(
+            node, scope, self.calls, lambda one, around, *more: self._scalar(one, around or scope, *more)
+        )
         found.state_ttl_ms = lifetimes.get(name_of(node.source) or "")
         return found
 
@@ -87,43 +98,48 @@ class QueryAnalyser:
         plain: list[Typed] = []
         joined = []
         for part in _parts(condition):
-            test, is_negated = _test_of_query(part)
+            test = test_of(part)
             if test is None:
                 plain.append(ScalarAnalyser(scope, self.calls).typed(part))
             else:
-                joined.append((test, is_negated))
+                joined.append(test)
         if plain:
             found = plain[0] if len(plain) == 1 else self.calls.call("AND", plain)
             found = self.calls.implicit(self._boolean(found), BooleanType())
             scope.plan = Filter(schema=scope.plan.schema, input=scope.plan, condition=found)
-        for test, is_negated in joined:
-            self._matching(test, is_negated, scope)
+        for test in joined:
+            self._matching(test, scope)
 
     def _boolean(self, found: Typed) -> Typed:
         if not isinstance(found.type, BooleanType) and not isinstance(found, Constant):
             raise ValidationError(f"WHERE clause must be a condition, not {found.type}")
         return found
 
-    def _matching(self, test: syntax.In | syntax.Exists, is_negated: bool, scope: RelationScope) -> None:
+    def _matching(self, test: Test, scope: RelationScope) -> None:
         compared: Sequence[Typed] = ()
-        if isinstance(test, syntax.In):
-            assert isinstance(test.among, syntax.Query)
-            query = self.query(test.among, scope)
+        query = self.query(test.query, scope)
+        if test.operand is not None:
             items = test.operand.items if isinstance(test.operand, syntax.RowValue) else (test.operand,)
             analyser = ScalarAnalyser(scope, self.calls)
             compared = [analyser.typed(one) for one in items]
             if len(compared) != len(query.schema):
                 raise ValidationError(f"IN compares {len(compared)} values with {len(query.schema)} columns")
-        else:
-            query = self.query(test.query, scope)
-        scope.plan = matching(scope.plan, query, compared, is_negated, self.calls)
+        scope.plan = matching(scope.plan, query, compared, test.is_negated, self.calls)
 
-    def _scalar(self, node: syntax.Expression, around: RelationScope) -> Uncorrelated:
-        if not isinstance(node, syntax.Subquery):
-            raise UnsupportedError(
-                f"{type(node).__name__} of a query is only supported as a condition of its own in WHERE"
-            )
-        return scalar_query(self.query(node.query, around), self.calls)
+    def _scalar(
+        self,
+        node: syntax.Expression,
+        around: RelationScope,
+        operand: Callable[[syntax.Expression], tuple[Typed, Typed]],
+        ask: Callable[[Uncorrelated], Typed],
+    ) -> Typed:
+        if isinstance(node, syntax.Subquery):
+            return ask(scalar_query(self.query(node.query, around), self.calls))
+        test = test_of(node)
+        if test is None:
+            raise UnsupportedError(f"{sql_of(node)}: such a comparison with a query is not supported")
+        compared = None if test.operand is None else operand(test.operand)
+        return answer_of(test, compared, self.query(test.query, around), ask, self.calls)
 
     # --- other queries -----------------------------------------------------------------------------------------------
 
@@ -284,25 +300,3 @@ def _parts(condition: syntax.Expression) -> list[syntax.Expression]:
     if isinstance(condition, syntax.Call) and condition.name == "AND":
         return [part for operand in condition.operands for part in _parts(operand)]
     return [condition]
-
-
-def _test_of_query(part: syntax.Expression) -> tuple[syntax.In | syntax.Exists | None, bool]:
-    """IN or EXISTS of a query, and whether it is denied."""
-    is_negated = False
-    while isinstance(part, syntax.Call) and part.name == "NOT":
-        part, is_negated = part.operands[0], not is_negated
-    if isinstance(part, syntax.Quantified):
-        part = _as_in(part)
-    if isinstance(part, syntax.In) and isinstance(part.among, syntax.Query):
-        return part, is_negated != part.is_negated
-    if isinstance(part, syntax.Exists) and not part.is_unique:
-        return part, is_negated
-    return None, False
-
-
-def _as_in(part: syntax.Quantified) -> syntax.Expression:
-    """`= SOME` is IN, and `<> ALL` is NOT IN; others stay."""
-    is_negated = part.quantifier == "ALL"
-    if part.operator not in (("<>", "!=") if is_negated else ("=",)):
-        return part
-    return syntax.In(part.operand, part.among, is_negated)

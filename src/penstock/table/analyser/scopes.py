@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from penstock.table.analyser.scalars import ScalarAnalyser
-from penstock.table.analyser.subqueries import OuterField, ScalarQueries, with_scalar
+from penstock.table.analyser.subqueries import OuterField, ScalarQueries, Uncorrelated, outside, with_scalar
 from penstock.table.data.errors import ValidationError
 from penstock.table.plan.logical import Node
 from penstock.table.plan.row_schema import RowSchema
@@ -66,8 +66,16 @@ class RelationScope:
         """See `Scope`."""
         if self.scalars is None:
             raise ValidationError("a query cannot stand in this expression")
-        self.plan, value = with_scalar(self.plan, self.scalars(node, self), analyser.calls)
-        return value
+
+        def ask(query: Uncorrelated) -> Typed:
+            self.plan, value = with_scalar(self.plan, query, analyser.calls)
+            return value
+
+        def compared(operand: syntax.Expression) -> tuple[Typed, Typed]:
+            found = analyser.typed(operand)
+            return found, outside(found)
+
+        return self.scalars(node, self, compared, ask)
 
     def special(self, node: syntax.Expression, analyser: ScalarAnalyser) -> Typed | None:
         """See `Scope`."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 
 from penstock.table.analyser.aggregation import (
     GroupedScope,
@@ -68,7 +69,7 @@ class SelectPlan:
         self.analyser = ScalarAnalyser(self.over, calls)
         self.having = None if node.having is None else before_over.typed(node.having)
         self.qualify = None if node.qualify is None else self.analyser.typed(node.qualify)
-        self.selected = list(self._select_items())
+        self.selected = self._select_items()
         #: how long (ms) the state of its aggregates lives, by a hint
         self.state_ttl_ms: int | None = None
 
@@ -80,17 +81,19 @@ class SelectPlan:
             return True
         return any(contains_aggregate(item.expression, self.calls) for item in node.items)
 
-    def _select_items(self) -> Iterable[Selected]:
+    def _select_items(self) -> list[Selected]:
+        found: list[Selected] = []
         for place, item in enumerate(self.node.items):
             expression = item.expression
             if isinstance(expression, syntax.Star):
-                yield from self._star(expression)
-                continue
-            if isinstance(expression, syntax.FieldAccess) and expression.name == "*":
-                yield from self._all_fields(self.analyser.typed(expression.operand))
-                continue
-            typed = self.analyser.typed(expression)
-            yield Selected(typed, item.alias or _name_of(expression, place), expression)
+                for one in self._star(expression):
+                    found.append(replace(one, name=new_name(one.name, {other.name for other in found})))
+            elif isinstance(expression, syntax.FieldAccess) and expression.name == "*":
+                found += self._all_fields(self.analyser.typed(expression.operand))
+            else:
+                typed = self.analyser.typed(expression)
+                found.append(Selected(typed, item.alias or _name_of(expression, place), expression))
+        return found
 
     def _star(self, star: syntax.Star) -> Iterable[Selected]:
         try:
@@ -219,6 +222,7 @@ class SelectPlan:
             state_ttl_ms=self.state_ttl_ms,
         )
         for number, query in enumerate(grouped.queries):
+            query = grouped.placed_query(query, columns)
             found, columns["query", number] = with_scalar(found, query, self.calls)
         return found
 
@@ -292,6 +296,13 @@ def project(plan: Node, expressions: Sequence[Typed], names: Sequence[str]) -> N
 def time_of(expression: Typed) -> TimeAttribute | None:
     """Which time attribute an expression makes: PROCTIME()."""
     return TimeAttribute.PROCTIME if getattr(expression, "function", "") == "PROCTIME" else None
+
+
+def new_name(name: str, taken: set[str]) -> str:
+    """A name that no other column has: with a number where one has it, as Flink names it."""
+    if name not in taken:
+        return name
+    return next(f"{name}{number}" for number in count() if f"{name}{number}" not in taken)
 
 
 def _name_of(expression: syntax.Expression, place: int) -> str:

@@ -30,8 +30,9 @@ from penstock.table.plan.logical import (
 from penstock.table.plan.row_schema import PlanColumn, RowSchema
 from penstock.table.typed.nodes import Constant, Field, FunctionCall, Typed, conjuncts, transformed
 
-#: plans the query of an expression, which gives one column; further arguments say what is around it
-ScalarQueries = Callable[..., "Uncorrelated"]
+#: the value of a query in an expression, or of a test of one: of the expression and of what is around it. The third
+#: argument finds what is compared, as it is here and as the query sees it; the last one asks a scalar query
+ScalarQueries = Callable[..., Typed]
 TRUE = Constant(BooleanType(False), True)
 
 
@@ -64,6 +65,15 @@ def all_of(conditions: Sequence[Typed], calls: Calls) -> Typed:
     if not conditions:
         return TRUE
     return conditions[0] if len(conditions) == 1 else calls.call("AND", conditions)
+
+
+def outside(expression: Typed) -> Typed:
+    """An expression over the columns of a query as one that stands in a query inside of it."""
+
+    def change(one: Typed) -> Typed:
+        return OuterField(one.type, one.index, one.name) if isinstance(one, Field) else one
+
+    return transformed(expression, change)
 
 
 def uncorrelated(plan: Node, calls: Calls) -> Uncorrelated:

@@ -53,7 +53,20 @@ def _element(call: Operands, index: int) -> DataType | None:
 
 
 def _entry(call: Operands, index: int) -> DataType | None:
-    return _common(call.types[index % 2 :: 2], index // 2)
+    return _common(_parts_of_map(call)[index % 2], index // 2)
+
+
+def _parts_of_map(call: Operands) -> tuple[Sequence[DataType], Sequence[DataType]]:
+    """The types of keys and of values. Values that are all NULL have the type of the keys, as in Flink."""
+    keys, values = call.types[::2], call.types[1::2]
+    if all(isinstance(one, NullType) for one in values):
+        values = tuple(one.nullable() for one in keys)
+    return keys, values
+
+
+def _map_type(call: Operands) -> DataType:
+    keys, values = _parts_of_map(call)
+    return MapType(_known_common(keys), _known_common(values), False)
 
 
 def _known_common(types: Sequence[DataType]) -> DataType:
@@ -300,7 +313,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
     scalar(
         "MAP",
         takes(where("<KEY>", _entry), where("<VALUE>", _entry), repeated=2),
-        lambda call: MapType(_known_common(call.types[::2]), _known_common(call.types[1::2]), False),
+        _map_type,
         _map,
         "A map of these keys and values.",
         section="value construction",

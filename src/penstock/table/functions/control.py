@@ -5,10 +5,12 @@ Most run lazily: an operand is worked out only for the rows that need it (`penst
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow.compute as pc
 
 from penstock.base.errors import UnsupportedError
-from penstock.table.data.logical_types import DataType
+from penstock.table.data.logical_types import DataType, DateType, NullType, TimestampType
 from penstock.table.data.values import Datum, Kernel
 from penstock.table.functions.definition import Call, Operands, ScalarFunction, scalar
 from penstock.table.functions.kernels import arrow
@@ -16,7 +18,6 @@ from penstock.table.functions.signatures import (
     ANY,
     AS_BOOLEAN,
     BOOLEAN_TYPE,
-    alike,
     returns,
     returns_not_null,
     takes,
@@ -48,8 +49,24 @@ def _case_type(call: Operands) -> DataType:
     return found
 
 
+def _common_of_times(types: Sequence[DataType]) -> DataType | None:
+    """What values have in common: of dates and timestamps without a zone it is the date, as in Flink."""
+    known = [one for one in types if not isinstance(one, NullType)]
+    kinds = {type(one) for one in known}
+    if DateType not in kinds or len(kinds) == 1:
+        return common_type(types)
+    return DateType() if kinds == {DateType, TimestampType} else None
+
+
+def _coalesced(call: Operands, index: int) -> DataType | None:
+    found = _common_of_times(call.types)
+    if found is None:
+        return None
+    return found.nullable() if call.types[index].is_nullable else found.not_null()
+
+
 def _coalesce_type(call: Operands) -> DataType:
-    found = common_type(call.types)
+    found = _common_of_times(call.types)
     assert found is not None  # the signature has checked it
     return found.nullable() if all(one.is_nullable for one in call.types) else found.not_null()
 
@@ -80,7 +97,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
     ),
     scalar(
         "COALESCE",
-        takes(alike(), repeated=1),
+        takes(where("<COMMON>", _coalesced), repeated=1),
         _coalesce_type,
         _lazy,
         "The first value that is not NULL.",

@@ -112,9 +112,23 @@ def _of_text(call: Call) -> Kernel:
     read = clocks_of_text(TimestampType(call.result.precision), len(call.types))
 
     def kernel(*operands: Datum) -> Datum:
-        return to_moments(read(*operands), UTC)
+        found = to_moments(read(*operands), UTC)
+        if len(operands) == 1:
+            _check_read(operands[0], found)
+        return found
 
     return kernel
+
+
+def _check_read(texts: Datum, found: Datum) -> None:
+    """Without a pattern a text that means no moment is an error, as in Flink."""
+    wrong = pc.and_(pc.is_valid(texts), pc.is_null(found))
+    if isinstance(wrong, pa.Scalar):
+        if wrong.as_py():
+            raise TableRuntimeError(f"Text {texts.as_py()!r} could not be parsed as a TIMESTAMP_LTZ")
+    elif pc.any(wrong).as_py():
+        text = texts if isinstance(texts, pa.Scalar) else texts.filter(wrong)[0]
+        raise TableRuntimeError(f"Text {text.as_py()!r} could not be parsed as a TIMESTAMP_LTZ")
 
 
 def _of_text_in_zone(call: Call) -> Kernel:

@@ -75,7 +75,7 @@ def run(session: TableSession, statement: Statement) -> TableResult:
             "Only INSERT statement is allowed in Statement Set. Use 'END' to terminate the Statement Set."
         )
     if isinstance(statement, statements.QueryStatement):
-        return session.collect(session.manager.analyser().query(statement.query))
+        return session.collect(session.manager.analyser().result(statement.query))
     refusal = _REFUSED.get(type(statement))
     handler = _HANDLERS.get(type(statement))
     if refusal is not None or handler is None:

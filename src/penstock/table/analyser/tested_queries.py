@@ -1,0 +1,126 @@
+"""IN and EXISTS of queries within other expressions: what they are is worked out from counts.
+
+`x IN (query)` asks how many rows of the query equal x. Where NULL may be among them or be x, it also asks whether there
+are rows, and rows with NULL: then IN is neither true nor false. Each count is a scalar query, and so a join.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from penstock.base.errors import UnsupportedError
+from penstock.table.analyser.calls import Calls
+from penstock.table.analyser.subqueries import OuterField, Uncorrelated, uncorrelated
+from penstock.table.data.errors import ValidationError
+from penstock.table.data.logical_types import BooleanType, IntType
+from penstock.table.functions.signatures import BIGINT
+from penstock.table.plan.logical import Aggregate, AggregateCall, Filter, Node, Project
+from penstock.table.plan.row_schema import PlanColumn, RowSchema
+from penstock.table.sql import syntax
+from penstock.table.typed.nodes import Constant, Typed
+
+_COUNT: Final = BIGINT.not_null()
+_INT: Final = IntType(False)
+_FALSE: Final = Constant(BooleanType(False), False)
+_TRUE: Final = Constant(BooleanType(False), True)
+_UNKNOWN: Final = Constant(BooleanType(), None)
+#: what the rows of a query are
+_NONE, _KNOWN, _SOME_NULL = 0, 1, 2
+
+
+@dataclass(frozen=True, slots=True)
+class Test:
+    """IN or EXISTS of a query: the query, whether it is denied, and for IN what its column is compared with."""
+
+    query: syntax.Query
+    is_negated: bool
+    operand: syntax.Expression | None = None
+
+
+def test_of(node: syntax.Expression) -> Test | None:
+    """The test that an expression is, if it is one."""
+    is_negated = False
+    while isinstance(node, syntax.Call) and node.name == "NOT":
+        node, is_negated = node.operands[0], not is_negated
+    if isinstance(node, syntax.Quantified):
+        node = _as_in(node)
+    if isinstance(node, syntax.In) and isinstance(node.among, syntax.Query):
+        return Test(node.among, is_negated != node.is_negated, node.operand)
+    if isinstance(node, syntax.Exists) and not node.is_unique:
+        return Test(node.query, is_negated)
+    return None
+
+
+def _as_in(part: syntax.Quantified) -> syntax.Expression:
+    """`= SOME` is IN, and `<> ALL` is NOT IN; others stay."""
+    is_negated = part.quantifier == "ALL"
+    if part.operator not in (("<>", "!=") if is_negated else ("=",)):
+        return part
+    return syntax.In(part.operand, part.among, is_negated)
+
+
+def answer_of(
+    test: Test, operand: tuple[Typed, Typed] | None, query: Node, ask: Callable[[Uncorrelated], Typed], calls: Calls
+) -> Typed:
+    """What a test says of a row.
+
+    `operand`: what is compared, over the columns around, and as the query sees it. `ask`: the value of a scalar query.
+    """
+    if operand is None:
+        found = calls.call(">", [_known(ask(_rows(query, calls)), calls), _number(0)])
+    else:
+        found = _among(*operand, query, ask, calls)
+    return calls.call("NOT", [found]) if test.is_negated else found
+
+
+def _among(operand: Typed, inside: Typed, query: Node, ask: Callable[[Uncorrelated], Typed], calls: Calls) -> Typed:
+    if len(query.schema) != 1:
+        raise ValidationError(f"IN compares 1 value with {len(query.schema)} columns")
+    if any(isinstance(one, OuterField) and one.index >= 0 for one in operand.walk()):
+        raise UnsupportedError("IN of a query that compares a column of a query further out is not supported here")
+    column = query.schema.field(0)
+    equal = calls.call("=", [column, inside])
+    matches = Filter(schema=query.schema, input=query, condition=equal)
+    is_there = calls.call(">", [_known(ask(_rows(matches, calls)), calls), _number(0)])
+    if not operand.type.is_nullable and not column.type.is_nullable:
+        return is_there
+    rows = _known(ask(_kind_of_rows(query, calls)), calls)
+    is_unknown = calls.call("=", [rows, Constant(_INT, _SOME_NULL)])
+    if operand.type.is_nullable:
+        is_unknown = calls.call("OR", [calls.call("IS NULL", [operand]), is_unknown])
+    is_empty = calls.call("=", [rows, Constant(_INT, _NONE)])
+    return calls.call("CASE", [is_there, _TRUE, is_empty, _FALSE, is_unknown, _UNKNOWN, _FALSE])
+
+
+def _known(count: Typed, calls: Calls) -> Typed:
+    """A count, which a stream without rows does not give."""
+    return calls.call("COALESCE", [count, Constant(count.type.not_null(), 0)])
+
+
+def _number(value: int) -> Constant:
+    return Constant(_COUNT, value)
+
+
+def _counted(query: Node, *calls: AggregateCall) -> Aggregate:
+    schema = RowSchema(tuple(PlanColumn(f"$count{place}", _COUNT) for place in range(len(calls))))
+    return Aggregate(schema=schema, input=query, keys=(), calls=calls)
+
+
+def _rows(query: Node, calls: Calls) -> Uncorrelated:
+    """How many rows a query has."""
+    return uncorrelated(_counted(query, AggregateCall("COUNT", (), _COUNT)), calls)
+
+
+def _kind_of_rows(query: Node, calls: Calls) -> Uncorrelated:
+    """Whether a query of one column has rows, and NULL among them."""
+    counts = _counted(
+        query, AggregateCall("COUNT", (), _COUNT), AggregateCall("COUNT", (query.schema.field(0),), _COUNT)
+    )
+    every, known = counts.schema.fields()
+    is_empty, has_null = calls.call("=", [every, _number(0)]), calls.call("<", [known, every])
+    kinds = [is_empty, Constant(_INT, _NONE), has_null, Constant(_INT, _SOME_NULL), Constant(_INT, _KNOWN)]
+    kind = calls.call("CASE", kinds)
+    schema = RowSchema((PlanColumn("$kind", kind.type),))
+    return uncorrelated(Project(schema=schema, input=counts, expressions=(kind,)), calls)
