@@ -11,10 +11,12 @@ from tests.table.flink_values import parse_type
 from tests.table.functions import Row, session_of, typed_sql
 
 from penstock.table.data.errors import TableRuntimeError, ValidationError
+from penstock.table.data.logical_types import BitmapType, VarBinaryType
 from penstock.table.data.values import column_of, values_of
 from penstock.table.evaluation.columns import Columns
 from penstock.table.evaluation.evaluator import Evaluator
 from penstock.table.functions.bitmaps import bitmap_text
+from penstock.table.functions.row_text import row_text
 
 Column = tuple[str, Sequence[Any]]
 
@@ -102,3 +104,9 @@ def test_a_bitmap_that_no_array_holds() -> None:
 def test_what_is_refused(sql: str) -> None:
     with pytest.raises(ValidationError):
         shown(sql, s=("STRING", ["{1}"]))
+
+
+def test_rows_show_what_is_in_a_bitmap() -> None:
+    """As Flink prints them, so `print` shows them."""
+    assert row_text([BitmapType(), VarBinaryType(9)])("+I", (bits(5, 1), b"a")) == "+I[{1,5}, [97]]"
+    assert row_text([BitmapType()])("+I", (None,)) == "+I[null]"

@@ -42,6 +42,9 @@ def kind(sql: str, **columns: str) -> str:
     [
         ("1 = '1'", True),
         ("1 < '2'", True),
+        ("NULL = NULL", None),
+        ("NULL > NULL", None),
+        ("(NULL <> NULL) IS NULL", True),
         ("1.5 = ' 1 '", False),
         ("TRUE = 'true'", True),
         ("DATE '2020-01-01' < '2020-01-02'", True),

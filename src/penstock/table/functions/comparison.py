@@ -19,6 +19,7 @@ from penstock.table.data.logical_types import (
     LocalZonedTimestampType,
     MapType,
     MultisetType,
+    NullType,
     NumericType,
     RawType,
     RowType,
@@ -89,6 +90,8 @@ def _with_text(types: tuple[DataType, ...]) -> DataType | None:
 
 def _compare(name: str) -> Callable[[Call], Kernel]:
     def bind(call: Call) -> Kernel:
+        if isinstance(call.types[0], NullType):
+            return _unknown
         if not isinstance(call.types[0], _NESTED):
             return _KERNELS[name]
         is_equal = partial(_same, call.types[0])
@@ -97,6 +100,12 @@ def _compare(name: str) -> Callable[[Call], Kernel]:
         return value_kernel(lambda one, other: not is_equal(one, other), call.types, call.result)
 
     return bind
+
+
+def _unknown(one: Datum, other: Datum) -> Datum:
+    """NULL compared with NULL, neither of which has a type."""
+    arrays = [column for column in (one, other) if isinstance(column, pa.Array)]
+    return pa.nulls(len(arrays[0]), pa.bool_()) if arrays else pa.scalar(None, pa.bool_())
 
 
 def _same(data_type: DataType, one: object, other: object) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 from penstock.table.data import logical_types as types
 from penstock.table.data.logical_types import DataType
 from penstock.table.data.temporal_text import DAY_NS, SECOND_NS, format_date
+from penstock.table.functions.bitmaps import bitmap_text
 from penstock.table.functions.java_numbers import double_text, float_text
 
 Text = Callable[[Any], str]
@@ -39,7 +40,9 @@ def _of_type(kind: DataType) -> Text:
             return double_text
         case types.DecimalType():
             return lambda value: format(value, "f")
-        case types.BinaryType() | types.VarBinaryType() | types.BitmapType():
+        case types.BitmapType():
+            return bitmap_text
+        case types.BinaryType() | types.VarBinaryType():
             return lambda value: "[" + ", ".join(str(byte - 256 if byte > 127 else byte) for byte in value) + "]"
         case types.DateType():
             return format_date
