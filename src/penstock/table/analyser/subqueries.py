@@ -48,11 +48,13 @@ class OuterField(Typed):
 class Uncorrelated:
     """A plan that uses nothing from outside, and the conditions that did.
 
-    In these, columns of the plan are fields, and those from outside still outer fields.
+    In these, columns of the plan are fields, and those from outside still outer fields. `of_no_rows`: the value of a
+    query of aggregates where no row meets the conditions.
     """
 
     plan: Node
     conditions: tuple[Typed, ...]
+    of_no_rows: Typed | None = None
 
 
 def uses_outer(expression: Typed) -> bool:
@@ -285,11 +287,35 @@ def scalar_query(query: Node, calls: Calls) -> Uncorrelated:
     if len(query.schema) != 1:
         raise ValidationError(f"a query in an expression must give one column, not {len(query.schema)}")
     if has_one_row(query):
-        return uncorrelated(query, calls)
+        return replace(uncorrelated(query, calls), of_no_rows=_of_no_rows(query, calls)[0])
     column = query.schema[0]
     call = AggregateCall("SINGLE_VALUE", (query.schema.field(0),), column.type.nullable())
     schema = RowSchema((PlanColumn(column.name, column.type.nullable()),))
     return uncorrelated(Aggregate(schema=schema, input=query, keys=(), calls=(call,)), calls)
+
+
+def _of_no_rows(query: Node, calls: Calls) -> list[Typed]:
+    """The columns of a query of aggregates that has one row, of aggregates over no rows."""
+    if isinstance(query, Aggregate):
+        none = [Constant(call.type.nullable(), None) for call in query.calls]
+        counts = [calls.cast(number("0"), call.type) for call in query.calls]
+        is_count = [call.function == "COUNT" for call in query.calls]
+        return [zero if counted else null for counted, zero, null in zip(is_count, counts, none, strict=True)]
+    (below,) = query.inputs()
+    columns = _of_no_rows(below, calls)
+    if not isinstance(query, Project):
+        return columns
+
+    def change(node: Typed) -> Typed:
+        if isinstance(node, Field):
+            return columns[node.index]
+        return calls.folded(node) if isinstance(node, FunctionCall) else node
+
+    return [transformed(one, change) for one in query.expressions]
+
+
+def _is_null(value: Typed) -> bool:
+    return isinstance(value, Constant) and value.value is None
 
 
 def has_one_row(plan: Node) -> bool:
@@ -306,7 +332,18 @@ def with_scalar(plan: Node, found: Uncorrelated, calls: Calls) -> tuple[Node, Ty
     condition = join_condition(found, width, (), calls)
     joined = Join(schema=schema, left=plan, right=found.plan, join_type=JoinType.LEFT, condition=condition)
     value: Typed = schema.field(width)
-    if found.conditions and not found.plan.schema[0].type.is_nullable:
-        # COUNT gives 0 where no row matches, and the join NULL.
-        value = calls.call("COALESCE", [value, calls.cast(number("0"), value.type)])
+    otherwise = found.of_no_rows
+    if not found.conditions or otherwise is None or _is_null(otherwise):
+        return joined, value  # where no row matches, the join gives NULL, too
+    if not found.plan.schema[0].type.is_nullable:
+        return joined, calls.call("COALESCE", [value, calls.cast(otherwise, value.type)])
+    # A group has what it is compared by, and so a NULL there says that there is no group.
+    compared = next((_compared_column(one) for one in found.conditions), None)
+    if compared is None:
+        raise UnsupportedError(
+            "a query whose value of no rows is not NULL has to compare one of its columns with those of the query "
+            "around it by ="
+        )
+    is_absent = calls.call("IS NULL", [schema.field(width + compared)])
+    value = calls.call("CASE", [is_absent, calls.cast(otherwise, value.type), value])
     return joined, value
