@@ -2,7 +2,7 @@
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
-.PHONY: help env java check format test demo bench bench-guard sim reference options connectors functions lock clean
+.PHONY: help env java postgres check format test demo bench bench-guard sim reference options connectors functions lock clean
 
 PYTEST_ARGS ?=
 # Much of a test on Spark is waiting, so three processes are worth having on two cores.
@@ -31,6 +31,9 @@ $(BENCH_STAMP): $(STAMP) requirements-bench.lock
 java: ## find a Java 17 or newer; root on Debian gets one installed
 	@scripts/java --install
 
+postgres: ## find a PostgreSQL 15 or newer; root on Debian gets one installed
+	@scripts/postgres --install
+
 check: env ## lint, format, types and the import contract
 	@$(RUN) ruff check
 	@$(RUN) ruff format --check
@@ -49,7 +52,7 @@ $(SERVERS): $(STAMP) $(wildcard tests/servers/*.py)
 	@mkdir -p $(@D)
 	@touch $@
 
-test: env java ## all checks, then all tests (PYTEST_ARGS="-k window" narrows them)
+test: env java postgres ## all checks, then all tests (PYTEST_ARGS="-k window" narrows them)
 	@$(MAKE) -j 2 check $(CLASSES) $(SERVERS)
 	@$(RUN) pytest -n $(PYTEST_PROCESSES) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
