@@ -341,8 +341,14 @@ class SinkWriter(ABC, Generic[T, CommT]):
         """Write changes of a table that are columns; `kinds` has a byte for each. By default as rows that show them."""
         self.write_batch(data.rows(kinds), None if rowtimes is None else rowtimes.tolist())  # type: ignore[arg-type]
 
+    def next_flush_ms(self) -> int | None:
+        """When (ms) `flush` is to be called, though no checkpoint may have come by then; None for never."""
+        return None
+
     def flush(self, end_of_input: bool) -> None:
-        """Hand over what is buffered; called before `prepare_commit`, and with True when no record will follow."""
+        """Hand over what is buffered; called before `prepare_commit`, when
+        `next_flush_ms` says so, and with True when no record will follow.
+        """
 
     def prepare_commit(self) -> list[CommT]:
         """What must be committed for the records written so far; picklable. Nothing of it may be lost or seen yet."""

@@ -10,6 +10,7 @@ from penstock.datastream.connectors.file_system import (
     RollingPolicy,
     StreamFormat,
 )
+from penstock.datastream.connectors.jdbc import JdbcConnectionOptions, JdbcExecutionOptions, JdbcSink
 from penstock.datastream.connectors.number_seq import NumberSequenceSource
 
 __all__ = [
@@ -18,6 +19,9 @@ __all__ = [
     "FileSink",
     "FileSource",
     "FileSourceBuilder",
+    "JdbcConnectionOptions",
+    "JdbcExecutionOptions",
+    "JdbcSink",
     "NumberSequenceSource",
     "OutputFileConfig",
     "RollingPolicy",

@@ -112,6 +112,16 @@ class SinkOperator(StreamOperator):
         else:
             write_records(self.writer, batch, self.context.operator_name)
 
+    def next_timer_ms(self) -> int | None:
+        """When the writer wants to hand over what it has buffered."""
+        return None if self._writer is None else self._writer.next_flush_ms()
+
+    def on_processing_time(self, now_ms: int) -> None:
+        """It is time for that."""
+        due = self.next_timer_ms()
+        if due is not None and due <= now_ms:
+            self.writer.flush(False)
+
     def snapshot_state(self, checkpoint_id: int) -> list[StateCapture]:
         """Prepare what was written, and capture it with the writer's state."""
         writer = self.writer
