@@ -15,7 +15,9 @@ from tests.connectors.harness import SinkHost
 from tests.servers.postgres import postgres_server
 
 from penstock.connectors.postgres.options import JdbcConnectionOptions
+from penstock.connectors.postgres.scan_source import JdbcSource
 from penstock.connectors.postgres.sink import JdbcSink
+from penstock.table.connectors.held_table import read_whole
 
 ROWS = 200_000
 AT_ONCE = 5_000
@@ -56,6 +58,19 @@ def by_exactly_once_sink(url: str, sql: str) -> None:
     committer.close()
 
 
+def bare_read(url: str) -> None:
+    """What psycopg's documentation says to do."""
+    with psycopg.connect(url) as connection, connection.cursor("all") as cursor:
+        cursor.itersize = AT_ONCE
+        cursor.execute("SELECT * FROM t")
+        assert sum(1 for _ in cursor) == ROWS
+
+
+def by_source(url: str) -> None:
+    source = JdbcSource.builder().set_db_url(url).set_table_name("t").build()
+    assert sum(batch.num_rows for batch in read_whole(source)) == ROWS
+
+
 def timed(work: Callable[[], Any]) -> SimpleNamespace:
     """The time that passes, most of which is the server's, and this process's own."""
     wall, cpu = time.perf_counter(), time.process_time()
@@ -82,6 +97,9 @@ def main() -> None:
                     f"{title} {name}: {ROWS / found.wall / 1000:.0f} k rows/s, {ratio:.1f} of bare; "
                     f"own time {found.cpu:.2f} s"
                 )
+        reads = [(timed(lambda: bare_read(server.url())), timed(lambda: by_source(server.url()))) for _ in range(3)]
+        bare_wall, own_wall = (min(pair[place].wall for pair in reads) for place in (0, 1))
+        print(f"read: {ROWS / own_wall / 1000:.0f} k rows/s, {bare_wall / own_wall:.1f} of bare")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,21 @@
-"""PostgreSQL under PyFlink's names for JDBC."""
+"""PostgreSQL under PyFlink's names for JDBC, with a source and a look-up besides."""
 
+from penstock.connectors.postgres.lookup import JdbcLookup, LookupCache
 from penstock.connectors.postgres.options import (
     JdbcConnectionOptions,
     JdbcExactlyOnceOptions,
     JdbcExecutionOptions,
 )
+from penstock.connectors.postgres.scan_source import JdbcSource, JdbcSourceBuilder
 from penstock.connectors.postgres.sink import JdbcSink
 
-__all__ = ["JdbcConnectionOptions", "JdbcExactlyOnceOptions", "JdbcExecutionOptions", "JdbcSink"]
+__all__ = [
+    "JdbcConnectionOptions",
+    "JdbcExactlyOnceOptions",
+    "JdbcExecutionOptions",
+    "JdbcLookup",
+    "JdbcSink",
+    "JdbcSource",
+    "JdbcSourceBuilder",
+    "LookupCache",
+]

@@ -1,0 +1,247 @@
+"""Rows of keys: many keys in one query, for look-up joins, and one after the other with a cache, for functions."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+
+from penstock.base.errors import ConfigurationError
+from penstock.base.types import Row
+from penstock.connectors.postgres.client import Address, Link, driver, naming, quoted
+from penstock.connectors.postgres.options import JdbcConnectionOptions
+from penstock.connectors.postgres.relations import Relation, relation
+from penstock.connectors.postgres.scan import ScannedColumn
+from penstock.connectors.postgres.text_columns import (
+    SESSION,
+    array_literal,
+    batch_of,
+    texts_of,
+    texts_of_csv,
+)
+
+#: How often a query is tried again after the connection was lost.
+_RETRIES: Final = 3
+
+
+class KeyLookup:
+    """Finds the rows of many keys by one query, as columns.
+
+    Args:
+        address: the database.
+        table: its path.
+        columns: of the rows.
+        key: the columns of keys.
+        conditions: only rows for which all are true.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        table: str,
+        columns: Sequence[ScannedColumn],
+        key: Sequence[str],
+        conditions: Sequence[str] = (),
+        retries: int = _RETRIES,
+    ) -> None:
+        self._link = Link(address)
+        self._table = table
+        self._columns = tuple(columns)
+        self._key = tuple(key)
+        self._conditions = tuple(conditions)
+        self._retries = retries
+        self._relation: Relation | None = None
+        self._connection: Any = None
+
+    def find(self, keys: Sequence[pa.Array]) -> tuple[pa.RecordBatch, pa.Array]:
+        """The rows of these keys, a column for each, and for each row the number of its key, which never goes down."""
+        literals = [array_literal(texts_of(column)) for column in keys]
+        lines = self._link.retrying(self._retries, lambda connection: self._ask(connection, literals))
+        count = len(self._columns)
+        texts = texts_of_csv(lines, count + 1) if lines else [pa.array([], pa.string())] * (count + 1)
+        kinds = [one.type for one in self._columns]
+        rows = batch_of(texts[:count], kinds, [f"c{place}" for place in range(count)])
+        return rows, texts[count].cast(pa.int64())
+
+    def _ask(self, connection: Any, literals: Sequence[str]) -> bytes:
+        if connection is not self._connection:
+            connection.execute(SESSION)
+            self._relation = relation(connection, self._table)
+            self._connection = connection
+        assert self._relation is not None
+        names = [f"k{place}" for place in range(len(literals))]
+        kinds = [self._relation.column(name).sql_type for name in self._key]
+        arrays = ", ".join(f"{text}::{kind}[]" for text, kind in zip(literals, kinds, strict=True))
+        matches = [f"t.{quoted(name)} = k.{alias}" for name, alias in zip(self._key, names, strict=True)]
+        expressions = ", ".join([*(one.expression for one in self._columns), "k.n - 1"])
+        text = (
+            f"SELECT {expressions} FROM unnest({arrays}) WITH ORDINALITY AS k({', '.join(names)}, n) "
+            f"JOIN {self._relation.path} AS t ON {' AND '.join([*matches, *self._conditions])} ORDER BY k.n"
+        )
+        with (
+            naming(f"cannot look up rows of {self._relation.path}"),
+            connection.cursor() as cursor,
+            cursor.copy(f"COPY ({text}) TO STDOUT (FORMAT csv)") as copy,
+        ):
+            return b"".join(map(bytes, copy))
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._link.close()
+
+
+@dataclass(frozen=True, slots=True)
+class LookupCache:
+    """How long rows of a key are remembered.
+
+    Attributes:
+        keys_max: how many keys; the one that was asked for longest ago leaves first.
+        expire_after_write_ms: for how long; None for ever.
+        holds_missing: whether it is remembered, too, that a key has no rows.
+    """
+
+    keys_max: int = 10_000
+    expire_after_write_ms: int | None = None
+    holds_missing: bool = True
+
+
+class JdbcLookup:
+    """Finds the rows of a key from within an asynchronous function (`AsyncDataStream`), with a cache.
+
+    It is pickled with the function that has it, and connects at the first question. Queries wait in one connection for
+    each other, and those that wait at the same time go as one.
+
+        class Enrich(AsyncFunction):
+            def __init__(self, customers):
+                self.customers = customers
+
+            async def async_invoke(self, order):
+                return [(order, *row) for row in await self.customers.rows(order.customer)]
+
+    Args:
+        connection_options: where the database is.
+        table: a table, `schema.table` for one of another schema.
+        key: the columns of keys.
+        columns: those of the rows; all by default.
+        cache: what is remembered; None for nothing.
+    """
+
+    def __init__(
+        self,
+        connection_options: JdbcConnectionOptions,
+        table: str,
+        key: Sequence[str],
+        columns: Sequence[str] = (),
+        cache: LookupCache | None = None,
+    ) -> None:
+        driver()
+        if not key:
+            raise ConfigurationError(f"a look-up in table {table} needs at least one column of its key")
+        self._address = connection_options.address()
+        self._table = table
+        self._key = tuple(key)
+        self._names = tuple(columns)
+        self._cache = cache
+        self._forget()
+
+    def _forget(self) -> None:
+        self._lookup: KeyLookup | None = None
+        self._held: OrderedDict[Any, tuple[float, list[Row]]] = OrderedDict()
+        self._wanted: dict[Any, asyncio.Future[list[Row]]] = {}
+        self._asking: asyncio.Task[None] | None = None
+        #: how many keys were found in the cache, and how many asked for
+        self.hits = 0
+        self.asked = 0
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: vars(self)[key] for key in ("_address", "_table", "_key", "_names", "_cache")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._forget()
+
+    async def rows(self, *key: Any) -> list[Row]:
+        """The rows of a key; none if one of its values is None."""
+        if len(key) != len(self._key):
+            raise ConfigurationError(f"keys of table {self._table} have {len(self._key)} values, not {len(key)}")
+        if None in key:
+            return []
+        held = self._of_cache(key)
+        if held is not None:
+            self.hits += 1
+            return held
+        if key not in self._wanted:
+            self._wanted[key] = asyncio.get_running_loop().create_future()
+        waiting = self._wanted[key]
+        if self._asking is None:
+            self._asking = asyncio.get_running_loop().create_task(self._ask())
+        return await asyncio.shield(waiting)
+
+    async def _ask(self) -> None:
+        try:
+            while self._wanted:
+                wanted, self._wanted = self._wanted, {}
+                try:
+                    found = await asyncio.to_thread(self._find, list(wanted))
+                except Exception as error:  # noqa: BLE001 - it is raised in those who wait
+                    for future in wanted.values():
+                        future.set_exception(error)
+                    continue
+                for key, future in wanted.items():
+                    self._hold(key, found[key])
+                    future.set_result(found[key])
+        finally:
+            self._asking = None
+
+    def _find(self, keys: Sequence[Any]) -> dict[Any, list[Row]]:
+        self.asked += len(keys)
+        if self._lookup is None:
+            self._lookup = self._connected()
+        columns = [pa.array(values) for values in zip(*keys, strict=True)]
+        rows, numbers = self._lookup.find(columns)
+        found: dict[Any, list[Row]] = {key: [] for key in keys}
+        dicts = rows.rename_columns(self._names).to_pylist()
+        for number, values in zip(numbers.to_pylist(), dicts, strict=True):
+            found[keys[number]].append(Row(**values))
+        return found
+
+    def _connected(self) -> KeyLookup:
+        link = Link(self._address)
+        try:
+            found = link.retrying(_RETRIES, lambda connection: relation(connection, self._table))
+        finally:
+            link.close()
+        chosen = [found.column(name) for name in self._names] or list(found.columns)
+        self._names = tuple(one.name for one in chosen)
+        columns = [ScannedColumn(one.name, f"t.{quoted(one.name)}", one.type) for one in chosen]
+        return KeyLookup(self._address, self._table, columns, self._key)
+
+    def _of_cache(self, key: Any) -> list[Row] | None:
+        entry = self._held.get(key)
+        if entry is None or self._cache is None:
+            return None
+        after_ms = self._cache.expire_after_write_ms
+        if after_ms is not None and time.monotonic() * 1_000 > entry[0] + after_ms:
+            del self._held[key]
+            return None
+        self._held.move_to_end(key)
+        return entry[1]
+
+    def _hold(self, key: Any, rows: list[Row]) -> None:
+        if self._cache is None or not (rows or self._cache.holds_missing):
+            return
+        self._held[key] = (time.monotonic() * 1_000, rows)
+        self._held.move_to_end(key)
+        if len(self._held) > self._cache.keys_max:
+            self._held.popitem(last=False)
+
+    def close(self) -> None:
+        """Close the connection; for the function's own `close`."""
+        lookup, self._lookup = self._lookup, None
+        if lookup is not None:
+            lookup.close()

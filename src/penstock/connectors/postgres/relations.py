@@ -1,0 +1,60 @@
+"""What the catalog of a database says of a table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from penstock.base.errors import MissingPathError, UnknownNameError
+from penstock.connectors.postgres.client import quoted_path
+from penstock.connectors.postgres.text_columns import type_of
+
+if TYPE_CHECKING:
+    import psycopg
+
+_COLUMNS = """
+    SELECT a.attname, t.typname, a.atttypmod, format_type(a.atttypid, a.atttypmod),
+           coalesce(array_position(i.indkey::int2[], a.attnum), -1)
+    FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+    LEFT JOIN pg_index i ON i.indrelid = a.attrelid AND i.indisprimary
+    WHERE a.attrelid = to_regclass(%s) AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class RelationColumn:
+    """A column: its name, its Arrow type, and its type as the server writes it."""
+
+    name: str
+    type: pa.DataType
+    sql_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """A table or view: its path in quotes, its columns, and the names of those of its primary key."""
+
+    path: str
+    columns: tuple[RelationColumn, ...]
+    key: tuple[str, ...]
+
+    def column(self, name: str) -> RelationColumn:
+        """Raises `UnknownNameError` for a name that no column has."""
+        for one in self.columns:
+            if one.name == name:
+                return one
+        there = ", ".join(one.name for one in self.columns)
+        raise UnknownNameError(f"table {self.path} of PostgreSQL has no column {name!r}; it has {there}")
+
+
+def relation(connection: psycopg.Connection[Any], path: str) -> Relation:
+    """Raises `MissingPathError` where there is no such table."""
+    quoted = quoted_path(path)
+    found = connection.execute(_COLUMNS, (quoted,)).fetchall()
+    if not found:
+        raise MissingPathError(f"PostgreSQL at {connection.info.host}:{connection.info.port} has no table {quoted}")
+    columns = tuple(RelationColumn(name, type_of(kind, modifier), shown) for name, kind, modifier, shown, _ in found)
+    key = sorted((place, name) for name, _, _, _, place in found if place >= 0)
+    return Relation(quoted, columns, tuple(name for _, name in key))

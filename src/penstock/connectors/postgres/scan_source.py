@@ -1,0 +1,320 @@
+"""`JdbcSource`: the rows of a table, as columns, read once by as many readers as there are splits."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.base.errors import ConfigurationError
+from penstock.connectors.postgres.background import Background
+from penstock.connectors.postgres.client import Address, connect, quoted, quoted_path
+from penstock.connectors.postgres.relations import relation
+from penstock.connectors.postgres.scan import (
+    FETCH_SIZE,
+    Fetch,
+    Partitions,
+    Rows,
+    Scanned,
+    ScannedColumn,
+    ScanSplit,
+)
+from penstock.core.columns.batch import ColumnBatch
+from penstock.core.connector import (
+    Boundedness,
+    InputStatus,
+    Source,
+    SourceReader,
+    SourceReaderContext,
+    SplitEnumerator,
+    SplitEnumeratorContext,
+)
+from penstock.core.records import Batch
+
+if TYPE_CHECKING:
+    import psycopg
+
+LOG: Final = logging.getLogger(__name__)
+
+
+class JdbcSource(Source[Any, ScanSplit]):
+    """Reads a table or view of PostgreSQL to its end; made by `builder()`. Records are rows with names.
+
+    Readers resume where they were after a failure (`penstock.connectors.postgres.scan` says when exactly).
+    """
+
+    def __init__(self, scanned: Scanned) -> None:
+        self.scanned = scanned
+
+    @staticmethod
+    def builder() -> JdbcSourceBuilder:
+        """A builder."""
+        return JdbcSourceBuilder()
+
+    @property
+    def boundedness(self) -> Boundedness:
+        """Bounded."""
+        return Boundedness.BOUNDED
+
+    def create_enumerator(
+        self, context: SplitEnumeratorContext[ScanSplit], restored: Any | None
+    ) -> SplitEnumerator[ScanSplit]:
+        """See `Source`."""
+        return ScanEnumerator(context, self.scanned, restored)
+
+    def create_reader(self, context: SourceReaderContext) -> SourceReader[Any, ScanSplit]:
+        """See `Source`."""
+        return ScanReader(context, self.scanned)
+
+
+class JdbcSourceBuilder:
+    """Builds a `JdbcSource`."""
+
+    def __init__(self) -> None:
+        self._url: str | None = None
+        self._user: str | None = None
+        self._password: str | None = None
+        self._table: str | None = None
+        self._columns: tuple[str, ...] = ()
+        self._conditions: tuple[str, ...] = ()
+        self._partitions: Partitions | None = None
+        self._fetch_size = FETCH_SIZE
+
+    def set_db_url(self, url: str) -> JdbcSourceBuilder:
+        """`jdbc:postgresql://HOST:PORT/DATABASE`, or `postgresql://…`."""
+        self._url = url
+        return self
+
+    def set_username(self, username: str) -> JdbcSourceBuilder:
+        """Who connects."""
+        self._user = username
+        return self
+
+    def set_password(self, password: str) -> JdbcSourceBuilder:
+        """With which password."""
+        self._password = password
+        return self
+
+    def set_table_name(self, name: str) -> JdbcSourceBuilder:
+        """A table or view, `schema.table` for one of another schema."""
+        self._table = name
+        return self
+
+    def set_columns(self, *names: str) -> JdbcSourceBuilder:
+        """Which columns; by default all."""
+        self._columns = names
+        return self
+
+    def set_condition(self, condition: str) -> JdbcSourceBuilder:
+        """Only rows for which this is true, in the SQL of the server."""
+        self._conditions = (condition,)
+        return self
+
+    def set_partitions(self, column: str, lower_bound: int, upper_bound: int, number: int) -> JdbcSourceBuilder:
+        """Cut the table by a column of whole numbers. The bounds say where; what is beyond is read all the same."""
+        self._partitions = Partitions(column, lower_bound, upper_bound, number)
+        return self
+
+    def set_fetch_size(self, rows: int) -> JdbcSourceBuilder:
+        """How many rows are fetched at a time."""
+        if rows < 1:
+            raise ConfigurationError(f"at least one row is fetched at a time, not {rows}")
+        self._fetch_size = rows
+        return self
+
+    def build(self) -> JdbcSource:
+        """The source. Asks the database for the columns.
+
+        Raises:
+            ConfigurationError: without URL or table.
+            MissingPathError: if there is no such table.
+            UnknownNameError: for a column that it does not have.
+        """
+        if self._url is None or self._table is None:
+            raise ConfigurationError("a JdbcSource needs set_db_url() and set_table_name()")
+        address = Address(self._url, self._user, self._password)
+        with connect(address) as connection:
+            found = relation(connection, self._table)
+        if self._partitions is not None:
+            found.column(self._partitions.column)
+        chosen = [found.column(name) for name in self._columns] or list(found.columns)
+        columns = tuple(ScannedColumn(one.name, quoted(one.name), one.type) for one in chosen)
+        return JdbcSource(
+            Scanned(
+                address,
+                self._table,
+                columns,
+                self._conditions,
+                partitions=self._partitions,
+                fetch_size=self._fetch_size,
+            )
+        )
+
+
+class ScanEnumerator(SplitEnumerator[ScanSplit]):
+    """Exports a snapshot, cuts the table, and hands out the parts."""
+
+    def __init__(self, context: SplitEnumeratorContext[ScanSplit], scanned: Scanned, restored: Any | None) -> None:
+        self._context = context
+        self._scanned = scanned
+        self._splits: list[ScanSplit] | None = restored
+        self._waiting: list[int] = []
+        self._ended: set[int] = set()
+        self._is_ready = False
+        self._holder: psycopg.Connection[Any] | None = None
+
+    def start(self) -> None:
+        """Find the splits, or give those that are left a snapshot."""
+        if self._splits is None or self._splits:
+            self._context.call_async(self._find, self._on_found)
+        else:
+            self._is_ready = True
+
+    def _find(self) -> tuple[psycopg.Connection[Any], list[ScanSplit]]:
+        holder = connect(self._scanned.address)
+        try:
+            holder.execute("SET idle_in_transaction_session_timeout = 0")
+            found = relation(holder, self._scanned.table)
+            holder.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            exported = holder.execute("SELECT pg_export_snapshot()").fetchone()
+            assert exported is not None
+            partitions = self._scanned.partitions
+            conditions = [""] if partitions is None else partitions.conditions()
+            return holder, [
+                ScanSplit(number, condition, quoted_path(self._scanned.table), found.key, exported[0])
+                for number, condition in enumerate(conditions)
+            ]
+        except BaseException:
+            holder.close()
+            raise
+
+    def _on_found(self, found: Any, error: BaseException | None) -> None:
+        if error is not None:
+            raise error
+        self._holder, splits = found
+        if self._splits is None:
+            self._splits = splits
+        else:  # those of a snapshot that is gone, of which nothing has been read yet
+            numbers = {one.number for one in self._splits if not one.rows}
+            fresh = {one.number: one for one in splits if one.number in numbers}
+            self._splits = [fresh.get(one.number, one) for one in self._splits]
+        self._is_ready = True
+        for subtask_index in self._waiting:
+            self.handle_split_request(subtask_index)
+        self._waiting = []
+
+    def handle_split_request(self, subtask_index: int) -> None:
+        """See `SplitEnumerator`."""
+        if not self._is_ready:
+            self._waiting.append(subtask_index)
+        elif self._splits:
+            self._context.assign_split(self._splits.pop(0), subtask_index)
+        else:
+            self._context.signal_no_more_splits(subtask_index)
+            self._ended.add(subtask_index)
+            if len(self._ended) >= self._context.parallelism:
+                self.close()  # all is read: the snapshot holds back VACUUM no longer
+
+    def add_splits_back(self, splits: Sequence[ScanSplit], subtask_index: int) -> None:
+        """See `SplitEnumerator`."""
+        self._waiting = [other for other in self._waiting if other != subtask_index]
+        self._ended.discard(subtask_index)
+        if splits:
+            self._splits = [*splits, *(self._splits or ())]
+
+    def snapshot_state(self, checkpoint_id: int) -> Any:
+        """The splits that are left; None where they are not known yet."""
+        return None if self._splits is None else list(self._splits)
+
+    def close(self) -> None:
+        """Let go of the snapshot."""
+        holder, self._holder = self._holder, None
+        if holder is not None:
+            holder.close()
+
+
+class ScanReader(SourceReader[Any, ScanSplit]):
+    """Reads its splits one after the other."""
+
+    def __init__(self, context: SourceReaderContext, scanned: Scanned) -> None:
+        self._context = context
+        self._scanned = scanned
+        self._splits: list[ScanSplit] = []
+        self._has_asked = self._is_last = False
+        self._fetch: Fetch | None = None
+        self._background: Background[Rows] | None = None
+        self._rows: Rows | None = None
+        self._place = 0
+
+    def poll_next(self, max_records: int) -> Batch | InputStatus:
+        """See `SourceReader`."""
+        while self._splits:
+            if self._rows is None and not self._take():
+                if self._splits and self._background is not None:
+                    return InputStatus.NOTHING_AVAILABLE
+                continue
+            assert self._rows is not None
+            return self._part(self._rows, max_records)
+        if self._is_last:
+            return InputStatus.END_OF_INPUT
+        if not self._has_asked:
+            self._has_asked = True
+            self._context.request_split()
+        return InputStatus.NOTHING_AVAILABLE
+
+    def _take(self) -> bool:
+        """Get rows of the first split; when there are none any more, go on to the next."""
+        if self._background is None:
+            self._fetch = Fetch(self._scanned, self._splits[0])
+            self._background = Background(self._fetch.rows, self._fetch.interrupt)
+        self._rows, self._place = self._background.take(), 0
+        if self._rows is None and self._background.is_done:
+            self._end_fetch()
+            self._splits.pop(0)
+        return self._rows is not None
+
+    def _part(self, rows: Rows, max_records: int) -> Batch:
+        count = min(max_records, rows.columns.num_rows - self._place)
+        part = rows.columns.slice(self._place, count)
+        keys = [one.slice(self._place, count) for one in rows.keys]
+        self._splits[0] = self._splits[0].behind(keys, count)
+        self._place += count
+        if self._place == rows.columns.num_rows:
+            self._rows = None
+        return ColumnBatch(part)
+
+    def _end_fetch(self) -> None:
+        background, fetch, self._background, self._fetch = self._background, self._fetch, None, None
+        self._rows = None
+        if background is not None:
+            background.close()
+        if fetch is not None and fetch.lost_snapshot:
+            LOG.warning(
+                "the snapshot in which part %d of table %s was to be read is gone with an earlier attempt of the job: "
+                "it was read as the table is now",
+                self._splits[0].number,
+                self._splits[0].relation,
+            )
+
+    def retry_after_ms(self) -> int:
+        """Rows come at any time."""
+        return 2 if self._background is not None else super().retry_after_ms()
+
+    def add_splits(self, splits: Sequence[ScanSplit]) -> None:
+        """See `SourceReader`."""
+        self._splits += splits
+        self._has_asked = False
+
+    def no_more_splits(self) -> None:
+        """See `SourceReader`."""
+        self._is_last = True
+
+    def snapshot_state(self, checkpoint_id: int) -> list[ScanSplit]:
+        """See `SourceReader`."""
+        return list(self._splits)
+
+    def close(self) -> None:
+        """End what is under way."""
+        background, self._background = self._background, None
+        if background is not None:
+            background.close()

@@ -1,0 +1,222 @@
+"""Arrow columns of the texts in which PostgreSQL shows values, and back. Sessions that use these are in UTC and ISO."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as csv
+
+from penstock.base.errors import FormatError, UnsupportedError
+
+#: What a session must be set to, so that texts are as these functions read and write them.
+SESSION: Final = (
+    "SET TimeZone = 'UTC'; SET DateStyle = 'ISO, YMD'; SET bytea_output = 'hex'; SET extra_float_digits = 1"
+)
+
+#: The Arrow type for types of the server, by their names in the catalog. All others are texts, as it shows them.
+_PLAIN: Final[dict[str, pa.DataType]] = {
+    "bool": pa.bool_(),
+    "int2": pa.int16(),
+    "int4": pa.int32(),
+    "int8": pa.int64(),
+    "oid": pa.int64(),
+    "float4": pa.float32(),
+    "float8": pa.float64(),
+    "date": pa.date32(),
+    "time": pa.time64("us"),
+    "timestamp": pa.timestamp("us"),
+    "timestamptz": pa.timestamp("us", "UTC"),
+    "bytea": pa.binary(),
+}
+_DIGITS_MAX: Final = 38
+#: the digits of a numeric without declared ones, as Flink has them
+_NUMERIC: Final = pa.decimal128(38, 18)
+
+
+def type_of(name: str, modifier: int) -> pa.DataType:
+    """The Arrow type for a type of the server; `modifier` says its digits. An array's name begins with `_`."""
+    if name.startswith("_"):
+        return pa.list_(type_of(name[1:], modifier))
+    if name == "numeric":
+        if modifier < 0:
+            return _NUMERIC
+        digits, scale = (modifier - 4) >> 16, (modifier - 4) & 0x7FF
+        scale = scale - 0x800 if scale >= 0x400 else scale
+        return pa.decimal128(digits, scale) if digits <= _DIGITS_MAX and 0 <= scale <= digits else pa.string()
+    return _PLAIN.get(name, pa.string())
+
+
+def column_of(texts: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
+    """A column of texts as one of another type.
+
+    Raises:
+        FormatError: for a text that is no such value, naming the column.
+        UnsupportedError: for types that no text of the server is.
+    """
+    try:
+        return _reader(kind)(texts, kind)
+    except (pa.ArrowException, ValueError, OverflowError) as error:
+        raise FormatError(f"column {name!r} of PostgreSQL has a value that is no {kind}: {error}") from error
+
+
+def _reader(kind: pa.DataType) -> Callable[[pa.Array, pa.DataType], pa.Array]:
+    if pa.types.is_string(kind):
+        return lambda texts, _: texts
+    if pa.types.is_boolean(kind):
+        return lambda texts, _: pc.is_in(texts, pa.array(["t", "true"])) if not texts.null_count else _booleans(texts)
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind) or pa.types.is_date(kind):
+        return _cast
+    if pa.types.is_timestamp(kind):
+        return _timestamps
+    if pa.types.is_time(kind):
+        return _times
+    if pa.types.is_binary(kind):
+        return _bytes
+    if pa.types.is_list(kind):
+        return _lists
+    raise UnsupportedError(f"no value of PostgreSQL is read as {kind}: declare the column as text (STRING)")
+
+
+def _booleans(texts: pa.Array) -> pa.Array:
+    return pc.if_else(texts.is_valid(), pc.is_in(texts, pa.array(["t", "true"])), pa.scalar(None, pa.bool_()))
+
+
+def _cast(texts: pa.Array, kind: pa.DataType) -> pa.Array:
+    return texts.cast(kind)
+
+
+def _timestamps(texts: pa.Array, kind: pa.DataType) -> pa.Array:
+    plain = pc.replace_substring_regex(texts, r"\+00(:00)?$", "")
+    found = plain.cast(pa.timestamp("us")).cast(pa.timestamp(kind.unit), safe=False)
+    return found if kind.tz is None else found.cast(pa.timestamp(kind.unit, kind.tz), safe=False)
+
+
+def _times(texts: pa.Array, kind: pa.DataType) -> pa.Array:
+    moments = pc.binary_join_element_wise("1970-01-01 ", texts, "").cast(pa.timestamp("us"))
+    return moments.cast(pa.time64("us")).cast(kind, safe=False)
+
+
+def _bytes(texts: pa.Array, kind: pa.DataType) -> pa.Array:
+    return pa.array([None if one is None else bytes.fromhex(one[2:]) for one in texts.to_pylist()], kind)
+
+
+def _lists(texts: pa.Array, kind: pa.DataType) -> pa.Array:
+    parts: list[str | None] = []
+    offsets: list[int | None] = []
+    for one in texts.to_pylist():
+        offsets.append(None if one is None else len(parts))
+        if one is not None:
+            parts += _elements(one)
+    offsets.append(len(parts))
+    values = _reader(kind.value_type)(pa.array(parts, pa.string()), kind.value_type)
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values, type=kind)
+
+
+def _elements(text: str) -> list[str | None]:
+    """The elements of an array as the server shows it: `{1,NULL,"a,b"}`."""
+    if text.startswith("["):
+        text = text[text.index("=") + 1 :]
+    found: list[str | None] = []
+    at, end = 1, len(text) - 1
+    while at < end:
+        if text[at] == '"':
+            part, at = _quoted_element(text, at + 1)
+            found.append(part)
+        elif text[at] == "{":
+            raise FormatError(f"an array of more than one dimension, {text}: declare the column as text (STRING)")
+        else:
+            stop = text.find(",", at)
+            stop = end if stop < 0 else stop
+            part = text[at:stop]
+            found.append(None if part == "NULL" else part)
+            at = stop
+        at += 1
+    return found
+
+
+def _quoted_element(text: str, at: int) -> tuple[str, int]:
+    letters = []
+    while text[at] != '"':
+        if text[at] == "\\":
+            at += 1
+        letters.append(text[at])
+        at += 1
+    return "".join(letters), at + 1
+
+
+def texts_of(column: pa.Array) -> pa.Array:
+    """A column as texts that the server reads.
+
+    Raises:
+        UnsupportedError: for types that the server has no text for.
+    """
+    kind = column.type
+    if pa.types.is_string(kind):
+        return column
+    if pa.types.is_binary(kind) or pa.types.is_fixed_size_binary(kind):
+        return pa.array([None if one is None else "\\x" + one.hex() for one in column.to_pylist()], pa.string())
+    if pa.types.is_list(kind):
+        texts = texts_of(column.flatten()).to_pylist()
+        quoted = ["NULL" if one is None else _in_quotes(one) for one in texts]
+        lists, at = [], 0
+        for length in pc.list_value_length(column).to_pylist():
+            lists.append(None if length is None else "{" + ",".join(quoted[at : at + length]) + "}")
+            at += length or 0
+        return pa.array(lists, pa.string())
+    if pa.types.is_nested(kind):
+        raise UnsupportedError(f"columns of {kind} are not written into PostgreSQL: write them as text, such as JSON")
+    return column.cast(pa.string())
+
+
+def _in_quotes(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def array_literal(texts: pa.Array) -> str:
+    """Texts as an array in SQL, without a type."""
+    inner = ",".join("NULL" if one is None else _in_quotes(one) for one in texts.to_pylist())
+    return literal("{" + inner + "}")
+
+
+def literal(text: str) -> str:
+    """A text in SQL, whatever is in it."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def csv_of(columns: Sequence[pa.Array]) -> bytes:
+    """Columns of texts as COPY reads them with FORMAT csv: NULL is nothing, and the empty text two quotes."""
+    names = [f"c{place}" for place in range(len(columns))]
+    buffer = io.BytesIO()
+    options = csv.WriteOptions(include_header=False, quoting_style="needed")
+    csv.write_csv(pa.Table.from_arrays(list(columns), names), buffer, options)
+    return buffer.getvalue()
+
+
+def texts_of_csv(lines: bytes, count: int) -> list[pa.Array]:
+    """The columns of texts in what COPY writes with FORMAT csv."""
+    names = [f"c{place}" for place in range(count)]
+    found = csv.read_csv(
+        io.BytesIO(lines),
+        csv.ReadOptions(column_names=names, use_threads=False, block_size=max(len(lines) + 1, 1 << 16)),
+        csv.ParseOptions(newlines_in_values=True),
+        csv.ConvertOptions(
+            column_types=dict.fromkeys(names, pa.string()),
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+            null_values=[""],
+        ),
+    )
+    return [one.combine_chunks() for one in found.itercolumns()]
+
+
+def batch_of(texts: Sequence[pa.Array], kinds: Sequence[pa.DataType], names: Sequence[str]) -> Any:
+    """Columns of texts as a record batch of these types, under these names."""
+    arrays = []
+    for column, kind, name in zip(texts, kinds, names, strict=True):
+        made = column_of(column, kind, name)
+        arrays.append(made.chunk(0) if isinstance(made, pa.ChunkedArray) else made)
+    return pa.RecordBatch.from_arrays(arrays, list(names))
