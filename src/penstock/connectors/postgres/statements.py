@@ -143,7 +143,7 @@ def _folded(name: str) -> str:
 
 
 class Execution:
-    """Executes a statement for rows on connections that come and go. It says nothing of transactions."""
+    """Executes a statement for rows on connections that come and go; once in a transaction."""
 
     def __init__(self, statement: Statement) -> None:
         self._statement = statement
@@ -157,7 +157,7 @@ class Execution:
         if connection is self._connection:
             return
         plain = self._statement.plain
-        self._copies = plain is not None and _is_plain_table(connection, plain.table)
+        self._copies = plain is not None and is_plain_table(connection, plain.table)
         if plain is not None and self._copies and plain.conflict:
             with naming(f"cannot make a temporary table for {plain.table}"):
                 connection.execute(
@@ -187,7 +187,6 @@ class Execution:
                     copy.write_row(row)
             if plain.conflict:
                 cursor.execute(f"INSERT INTO {plain.table} ({names}) SELECT {names} FROM {target} {plain.conflict}")
-                cursor.execute(f"TRUNCATE {target}")
 
 
 def _last_of_each(rows: Sequence[Sequence[Any]], key: Sequence[int]) -> Sequence[Sequence[Any]]:
@@ -200,7 +199,8 @@ def _last_of_each(rows: Sequence[Sequence[Any]], key: Sequence[int]) -> Sequence
     return rows if len(found) == len(rows) else list(found.values())
 
 
-def _is_plain_table(connection: psycopg.Connection[Any], table: str) -> bool:
+def is_plain_table(connection: psycopg.Connection[Any], table: str) -> bool:
+    """Whether COPY can write into it as INSERT does. `table`: as SQL has it."""
     found = connection.execute(
         "SELECT relkind IN ('r', 'p') AND NOT relhasrules FROM pg_class WHERE oid = to_regclass(%s)", (table,)
     ).fetchone()

@@ -10,6 +10,7 @@ from penstock.table.connectors.connector import Connectors
 from penstock.table.connectors.datagen.connector import DatagenConnector
 from penstock.table.connectors.filesystem.connector import FilesystemConnector
 from penstock.table.connectors.formats.built_in import built_in_formats
+from penstock.table.connectors.jdbc.connector import JdbcConnector
 from penstock.table.connectors.nexmark.connector import NexmarkConnector
 from penstock.table.connectors.print import PrintConnector
 from penstock.table.connectors.socket.connector import SocketConnector
@@ -26,6 +27,7 @@ def built_in() -> Connectors:
         BlackholeConnector(),
         DatagenConnector(),
         FilesystemConnector(formats),
+        JdbcConnector(),
         NexmarkConnector(),
         PrintConnector(),
         SocketConnector(formats),

@@ -1,0 +1,102 @@
+"""Conditions of a query as SQL of PostgreSQL.
+
+Both systems agree on whole and decimal numbers, booleans, days and points in time. They do not wholly agree on texts
+(CHAR has blanks at its end here and not there) and floating-point numbers (NaN is greater than all others for
+PostgreSQL). Of these, such conditions are taken as leave out no row too many, and the query asks them again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from penstock.connectors.postgres.text_columns import literal, texts_of
+from penstock.table.data import logical_types as types
+from penstock.table.data.logical_types import DataType
+from penstock.table.data.values import column_of
+from penstock.table.typed.nodes import Constant, Field, FunctionCall, Typed
+
+_COMPARISONS: Final = frozenset({"=", "<>", "<", "<=", ">", ">="})
+_MIRRORED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_CASTS: Final[tuple[tuple[type[DataType], str], ...]] = (
+    (types.BooleanType, "boolean"),
+    (types.IntegralType, "int8"),
+    (types.DecimalType, "numeric"),
+    (types.FractionalType, "float8"),
+    (types.DateType, "date"),
+    (types.LocalZonedTimestampType, "timestamptz"),
+    (types.TimestampType, "timestamp"),
+)
+_TEXTS: Final = (types.CharType, types.VarCharType)
+
+
+class Condition(NamedTuple):
+    """A condition in SQL, and whether it is true for exactly the same rows; else it is true for more."""
+
+    sql: str
+    is_exact: bool
+
+
+def condition_of(condition: Typed, columns: Sequence[str]) -> Condition | None:
+    """A condition over columns, which are expressions in SQL; None for what cannot be asked of the server."""
+    if isinstance(condition, Field):
+        return Condition(columns[condition.index], True) if isinstance(condition.type, types.BooleanType) else None
+    if not isinstance(condition, FunctionCall) or condition.options:
+        return None
+    name, operands = condition.function, condition.operands
+    if name in ("AND", "OR"):
+        parts = [condition_of(one, columns) for one in operands]
+        known = [one for one in parts if one is not None]
+        if len(known) < len(parts):
+            return None
+        return Condition("(" + f" {name} ".join(one.sql for one in known) + ")", all(one.is_exact for one in known))
+    if name == "NOT":
+        inner = condition_of(operands[0], columns)
+        return Condition(f"(NOT {inner.sql})", True) if inner is not None and inner.is_exact else None
+    first = operands[0] if operands else None
+    if name in ("IS NULL", "IS NOT NULL") and isinstance(first, Field):
+        return Condition(f"({columns[first.index]} {name})", True)
+    if name == "IN" and isinstance(first, Field):
+        return _any_of(first, operands[1:], columns)
+    if name in _COMPARISONS and len(operands) == 2:
+        return _comparison(name, *operands, columns=columns)
+    return None
+
+
+def _comparison(name: str, left: Typed, right: Typed, columns: Sequence[str]) -> Condition | None:
+    if isinstance(left, Constant) and isinstance(right, Field):
+        left, right, name = right, left, _MIRRORED.get(name, name)
+    if not isinstance(left, Field) or not isinstance(right, Constant):
+        return None
+    is_text = isinstance(left.type, _TEXTS)
+    # NaN would be left out by `<`; it is no such number here either.
+    if is_text and name != "=":
+        return None
+    value = _constant(right, left.type)
+    if value is None:
+        return None
+    is_exact = not is_text and not isinstance(left.type, types.FloatType | types.DoubleType)
+    return Condition(f"({columns[left.index]} {name} {value})", is_exact)
+
+
+def _any_of(column: Field, constants: Sequence[Typed], columns: Sequence[str]) -> Condition | None:
+    values = [_constant(one, column.type) if isinstance(one, Constant) else None for one in constants]
+    known = [one for one in values if one is not None]
+    if not known or len(known) < len(values):
+        return None
+    is_exact = not isinstance(column.type, (*_TEXTS, types.FloatType, types.DoubleType))
+    return Condition(f"({columns[column.index]} IN ({', '.join(known)}))", is_exact)
+
+
+def _constant(constant: Constant, other: DataType) -> str | None:
+    """A constant in SQL; None for NULL, and for one that is compared with a column of another kind."""
+    if constant.value is None:
+        return None
+    text = literal(texts_of(column_of([constant.value], constant.type))[0].as_py())
+    if isinstance(other, _TEXTS):
+        return text if isinstance(constant.type, _TEXTS) else None
+    for kind, name in _CASTS:
+        if isinstance(constant.type, kind):
+            is_number = isinstance(constant.type, types.NumericType) and isinstance(other, types.NumericType)
+            return f"{text}::{name}" if is_number or isinstance(other, kind) else None
+    return None

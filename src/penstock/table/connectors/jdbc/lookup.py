@@ -1,0 +1,44 @@
+"""Rows of keys for look-up joins, asked for in one query for a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from penstock.connectors.postgres.client import Address, quoted
+from penstock.connectors.postgres.lookup import KeyLookup
+from penstock.connectors.postgres.scan import ScannedColumn
+from penstock.table.connectors.lookup import LookedUp, LookupReader
+
+
+@dataclass(frozen=True, slots=True)
+class LookupSpec:
+    """What is asked: the table, its columns with their names and types, the names of the key, and how often again."""
+
+    address: Address
+    table: str
+    names: tuple[str, ...]
+    types: tuple[pa.DataType, ...]
+    key: tuple[str, ...]
+    retries: int
+
+
+class JdbcLookupReader(LookupReader):
+    """See the module's text."""
+
+    def __init__(self, spec: LookupSpec) -> None:
+        columns = [
+            ScannedColumn(name, f"t.{quoted(name)}", kind) for name, kind in zip(spec.names, spec.types, strict=True)
+        ]
+        self._lookup = KeyLookup(spec.address, spec.table, columns, spec.key, retries=spec.retries)
+
+    def lookup(self, keys: pa.RecordBatch) -> LookedUp:
+        """See `LookupReader`."""
+        columns: Sequence[pa.Array] = keys.columns
+        return LookedUp(*self._lookup.find(columns))
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._lookup.close()

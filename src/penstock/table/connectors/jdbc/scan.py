@@ -1,0 +1,73 @@
+"""A table of PostgreSQL that is to be read, with its abilities."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from penstock.connectors.postgres.client import Address, quoted
+from penstock.connectors.postgres.scan import Partitions, Scanned, ScannedColumn
+from penstock.connectors.postgres.scan_source import JdbcSource
+from penstock.table.connectors.abilities import (
+    Filtered,
+    FilterPushDown,
+    LimitPushDown,
+    ProjectionPushDown,
+    TableScan,
+)
+from penstock.table.connectors.jdbc.conditions import condition_of
+from penstock.table.connectors.tables import TableReader, column_names
+from penstock.table.data.arrow_types import arrow_type
+from penstock.table.plan.row_schema import PlanColumn
+from penstock.table.typed.nodes import Typed
+
+
+@dataclass(frozen=True, slots=True)
+class JdbcScan(TableScan, ProjectionPushDown, FilterPushDown, LimitPushDown):
+    """Reads some columns, and leaves out rows where they lie.
+
+    Attributes:
+        address: the database.
+        table: the path of the table.
+        columns: those that are wanted.
+        fetch_size: how many rows are fetched at a time.
+        partitions: how the table is cut.
+        conditions: in SQL.
+        limit: how many rows of each part are enough; None for all.
+    """
+
+    address: Address
+    table: str
+    columns: tuple[PlanColumn, ...]
+    fetch_size: int
+    partitions: Partitions | None = None
+    conditions: tuple[str, ...] = ()
+    limit: int | None = None
+
+    def reader(self) -> TableReader:
+        """See `TableScan`."""
+        columns = tuple(
+            ScannedColumn(name, quoted(one.name), arrow_type(one.type))
+            for name, one in zip(column_names(len(self.columns)), self.columns, strict=True)
+        )
+        scanned = Scanned(
+            self.address, self.table, columns, self.conditions, self.limit, self.partitions, self.fetch_size
+        )
+        return TableReader(JdbcSource(scanned))
+
+    def with_columns(self, columns: Sequence[int]) -> JdbcScan:
+        """See `ProjectionPushDown`."""
+        return replace(self, columns=tuple(self.columns[place] for place in columns))
+
+    def with_conditions(self, conditions: Sequence[Typed]) -> Filtered:
+        """See `FilterPushDown`."""
+        names = [quoted(one.name) for one in self.columns]
+        made = [(one, condition_of(one, names)) for one in conditions]
+        asked = tuple(known.sql for _, known in made if known is not None)
+        remaining = tuple(one for one, known in made if known is None or not known.is_exact)
+        used = tuple(one for one, known in made if known is not None and not known.is_exact)
+        return Filtered(replace(self, conditions=(*self.conditions, *asked)), remaining, used)
+
+    def with_limit(self, limit: int) -> JdbcScan:
+        """See `LimitPushDown`."""
+        return replace(self, limit=limit if self.limit is None else min(limit, self.limit))

@@ -1,0 +1,269 @@
+"""Writes the changes of a table into PostgreSQL: inserts, or rows by their primary key.
+
+Of each key only the last change of a batch is written: rows are put in the place of those that were there, by one
+INSERT … ON CONFLICT, and rows that go are deleted, by one DELETE. So writing a batch again changes nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.codecs.column_data import ColumnData
+from penstock.connectors.postgres.client import Address, Link, naming, quoted, quoted_list, quoted_path
+from penstock.connectors.postgres.ledger import HeldRows, LedgerCommitter, run_name
+from penstock.connectors.postgres.options import JdbcExecutionOptions
+from penstock.connectors.postgres.statements import is_plain_table
+from penstock.connectors.postgres.text_columns import SESSION, csv_of, texts_of
+from penstock.core.connector import Committer, Sink, SinkWriter, SinkWriterContext
+from penstock.state.key_columns import distinct_keys
+from penstock.table.data.logical_types import DataType
+from penstock.table.data.values import column_of
+from penstock.table.plan.changes import DELETE, UPDATE_BEFORE
+
+if TYPE_CHECKING:
+    import psycopg
+
+#: Columns, and a byte for what each row does; None where all are inserts.
+Part = tuple[ColumnData, bytes | None]
+_INSERT: Final = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where rows go.
+
+    Attributes:
+        address: the database.
+        table: the path of the table.
+        names: its columns, in the order of those that are written, and
+        types: their types.
+        key: the places of its primary key; none where rows are only inserted.
+    """
+
+    address: Address
+    table: str
+    names: tuple[str, ...]
+    types: tuple[DataType, ...]
+    key: tuple[int, ...]
+
+
+class JdbcTableSink(Sink[Any]):
+    """Takes rows as (kind, held values), or columns.
+
+    Args:
+        target: where rows go.
+        execution: when.
+        ledger_table: notes what was written, each row once; None to write while rows come.
+    """
+
+    def __init__(self, target: Target, execution: JdbcExecutionOptions, ledger_table: str | None) -> None:
+        self._target = target
+        self._execution = execution
+        self._ledger_table = ledger_table
+
+    def create_writer(self, context: SinkWriterContext) -> SinkWriter[Any, Any]:
+        """See `Sink`."""
+        if self._ledger_table is not None:
+            return _HoldingWriter(self._target, run_name(context))
+        return _WritingWriter(self._target, context, self._execution)
+
+    def create_committer(self, context: SinkWriterContext) -> Committer[Any] | None:
+        """See `Sink`."""
+        if self._ledger_table is None:
+            return None
+        retries = self._execution.max_retries
+        return LedgerCommitter(self._target.address, self._ledger_table, retries, ColumnsWriting(self._target))
+
+    @property
+    def shows_on_commit(self) -> bool:
+        """Only what is written exactly once waits for the checkpoint."""
+        return self._ledger_table is not None
+
+
+class _TableWriter(SinkWriter[Any, Any]):
+    """Gathers columns."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._parts: list[Part] = []
+        self._count = 0
+
+    def write_batch(self, values: list[Any], timestamps: list[int] | None) -> None:
+        """See `SinkWriter`."""
+        if not values:
+            return
+        columns = list(zip(*[held for _, held in values], strict=True))
+        arrays = [column_of(column, kind) for column, kind in zip(columns, self._target.types, strict=True)]
+        kinds = bytes(kind for kind, _ in values)
+        made = ColumnData(pa.RecordBatch.from_arrays(arrays, list(self._target.names)))
+        self._add(made, kinds if any(kinds) else None)
+
+    def write_columns(self, data: ColumnData, rowtimes: Any) -> None:
+        """See `SinkWriter`."""
+        self._add(data, None)
+
+    def write_changes(self, data: ColumnData, kinds: bytes, rowtimes: Any) -> None:
+        """See `SinkWriter`."""
+        self._add(data, kinds)
+
+    def _add(self, data: ColumnData, kinds: bytes | None) -> None:
+        self._parts.append((data, kinds))
+        self._count += len(data)
+
+
+class _WritingWriter(_TableWriter):
+    """Writes what it has gathered when it is enough, when it has waited long enough, and at every checkpoint."""
+
+    def __init__(self, target: Target, context: SinkWriterContext, options: JdbcExecutionOptions) -> None:
+        super().__init__(target)
+        self._context = context
+        self._options = options
+        self._link = Link(target.address)
+        self._writing = ColumnsWriting(target)
+        self._due_ms: int | None = None
+
+    def _add(self, data: ColumnData, kinds: bytes | None) -> None:
+        super()._add(data, kinds)
+        if self._count >= self._options.batch_size:
+            self.flush(False)
+        elif self._due_ms is None and self._options.batch_interval_ms:
+            self._due_ms = self._context.now_ms() + self._options.batch_interval_ms
+
+    def next_flush_ms(self) -> int | None:
+        return self._due_ms
+
+    def flush(self, end_of_input: bool) -> None:
+        self._due_ms = None
+        if self._parts:
+            self._link.retrying(self._options.max_retries, self._write)
+            self._parts, self._count = [], 0
+
+    def _write(self, connection: psycopg.Connection[Any]) -> None:
+        self._writing.prepare(connection)
+        with connection.transaction():
+            self._writing.run(connection, self._parts)
+
+    def close(self) -> None:
+        self._link.close()
+
+
+class _HoldingWriter(_TableWriter):
+    """Holds rows until a checkpoint takes them."""
+
+    def __init__(self, target: Target, run: str) -> None:
+        super().__init__(target)
+        self._run = run
+        self._number = 0
+
+    def prepare_commit(self) -> list[HeldRows]:
+        if not self._parts:
+            return []
+        self._number += 1
+        parts, self._parts, self._count = self._parts, [], 0
+        return [HeldRows(self._run, self._number, parts)]
+
+
+class ColumnsWriting:
+    """Writes columns within a transaction, once in each (`ledger.Writing`)."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._table = quoted_path(target.table)
+        self._connection: psycopg.Connection[Any] | None = None
+        self._copies = False
+        digest = hashlib.blake2b(repr((target.table, target.names)).encode(), digest_size=6).hexdigest()
+        self._stage, self._gone = f"penstock_rows_{digest}", f"penstock_keys_{digest}"
+
+    def prepare(self, connection: psycopg.Connection[Any]) -> None:
+        """See `Writing`."""
+        if connection is self._connection:
+            return
+        target = self._target
+        connection.execute(SESSION)
+        with naming(f"cannot write into {self._table}"):
+            self._copies = not target.key and is_plain_table(connection, self._table)
+            if not self._copies:
+                self._make(connection, self._stage, target.names)
+            if target.key:
+                self._make(connection, self._gone, [target.names[place] for place in target.key])
+        self._connection = connection
+
+    def _make(self, connection: psycopg.Connection[Any], stage: str, names: Sequence[str]) -> None:
+        connection.execute(
+            f"CREATE TEMP TABLE IF NOT EXISTS {stage} ON COMMIT DELETE ROWS AS "
+            f"SELECT {quoted_list(names)} FROM {self._table} WITH NO DATA"
+        )
+
+    def run(self, connection: psycopg.Connection[Any], rows: Sequence[Part]) -> None:
+        """See `Writing`."""
+        target = self._target
+        table = pa.Table.from_batches([data.columns.rename_columns(list(target.names)) for data, _ in rows])
+        columns = [_whole(column) for column in table.itercolumns()]
+        with naming(f"PostgreSQL refuses rows of {self._table}"):
+            if target.key:
+                self._replace(connection, columns, kinds_of(rows))
+            elif self._copies:
+                self._copy(connection, self._table, target.names, columns)
+            else:
+                self._copy(connection, self._stage, target.names, columns)
+                self._insert(connection, "")
+
+    def _replace(self, connection: psycopg.Connection[Any], columns: list[pa.Array], kinds: Any) -> None:
+        target = self._target
+        last = last_of_each([columns[place] for place in target.key])
+        # An update's row before is the last change of its key where the row after has another one.
+        is_gone = (kinds[last] == DELETE) | (kinds[last] == UPDATE_BEFORE)
+        gone, there = last[is_gone], last[~is_gone]
+        key = [target.names[place] for place in target.key]
+        if len(gone):
+            self._copy(connection, self._gone, key, [columns[place].take(pa.array(gone)) for place in target.key])
+            matches = " AND ".join(f"t.{quoted(name)} = k.{quoted(name)}" for name in key)
+            connection.execute(f"DELETE FROM {self._table} AS t USING {self._gone} AS k WHERE {matches}")
+        if len(there):
+            self._copy(connection, self._stage, target.names, [column.take(pa.array(there)) for column in columns])
+            others = [quoted(name) for place, name in enumerate(target.names) if place not in target.key]
+            sets = ", ".join(f"{name} = EXCLUDED.{name}" for name in others)
+            does = f"UPDATE SET {sets}" if others else "NOTHING"
+            # In the order of their keys, so that two who write do not wait for each other.
+            self._insert(connection, f" ORDER BY {quoted_list(key)} ON CONFLICT ({quoted_list(key)}) DO {does}")
+
+    def _insert(self, connection: psycopg.Connection[Any], clause: str) -> None:
+        names = quoted_list(self._target.names)
+        connection.execute(f"INSERT INTO {self._table} ({names}) SELECT {names} FROM {self._stage}{clause}")
+
+    def _copy(
+        self, connection: psycopg.Connection[Any], table: str, names: Sequence[str], columns: Sequence[pa.Array]
+    ) -> None:
+        lines = csv_of([texts_of(column) for column in columns])
+        text = f"COPY {table} ({quoted_list(names)}) FROM STDIN (FORMAT csv)"
+        with connection.cursor() as cursor, cursor.copy(text) as copy:
+            copy.write(lines)
+
+
+def kinds_of(parts: Sequence[Part]) -> Any:
+    """What all rows do, as an array."""
+    return np.concatenate(
+        [
+            np.full(len(data), _INSERT, np.uint8) if kinds is None else np.frombuffer(kinds, np.uint8)
+            for data, kinds in parts
+        ]
+    )
+
+
+def last_of_each(keys: Sequence[pa.Array]) -> Any:
+    """The places of the last row of each key, going up."""
+    codes, distinct = distinct_keys(list(keys))
+    last = np.zeros(len(distinct), np.int64)
+    last[codes] = np.arange(len(codes))
+    return np.sort(last)
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    found = column.combine_chunks()
+    return pa.concat_arrays(found.chunks) if isinstance(found, pa.ChunkedArray) else found
