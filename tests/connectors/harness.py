@@ -52,6 +52,7 @@ class ReaderHost:
         self.now = 0
         self.requests = 0
         self.counts: dict[str, int] = {}
+        self.gauges: dict[str, Callable[[], int | float]] = {}
         self.side: list[tuple[str, Any]] = []
         self.open_splits: list[str] = []
 
@@ -63,6 +64,9 @@ class ReaderHost:
 
     def count(self, name: str, increment: int = 1) -> None:
         self.counts[name] = self.counts.get(name, 0) + increment
+
+    def gauge(self, name: str, function: Callable[[], int | float]) -> None:
+        self.gauges[name] = function
 
     def collect_side(self, tag_id: str, batch: Batch) -> None:
         self.side += [(tag_id, value) for value in batch.values]

@@ -317,6 +317,7 @@ class _ForOneReader:
         self.parallelism = context.parallelism
         self.now_ms = context.now_ms
         self.count = context.count
+        self.gauge = context.gauge
         self.collect_side = context.collect_side
         self.has_ended = False
 

@@ -100,6 +100,10 @@ class SourceReaderContext(Protocol):
         """Add to a counter of this operator's metrics (for example records skipped)."""
         ...
 
+    def gauge(self, name: str, function: Callable[[], int | float]) -> None:
+        """A number among this operator's metrics, which the function gives whenever it is asked."""
+        ...
+
     def collect_side(self, tag_id: str, batch: Batch) -> None:
         """Emit records to the side output of that tag."""
         ...

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
 from collections.abc import Callable, Iterator
@@ -43,7 +44,8 @@ class Background(Generic[T]):
         finally:
             close = getattr(items, "close", None)
             if close is not None:
-                close()
+                with contextlib.suppress(Exception):  # a query that was interrupted says so here
+                    close()
 
     def _put(self, entry: Any) -> bool:
         while not self._is_closed.is_set():

@@ -98,6 +98,9 @@ class _Context:
     def count(self, name: str, increment: int = 1) -> None:
         pass
 
+    def gauge(self, name: str, function: Callable[[], int | float]) -> None:
+        pass
+
     def collect_side(self, tag_id: str, batch: Batch) -> None:
         pass
 

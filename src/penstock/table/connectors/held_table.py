@@ -58,6 +58,9 @@ class _Alone:
     def count(self, name: str, increment: int = 1) -> None:
         """Nobody looks at figures of a table that is held."""
 
+    def gauge(self, name: str, function: Callable[[], int | float]) -> None:
+        """The same."""
+
     def collect_side(self, tag_id: str, batch: Batch) -> None:
         """Nobody reads side outputs of a table."""
 

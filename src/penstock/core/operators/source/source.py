@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from typing import Any
 
 from penstock.base.errors import ContractError, WrongTimeError
+from penstock.base.metrics import MetricGroup
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.codecs.pickling import loads_named
 from penstock.core.columns.batch import SplitColumnBatch
@@ -45,6 +47,9 @@ class _ReaderContext:
 
     def count(self, name: str, increment: int = 1) -> None:
         self._context.count(name, increment)
+
+    def gauge(self, name: str, function: Callable[[], int | float]) -> None:
+        MetricGroup(self._context.metrics).gauge(name, function)
 
     def collect_side(self, tag_id: str, batch: Batch) -> None:
         self._operator.output.collect_side(tag_id, batch)

@@ -1,0 +1,263 @@
+"""From messages of the log to changes of rows, and the place in the log after each. No connection, no clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.base.errors import OperationError
+from penstock.connectors.postgres.cdc.pgoutput import (
+    UNCHANGED,
+    Begin,
+    Commit,
+    Delete,
+    Insert,
+    Relation,
+    Truncate,
+    Update,
+    Value,
+    Values,
+    decode,
+    lsn_text,
+)
+from penstock.connectors.postgres.cdc.position import Key, LogPosition, SeenKeys, TablePosition
+from penstock.connectors.postgres.cdc.table import CdcTable
+from penstock.connectors.postgres.text_columns import batch_of
+
+INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = 0, 1, 2, 3
+ALL, UPSERT = "all", "upsert"
+FAIL, SKIP = "fail", "skip"
+
+
+@dataclass(slots=True)
+class _Columns:
+    """Where the columns of the source are in the table's rows, and those of its key."""
+
+    places: list[int]
+    key: list[tuple[int, Callable[[str], int | str]]]
+    key_alone: list[bool]
+
+
+@dataclass(slots=True)
+class Gathered:
+    """Changes that were read: the texts of each row, what each change does, and when it was committed (µs)."""
+
+    rows: list[list[Value]] = field(default_factory=list)
+    kinds: bytearray = field(default_factory=bytearray)
+    committed_us: list[int] = field(default_factory=list)
+
+
+class ChangeReader:
+    """Turns messages into rows.
+
+    Args:
+        table: whose changes are read; those of others are passed over.
+        position: from where.
+        snapshot: what of the table was read already; None for nothing.
+        mode: `all` for updates with the row before, which needs REPLICA IDENTITY FULL; `upsert` for rows by their key.
+        truncates: `fail` or `skip`: what to do when the table is emptied.
+        count: adds to a counter.
+    """
+
+    def __init__(
+        self,
+        table: CdcTable,
+        position: LogPosition,
+        snapshot: TablePosition | None,
+        mode: str,
+        truncates: str,
+        count: Callable[[str, int], None],
+    ) -> None:
+        self._table = table
+        self._mode = mode
+        self._truncates = truncates
+        self._count = count
+        self._seen = None if snapshot is None else SeenKeys(snapshot)
+        self.position = position
+        self._columns: _Columns | None = None
+        self._begin: Begin | None = None
+        self._changes = 0
+        self._skips = 0
+        self.gathered = Gathered()
+
+    @property
+    def needs_snapshot(self) -> bool:
+        """Whether it still has to be known what was read before the log."""
+        return self._seen is not None
+
+    def rewind(self) -> None:
+        """The connection was lost: the server begins with the transaction that is not read whole."""
+        self._begin = None
+        self._columns = None
+
+    def sent(self, lsn: int) -> None:
+        """The server has sent all before this position."""
+        if self._begin is None and not self.position.commit_lsn and lsn > self.position.lsn:
+            self._reach(lsn)
+
+    def _reach(self, lsn: int) -> None:
+        self.position = LogPosition(lsn)
+        if self._seen is not None and lsn > self._seen.end_lsn:
+            self._seen = None
+
+    def feed(self, data: bytes) -> None:
+        """Take a message; its rows are then gathered, and the position is behind it."""
+        message = decode(data)
+        if isinstance(message, Insert | Update | Delete | Truncate):
+            self._change(message)
+        elif isinstance(message, Begin):
+            self._begin, self._changes = message, 0
+            is_part_read = message.commit_lsn == self.position.commit_lsn
+            self._skips = self.position.changes if is_part_read else 0
+        elif isinstance(message, Commit):
+            self._begin = None
+            if message.end_lsn > self.position.lsn:
+                self._reach(message.end_lsn)
+        elif isinstance(message, Relation) and message.oid == self._table.oid:
+            self._columns = self._columns_in(message)
+
+    def _change(self, message: Insert | Update | Delete | Truncate) -> None:
+        begin = self._begin
+        assert begin is not None
+        oids = message.oids if isinstance(message, Truncate) else (message.oid,)
+        if self._table.oid not in oids or begin.commit_lsn < self.position.lsn:
+            return
+        self._changes += 1
+        if self._changes <= self._skips:
+            return
+        if isinstance(message, Truncate):
+            self._truncate(begin)
+        else:
+            columns = self._columns
+            assert columns is not None
+            if isinstance(message, Insert):
+                self._add(begin, columns, INSERT, message.new)
+            elif isinstance(message, Update):
+                self._update(begin, columns, message)
+            else:
+                self._delete(begin, columns, message.old, message.has_key_alone)
+        self.position = LogPosition(self.position.lsn, begin.commit_lsn, self._changes)
+
+    def _update(self, begin: Begin, columns: _Columns, message: Update) -> None:
+        if message.old is None and self._is_seen(begin, columns, message.new):
+            return
+        old, new = message.old, self._completed(columns, message)
+        if old is None or (not message.has_key_alone and self._key(columns, old) == self._key(columns, new)):
+            if self._mode == ALL:
+                self._add(begin, columns, UPDATE_BEFORE, self._whole(columns, old))
+            self._add(begin, columns, UPDATE_AFTER, new)
+            return
+        # The row has another key now: another row for all who know it by its key.
+        self._delete(begin, columns, old, message.has_key_alone)
+        self._add(begin, columns, INSERT, new)
+
+    def _delete(self, begin: Begin, columns: _Columns, old: Values, has_key_alone: bool) -> None:
+        if self._mode == ALL:
+            old = self._whole(columns, None if has_key_alone else old)
+        elif has_key_alone:
+            old = [value if is_key else None for value, is_key in zip(old, columns.key_alone, strict=True)]
+        self._add(begin, columns, DELETE, old)
+
+    def _whole(self, columns: _Columns, old: Values | None) -> Values:
+        """A row as it was; raises where the server did not send it."""
+        if old is None:
+            raise OperationError(
+                f"the log does not have rows of {self._table.path} as they were before they changed: execute "
+                f"ALTER TABLE {self._table.path} REPLICA IDENTITY FULL, or read it with changelog mode 'upsert'. "
+                "Changes before that stay without; where they are of no use, begin without the state of the job"
+            )
+        return old
+
+    def _completed(self, columns: _Columns, message: Update) -> Values:
+        """The new row, with large values that did not change taken from the old one."""
+        new = message.new
+        if UNCHANGED not in new:
+            return new
+        old = message.old if not message.has_key_alone else None
+        if old is None:
+            absent = [
+                name for name, place in zip(self._table.names, columns.places, strict=True) if new[place] is UNCHANGED
+            ]
+            if not absent:
+                return new
+            raise OperationError(
+                f"an update of {self._table.path} left the large value of column {', '.join(absent)} as it was, and "
+                f"the log does not have it: execute ALTER TABLE {self._table.path} REPLICA IDENTITY FULL. For this "
+                "change, which stays without it, leave out the column, or begin without the state of the job"
+            )
+        return [was if value is UNCHANGED else value for value, was in zip(new, old, strict=True)]
+
+    def _truncate(self, begin: Begin) -> None:
+        if self._seen is not None and begin.commit_lsn <= self._seen.end_lsn:
+            any_saw, all_saw = self._seen.seen_by(begin.xid)
+            if all_saw:
+                return
+            if any_saw:
+                raise OperationError(
+                    f"table {self._table.path} was truncated while its rows were read: begin without the state of "
+                    "the job"
+                )
+        if self._truncates == FAIL:
+            raise OperationError(
+                f"table {self._table.path} was truncated at {lsn_text(begin.commit_lsn)}, and the log does not say "
+                "which rows it had: begin without the state of the job, or set the mode of truncates to 'skip' to keep "
+                "them"
+            )
+        self._count("truncatesSkipped", 1)
+
+    def _add(self, begin: Begin, columns: _Columns, kind: int, values: Values) -> None:
+        if self._is_seen(begin, columns, values):
+            return
+        gathered = self.gathered
+        gathered.rows.append([values[place] for place in columns.places])
+        gathered.kinds.append(kind)
+        gathered.committed_us.append(begin.committed_us)
+
+    def _is_seen(self, begin: Begin, columns: _Columns, values: Values) -> bool:
+        """Whether the rows that were read have the change already."""
+        return self._seen is not None and self._seen.has(self._key(columns, values), begin.xid)
+
+    def _key(self, columns: _Columns, values: Values) -> Key:
+        key = []
+        for place, make in columns.key:
+            value = values[place]
+            assert isinstance(value, bytes)
+            key.append(make(value.decode()))
+        return tuple(key)
+
+    def _columns_in(self, relation: Relation) -> _Columns:
+        """Where columns are now. Raises where one is gone, or has another type."""
+        names = [one.name for one in relation.columns]
+        absent = [name for name in self._table.names if name not in names]
+        if absent:
+            raise OperationError(
+                f"table {self._table.path} has lost column {', '.join(absent)}, or it has another name: it has "
+                f"{', '.join(names)}. Read other columns, without the state of the job"
+            )
+        key: list[tuple[int, Callable[[str], int | str]]] = []
+        for one in self._table.key:
+            name = one.name[1:-1].replace('""', '"')
+            if name not in names:
+                raise OperationError(f"table {self._table.path} has lost column {name!r} of its primary key")
+            key.append((names.index(name), one.value))
+        if self._mode == UPSERT and relation.identity == "n":
+            raise OperationError(
+                f"table {self._table.path} has REPLICA IDENTITY NOTHING, so the log does not say which rows change: "
+                f"execute ALTER TABLE {self._table.path} REPLICA IDENTITY DEFAULT"
+            )
+        places = [names.index(name) for name in self._table.names]
+        return _Columns(places, key, [one.is_key for one in relation.columns])
+
+    def take(self) -> tuple[pa.RecordBatch, bytes, list[int]] | None:
+        """What was gathered, as columns, with the kinds of the changes and when they were committed (µs)."""
+        gathered = self.gathered
+        if not gathered.rows:
+            return None
+        self.gathered = Gathered()
+        table = self._table
+        columns: list[Any] = list(zip(*gathered.rows, strict=True))
+        texts = [pa.array(column, pa.binary()).cast(pa.string()) for column in columns]
+        return batch_of(texts, table.types, table.names), bytes(gathered.kinds), gathered.committed_us

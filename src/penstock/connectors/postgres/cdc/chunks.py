@@ -1,0 +1,106 @@
+"""Reads a table in chunks in the order of its key, each with the snapshot in which it was read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.connectors.postgres.cdc.pgoutput import lsn_of
+from penstock.connectors.postgres.cdc.position import Key, Snapshot
+from penstock.connectors.postgres.cdc.table import CdcTable, KeyColumn
+from penstock.connectors.postgres.client import connect, naming
+from penstock.connectors.postgres.text_columns import SESSION, batch_of, texts_of_csv
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Rows, their keys, and their snapshot. `is_last`: whether no row is behind them."""
+
+    columns: pa.RecordBatch
+    keys: tuple[pa.Array, ...]
+    key: tuple[KeyColumn, ...]
+    snapshot: Snapshot
+    is_last: bool
+
+    def key_at(self, place: int) -> Key:
+        """The key of a row."""
+        return tuple(column.value(texts[place].as_py()) for column, texts in zip(self.key, self.keys, strict=True))
+
+
+class ChunkReading:
+    """Reads what is behind a key; `chunks` runs in a thread, which `interrupt` stops.
+
+    Where an index has the order of the key, a chunk is one query in a transaction of its own. Otherwise each would sort
+    the whole table, and so all chunks are of one query and one snapshot.
+    """
+
+    def __init__(self, table: CdcTable, after: Key | None, size: int) -> None:
+        self._table = table
+        self._after = after
+        self._size = size
+        self._connection: Any = None
+        self._is_stopped = False
+
+    def chunks(self) -> Iterator[Chunk]:
+        """The rows behind the key, to the end."""
+        table = self._table
+        with connect(table.address) as connection:
+            self._connection = connection
+            connection.execute(SESSION)
+            connection.execute("SET idle_in_transaction_session_timeout = 0")
+            after = self._after
+            is_indexed = all(one.is_native for one in table.key)
+            while not self._is_stopped:
+                connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+                chunk = None
+                for chunk in self._of_one_snapshot(connection, after, self._size if is_indexed else None):
+                    yield chunk
+                connection.execute("COMMIT")
+                if chunk is None or chunk.is_last:
+                    return
+                after = chunk.key_at(chunk.columns.num_rows - 1)
+
+    def _of_one_snapshot(self, connection: Any, after: Key | None, limit: int | None) -> Iterator[Chunk]:
+        now = connection.execute("SELECT pg_current_snapshot()::text, pg_current_wal_insert_lsn()::text")
+        text, lsn = now.fetchone()
+        snapshot = Snapshot.parse(text, lsn_of(lsn))
+        query = self._query(after, limit)
+        lines: list[bytes] = []
+        with (
+            naming(f"cannot read the rows of {self._table.path}"),
+            connection.cursor() as cursor,
+            cursor.copy(f"COPY ({query}) TO STDOUT (FORMAT csv)") as copy,
+        ):
+            for line in copy:
+                if len(lines) >= self._size:  # one more line has come: this is not the last chunk
+                    yield self._chunk(lines, snapshot, False)
+                    lines = []
+                lines.append(bytes(line))
+        yield self._chunk(lines, snapshot, limit is None or len(lines) < limit)
+
+    def _query(self, after: Key | None, limit: int | None) -> str:
+        table = self._table
+        orders = [one.order for one in table.key]
+        where = "" if after is None else f" WHERE ({', '.join(orders)}) > ({', '.join(table.literals(after))})"
+        end = "" if limit is None else f" LIMIT {limit}"
+        # The last column is never NULL, because a line of one NULL would be no line at all.
+        expressions = [*(f"t.{one}" for one in table.quoted_names), *(f"{one.name}::text" for one in table.key), "1"]
+        return f"SELECT {', '.join(expressions)} FROM {table.path} AS t{where} ORDER BY {', '.join(orders)}{end}"
+
+    def _chunk(self, lines: Sequence[bytes], snapshot: Snapshot, is_last: bool) -> Chunk:
+        table = self._table
+        count = len(table.names)
+        total = count + len(table.key) + 1
+        texts = texts_of_csv(b"".join(lines), total) if lines else [pa.array([], pa.string())] * total
+        columns = batch_of(texts[:count], table.types, table.names)
+        return Chunk(columns, tuple(texts[count:-1]), table.key, snapshot, is_last)
+
+    def interrupt(self) -> None:
+        """Make a query that runs end."""
+        self._is_stopped = True
+        connection = self._connection
+        if connection is not None and not connection.closed:
+            connection.cancel_safe(timeout=5)

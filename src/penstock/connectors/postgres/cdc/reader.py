@@ -1,0 +1,292 @@
+"""Reads a table, and then the log."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+
+from penstock.base.errors import OperationError
+from penstock.connectors.postgres.background import Background
+from penstock.connectors.postgres.cdc.changes import ChangeReader
+from penstock.connectors.postgres.cdc.chunks import Chunk, ChunkReading
+from penstock.connectors.postgres.cdc.log_stream import Keepalive, LogStream, ReplicationRefused
+from penstock.connectors.postgres.cdc.position import CdcSplit, TablePosition
+from penstock.connectors.postgres.cdc.settings import SNAPSHOT, CdcSettings, Output
+from penstock.connectors.postgres.cdc.slots import check_slot, described
+from penstock.connectors.postgres.cdc.table import CdcTable
+from penstock.connectors.postgres.client import connect, driver
+from penstock.core.columns.batch import ColumnBatch
+from penstock.core.connector import InputStatus, SourceReader, SourceReaderContext
+from penstock.core.records import Batch
+
+LOG: Final = logging.getLogger(__name__)
+
+#: After a lost connection, how long to wait, and how long to try in all. A server that restarts is back by then.
+RETRY_MS: Final = 500
+GIVE_UP_MS: Final = 120_000
+#: From how much log on that the slot keeps a warning is logged, and how often.
+WARN_BYTES: Final = 1 << 30
+WARN_EVERY_MS: Final = 60_000
+
+
+class CdcReader(SourceReader[Any, CdcSplit]):
+    """Has the one split of the source, and its position."""
+
+    def __init__(self, context: SourceReaderContext, settings: CdcSettings) -> None:
+        self._context = context
+        self._settings = settings
+        self._split: CdcSplit | None = None
+        self._has_asked = self._is_last = False
+        self._table: CdcTable | None = None
+        self._outputs: tuple[Output, ...] = ()
+        self._reading: Background[Chunk] | None = None
+        self._chunk: Chunk | None = None
+        self._place = 0
+        self._changes: ChangeReader | None = None
+        self._stream: LogStream | None = None
+        self._retry_at_ms: int | None = None
+        self._failing_since_ms: int | None = None
+        self._heartbeat_at_ms = 0
+        self._warn_at_ms = 0
+        self._pending: dict[int, int] = {}
+        self._complete: deque[int] = deque()
+        self._confirmed = 0
+        self._server_lsn = 0
+        context.gauge("postgres.bytesBehind", self._bytes_behind)
+        context.gauge("postgres.bytesKept", self._bytes_kept)
+
+    def _bytes_behind(self) -> int:
+        """How much of the log, as far as the server has said, was not read yet."""
+        split = self._split
+        return 0 if split is None else max(0, self._server_lsn - split.log.lsn)
+
+    def _bytes_kept(self) -> int:
+        """How much of the log the server keeps for the slot."""
+        return max(0, self._server_lsn - self._confirmed) if self._confirmed else 0
+
+    # --- splits ------------------------------------------------------------------------------------------------------
+
+    def add_splits(self, splits: Sequence[CdcSplit]) -> None:
+        """See `SourceReader`."""
+        (self._split,) = splits
+        self._confirmed = self._server_lsn = self._split.log.lsn
+
+    def no_more_splits(self) -> None:
+        """See `SourceReader`."""
+        self._is_last = True
+
+    def snapshot_state(self, checkpoint_id: int) -> list[CdcSplit]:
+        """See `SourceReader`."""
+        if self._split is None:
+            return []
+        self._pending[checkpoint_id] = self._split.log.lsn
+        return [self._split]
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        """The server may forget the log up to an earlier checkpoint, as many before as the settings say."""
+        for known in [one for one in self._pending if one <= checkpoint_id]:
+            self._complete.append(self._pending.pop(known))
+        while len(self._complete) > self._settings.confirm_delay:
+            self._confirmed = max(self._confirmed, self._complete.popleft())
+        self._send_status()
+
+    def poll_next(self, max_records: int) -> Batch | InputStatus:
+        """See `SourceReader`."""
+        split = self._split
+        if split is None:
+            if self._is_last:
+                return InputStatus.END_OF_INPUT
+            if not self._has_asked:
+                self._has_asked = True
+                self._context.request_split()
+            return InputStatus.NOTHING_AVAILABLE
+        if split.table is not None and not split.table.is_read:
+            return self._poll_table(split, split.table, max_records)
+        if self._settings.startup == SNAPSHOT:
+            self._split, self._has_asked = None, False
+            return self.poll_next(max_records)
+        return self._poll_log(max_records)
+
+    def retry_after_ms(self) -> int:
+        """Rows of a table come at any time."""
+        return 2 if self._reading is not None else super().retry_after_ms()
+
+    # --- the table ---------------------------------------------------------------------------------------------------
+
+    def _poll_table(self, split: CdcSplit, position: TablePosition, max_records: int) -> Batch | InputStatus:
+        if self._chunk is None:
+            self._chunk, self._place = self._next_chunk(position), 0
+            if self._chunk is None:
+                return InputStatus.NOTHING_AVAILABLE
+        chunk = self._chunk
+        count = min(max_records, chunk.columns.num_rows - self._place)
+        columns = chunk.columns.slice(self._place, count)
+        self._place += count
+        if self._place < chunk.columns.num_rows or not chunk.is_last:
+            last = chunk.key_at(self._place - 1)
+        else:
+            last = None
+            LOG.info("all rows of table %s have been read", self._settings.path)
+        self._split = CdcSplit(position.through(last, chunk.snapshot), split.log)
+        if self._place == chunk.columns.num_rows:
+            self._chunk = None
+        if last is None:
+            self._end_reading()
+        return self._batch(columns, None, None) if count else InputStatus.NOTHING_AVAILABLE
+
+    def _next_chunk(self, position: TablePosition) -> Chunk | None:
+        """What was read meanwhile. A server that went away is asked again, for what is behind the position."""
+        now_ms = self._context.now_ms()
+        if self._retry_at_ms is not None and now_ms < self._retry_at_ms:
+            return None
+        try:
+            if self._reading is None:
+                with connect(self._settings.address) as connection:
+                    self._table, self._outputs = described(connection, self._settings)
+                reading = ChunkReading(self._table, position.last, self._settings.chunk_size)
+                self._reading = Background(reading.chunks, reading.interrupt)
+            found = self._reading.take()
+        except driver().OperationalError as error:
+            self._end_reading()
+            self._lost(error, now_ms)
+            return None
+        self._retry_at_ms = None
+        if found is not None:
+            self._failing_since_ms = None
+        return found
+
+    def _end_reading(self) -> None:
+        reading, self._reading, self._chunk = self._reading, None, None
+        if reading is not None:
+            reading.close()
+
+    # --- the log -----------------------------------------------------------------------------------------------------
+
+    def _poll_log(self, max_records: int) -> Batch | InputStatus:
+        now_ms = self._context.now_ms()
+        if self._stream is None and not self._connect(now_ms):
+            return InputStatus.NOTHING_AVAILABLE
+        changes, stream = self._changes, self._stream
+        assert changes is not None
+        assert stream is not None
+        try:
+            while len(changes.gathered.rows) < max(1, max_records - 1):  # an update may be two rows
+                message = stream.receive()
+                if message is None:
+                    break
+                self._failing_since_ms = None
+                if isinstance(message, Keepalive):
+                    changes.sent(message.lsn)
+                    if message.wants_answer:
+                        self._send_status()
+                else:
+                    changes.feed(message)
+        except driver().Error as error:
+            self._lost(error, now_ms)
+        self._server_lsn = max(self._server_lsn, stream.server_lsn)
+        assert self._split is not None
+        self._split = CdcSplit(self._split.table if changes.needs_snapshot else None, changes.position)
+        self._beat(now_ms)
+        found = changes.take()
+        return InputStatus.NOTHING_AVAILABLE if found is None else self._batch(*found)
+
+    def _connect(self, now_ms: int) -> bool:
+        """Whether the log comes from now on."""
+        if self._retry_at_ms is not None and now_ms < self._retry_at_ms:
+            return False
+        settings, split = self._settings, self._split
+        assert split is not None
+        try:
+            with connect(settings.address) as connection:
+                self._table, self._outputs = described(connection, settings)
+                check_slot(connection, settings, split.log.lsn)
+            self._stream = LogStream(settings.address, settings.slot, settings.publication, split.log.lsn)
+        except ReplicationRefused as error:
+            if not error.is_in_use:
+                raise
+            self._lost(error, now_ms)
+            return False
+        except driver().OperationalError as error:
+            self._lost(error, now_ms)
+            return False
+        if self._changes is None:
+            self._changes = ChangeReader(
+                self._table, split.log, split.table, settings.mode, settings.truncates, self._context.count
+            )
+        else:
+            self._changes.rewind()
+        self._retry_at_ms = None
+        self._heartbeat_at_ms = 0
+        return True
+
+    def _lost(self, error: Exception, now_ms: int) -> None:
+        """Begin again where it was, unless it has been in vain for too long."""
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            stream.close()
+        if self._failing_since_ms is None:
+            self._failing_since_ms = now_ms
+            LOG.warning("table %s cannot be read, trying again: %s", self._settings.path, error)
+        if now_ms - self._failing_since_ms > GIVE_UP_MS:
+            raise OperationError(
+                f"table {self._settings.path} at {self._settings.address.shown} could not be read for "
+                f"{GIVE_UP_MS // 1000} s: {error}"
+            ) from error
+        self._retry_at_ms = now_ms + RETRY_MS
+
+    def _beat(self, now_ms: int) -> None:
+        """Ask from time to time how far the server is: then a quiet table does not hold back the log of others."""
+        if self._stream is not None and now_ms >= self._heartbeat_at_ms:
+            self._heartbeat_at_ms = now_ms + self._settings.heartbeat_ms
+            self._send_status(asks=True)
+        kept = self._bytes_kept()
+        if kept >= WARN_BYTES and now_ms >= self._warn_at_ms:
+            self._warn_at_ms = now_ms + WARN_EVERY_MS
+            LOG.warning(
+                "the server keeps %d MB of its log for slot %s, of which %d MB are not read yet; it forgets what "
+                "completed checkpoints have, so look at how often they complete",
+                kept >> 20,
+                self._settings.slot,
+                self._bytes_behind() >> 20,
+            )
+
+    def _send_status(self, asks: bool = False) -> None:
+        if self._stream is None or self._split is None:
+            return
+        now_ms = self._context.now_ms()
+        try:
+            self._stream.confirm(self._split.log.lsn, self._confirmed, now_ms, asks)
+        except driver().Error as error:
+            self._lost(error, now_ms)
+
+    # --- the output --------------------------------------------------------------------------------------------------
+
+    def _batch(self, columns: pa.RecordBatch, kinds: bytes | None, committed_us: list[int] | None) -> Batch:
+        assert self._table is not None
+        arrays = []
+        for one in self._outputs:
+            if one.column is not None:
+                arrays.append(columns.column(one.column))
+            elif one.metadata == "op_ts":
+                times = [0] * columns.num_rows if committed_us is None else [us // 1_000 for us in committed_us]
+                arrays.append(pa.array(times, pa.int64()).cast(pa.timestamp("ms", "UTC")))
+            else:
+                arrays.append(pa.array([self._metadata(one.metadata)] * columns.num_rows, pa.string()))
+        made = pa.RecordBatch.from_arrays(arrays, [one.name for one in self._outputs])
+        return ColumnBatch(made, None, kinds if kinds is not None and any(kinds) else None)
+
+    def _metadata(self, key: str | None) -> str:
+        settings = self._settings
+        database = settings.address.shown.rpartition("/")[2]
+        return {"database_name": database, "schema_name": settings.schema, "table_name": settings.table}[key or ""]
+
+    def close(self) -> None:
+        """End what is under way; the slot stays."""
+        self._end_reading()
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            stream.close()

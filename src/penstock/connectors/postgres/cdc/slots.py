@@ -1,0 +1,186 @@
+"""What a server must have before its changes are read: the right settings, a publication, and a slot that is whole."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from penstock.base.errors import ConfigurationError, OperationError
+from penstock.connectors.postgres.cdc.changes import ALL
+from penstock.connectors.postgres.cdc.pgoutput import lsn_of, lsn_text
+from penstock.connectors.postgres.cdc.position import CdcSplit, LogPosition, TablePosition
+from penstock.connectors.postgres.cdc.settings import COMMITTED, INITIAL, LATEST, SNAPSHOT, CdcSettings, Output
+from penstock.connectors.postgres.cdc.table import CdcTable, key_columns
+from penstock.connectors.postgres.client import connect, driver, quoted, quoted_path
+from penstock.connectors.postgres.relations import relation
+
+if TYPE_CHECKING:
+    import psycopg
+
+_SLOT: Final = """
+    SELECT plugin, database, confirmed_flush_lsn::text, wal_status, restart_lsn::text
+    FROM pg_replication_slots WHERE slot_name = %s
+"""
+_IDENTITY: Final = """
+    SELECT bool_and(c.relreplident = 'f') FROM pg_class c
+    WHERE c.oid = to_regclass(%s) OR c.oid IN (SELECT relid FROM pg_partition_tree(to_regclass(%s)))
+"""
+_BEGIN_ANEW: Final = "begin without the state of the job, with a new snapshot (scan.startup.mode = initial)"
+
+
+def described(connection: psycopg.Connection[Any], settings: CdcSettings) -> tuple[CdcTable, tuple[Output, ...]]:
+    """The table, with the columns that are read, and the columns of the output with their types."""
+    found = relation(connection, settings.path)
+    outputs = settings.outputs or tuple(Output(one.name, one.name) for one in found.columns)
+    names = list(dict.fromkeys(one.column for one in outputs if one.column is not None))
+    columns = {name: found.column(name).type for name in names}
+    wanted = {one.column: one.type for one in outputs if one.column is not None and one.type is not None}
+    types: list[pa.DataType] = [wanted.get(name, columns[name]) for name in names]
+    row = connection.execute("SELECT to_regclass(%s)::oid", (found.path,)).fetchone()
+    assert row is not None
+    table = CdcTable(
+        settings.address, found.path, int(row[0]), tuple(names), tuple(types), key_columns(connection, found)
+    )
+    return table, outputs
+
+
+def prepared(settings: CdcSettings) -> CdcSplit:
+    """Get the server ready, and say from where to read.
+
+    Raises:
+        ConfigurationError: for a server or a table that is not set up for it; it says by which statement that is done.
+    """
+    with connect(settings.address) as connection:
+        table, _ = described(connection, settings)
+        if settings.startup in (INITIAL, SNAPSHOT) and not table.key:
+            raise ConfigurationError(
+                f"table {table.path} has no primary key, so its rows cannot be read in an order: give it one, or read "
+                "its changes alone (scan.startup.mode = latest-offset)"
+            )
+        if settings.startup == SNAPSHOT:
+            return CdcSplit(TablePosition())
+        _check_server(connection, settings)
+        _check_identity(connection, settings, table)
+        _publish(connection, settings, table)
+        lsn = _start_lsn(connection, settings)
+        return CdcSplit(TablePosition() if settings.startup == INITIAL else None, LogPosition(lsn))
+
+
+def _check_server(connection: psycopg.Connection[Any], settings: CdcSettings) -> None:
+    level = connection.execute("SHOW wal_level").fetchone()
+    if level != ("logical",):
+        raise ConfigurationError(
+            f"PostgreSQL at {settings.address.shown} does not keep the changes of rows in its log: set wal_level = "
+            "logical (ALTER SYSTEM SET wal_level = 'logical'), and start the server again"
+        )
+
+
+def _check_identity(connection: psycopg.Connection[Any], settings: CdcSettings, table: CdcTable) -> None:
+    if settings.mode != ALL:
+        if not table.key:
+            raise ConfigurationError(f"changelog mode 'upsert' needs a primary key, which {table.path} does not have")
+        return
+    found = connection.execute(_IDENTITY, (table.path, table.path)).fetchone()
+    if found != (True,):
+        raise ConfigurationError(
+            f"the log does not have the rows of {table.path} as they were before they changed: execute ALTER TABLE "
+            f"{table.path} REPLICA IDENTITY FULL (and the same for each of its partitions, if it has any), or read "
+            "rows by their key alone (changelog-mode = upsert)"
+        )
+
+
+def _publish(connection: psycopg.Connection[Any], settings: CdcSettings, table: CdcTable) -> None:
+    errors = driver().errors
+    name = settings.publication
+    there = connection.execute(
+        "SELECT puballtables OR EXISTS (SELECT 1 FROM pg_publication_tables t WHERE t.pubname = p.pubname "
+        "AND t.schemaname = %s AND t.tablename = %s) FROM pg_publication p WHERE pubname = %s",
+        (settings.schema, settings.table, name),
+    ).fetchone()
+    if there is None:
+        statement = (
+            f"CREATE PUBLICATION {quoted(name)} FOR TABLE {quoted_path(settings.path)} "
+            "WITH (publish_via_partition_root = true)"
+        )
+    elif not there[0]:
+        statement = f"ALTER PUBLICATION {quoted(name)} ADD TABLE {quoted_path(settings.path)}"
+        raise ConfigurationError(f"publication {name!r} does not have table {table.path}: execute {statement}")
+    else:
+        return
+    try:
+        connection.execute(statement)
+    except errors.DuplicateObject:
+        return  # another attempt was quicker
+    except errors.InsufficientPrivilege as error:
+        raise ConfigurationError(
+            f"the user may not publish {table.path}: have its owner execute {statement}"
+        ) from error
+
+
+def _start_lsn(connection: psycopg.Connection[Any], settings: CdcSettings) -> int:
+    slot = settings.slot
+    found = connection.execute(_SLOT, (slot,)).fetchone()
+    if found is None and settings.startup == COMMITTED:
+        raise ConfigurationError(
+            f"there is no slot {slot!r} whose changes could be read: use scan.startup.mode = initial or latest-offset"
+        )
+    if found is None:
+        _make_slot(connection, slot)
+        found = connection.execute(_SLOT, (slot,)).fetchone()
+    confirmed = checked_slot(found, settings)
+    if settings.startup != LATEST:
+        return confirmed
+    row = connection.execute("SELECT pg_current_wal_lsn()::text").fetchone()
+    assert row is not None
+    return max(confirmed, lsn_of(row[0]))
+
+
+def _make_slot(connection: psycopg.Connection[Any], slot: str) -> None:
+    errors = driver().errors
+    try:
+        connection.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", (slot,))
+    except errors.DuplicateObject:
+        return  # another attempt was quicker
+    except errors.InsufficientPrivilege as error:
+        raise ConfigurationError(
+            f"the user may not make slot {slot!r}: execute ALTER ROLE … REPLICATION, or have an administrator execute "
+            f"SELECT pg_create_logical_replication_slot('{slot}', 'pgoutput')"
+        ) from error
+    except errors.ConfigurationLimitExceeded as error:
+        raise ConfigurationError(
+            f"the server has no place for slot {slot!r}: drop slots that nobody reads (SELECT slot_name FROM "
+            "pg_replication_slots WHERE NOT active), or raise max_replication_slots"
+        ) from error
+
+
+def checked_slot(found: Any, settings: CdcSettings, position: int | None = None) -> int:
+    """Up to where the server may have forgotten the log.
+
+    Raises:
+        OperationError: if changes from `position` on are lost; it says why, and what to do.
+        ConfigurationError: if the slot is of another plugin or database.
+    """
+    slot = settings.slot
+    since = "" if position is None else f" The changes from {lsn_text(position)} on are lost: {_BEGIN_ANEW}."
+    if found is None:
+        raise OperationError(f"slot {slot!r} is gone from PostgreSQL at {settings.address.shown}.{since}")
+    plugin, _, confirmed, status, restart = found
+    if plugin != "pgoutput":
+        raise ConfigurationError(f"slot {slot!r} is of plugin {plugin!r}, not of pgoutput: name another slot")
+    if status == "lost" or restart is None:
+        raise OperationError(
+            f"the server has given up slot {slot!r}: it kept more of the log than max_slot_wal_keep_size allows."
+            f"{since} Drop the slot first: SELECT pg_drop_replication_slot('{slot}')"
+        )
+    if position is not None and lsn_of(confirmed) > position:
+        raise OperationError(
+            f"slot {slot!r} was read up to {confirmed} by somebody else, or by a later checkpoint than the one that "
+            f"the job begins from.{since}"
+        )
+    return lsn_of(confirmed)
+
+
+def check_slot(connection: psycopg.Connection[Any], settings: CdcSettings, position: int) -> None:
+    """See `checked_slot`."""
+    checked_slot(connection.execute(_SLOT, (settings.slot,)).fetchone(), settings, position)

@@ -1,0 +1,5 @@
+"""Changes of tables of PostgreSQL, under the names of Flink's connector."""
+
+from penstock.connectors.postgres.cdc.source import PostgresSource, PostgresSourceBuilder
+
+__all__ = ["PostgresSource", "PostgresSourceBuilder"]
