@@ -12,6 +12,7 @@ from penstock.table.connectors.filesystem.connector import FilesystemConnector
 from penstock.table.connectors.formats.built_in import built_in_formats
 from penstock.table.connectors.jdbc.connector import JdbcConnector
 from penstock.table.connectors.nexmark.connector import NexmarkConnector
+from penstock.table.connectors.postgres_cdc.connector import PostgresCdcConnector
 from penstock.table.connectors.print import PrintConnector
 from penstock.table.connectors.socket.connector import SocketConnector
 from penstock.table.connectors.spark import SparkConnector
@@ -29,6 +30,7 @@ def built_in() -> Connectors:
         FilesystemConnector(formats),
         JdbcConnector(),
         NexmarkConnector(),
+        PostgresCdcConnector(),
         PrintConnector(),
         SocketConnector(formats),
         SparkConnector(),

@@ -1,0 +1,1 @@
+"""`postgres-cdc`: a table of PostgreSQL and its changes."""

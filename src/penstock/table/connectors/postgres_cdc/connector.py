@@ -1,0 +1,205 @@
+"""`postgres-cdc`: reads a table of PostgreSQL and then its changes, with the options of Flink's connector."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import quote
+
+from penstock.base.config_options import ConfigOption, ConfigOptions
+from penstock.base.errors import ConfigurationError, UnsupportedError
+from penstock.connectors.postgres.cdc.changes import ALL as ALL_CHANGES
+from penstock.connectors.postgres.cdc.changes import FAIL
+from penstock.connectors.postgres.cdc.settings import (
+    CHUNK_SIZE,
+    CONFIRM_DELAY,
+    HEARTBEAT_MS,
+    INITIAL,
+    SNAPSHOT,
+    CdcSettings,
+    Output,
+)
+from penstock.connectors.postgres.cdc.source import PORT as POSTGRES_PORT
+from penstock.connectors.postgres.cdc.source import PostgresSource
+from penstock.connectors.postgres.client import Address, driver
+from penstock.table.connectors.connector import TableConnector
+from penstock.table.connectors.jdbc.connector import check_types
+from penstock.table.connectors.table_options import TableOptions
+from penstock.table.connectors.tables import TableReader, column_names
+from penstock.table.data import logical_types as types
+from penstock.table.data.arrow_types import arrow_type
+from penstock.table.data.errors import ValidationError
+from penstock.table.data.logical_types import DataType
+from penstock.table.plan.changes import ALL
+from penstock.table.plan.logical import Scan
+
+
+def _text(key: str, description: str) -> ConfigOption[str | None]:
+    return ConfigOptions.key(key).string_type().no_default_value().with_description(description)
+
+
+HOSTNAME: Final = _text("hostname", "where the server is")
+USERNAME: Final = _text("username", "who connects; needs REPLICATION, and SELECT on the table")
+PASSWORD: Final = _text("password", "with which password")
+DATABASE: Final = _text("database-name", "the database")
+SCHEMA: Final = _text("schema-name", "the schema of the table; one, no regular expression")
+TABLE: Final = _text("table-name", "the table; one, no regular expression")
+SLOT: Final = _text("slot.name", "the replication slot; it is made if it is not there, and stays when the job ends")
+PORT: Final = ConfigOptions.key("port").int_type().default_value(POSTGRES_PORT).with_description("the server's port")
+PLUGIN: Final = (
+    ConfigOptions.key("decoding.plugin.name")
+    .string_type()
+    .default_value("pgoutput")
+    .with_description("what tells the changes; there is no other")
+)
+PUBLICATION: Final = _text(
+    "publication.name", "the publication, which is made if it is not there; unless set, the slot's with `_publication`"
+)
+STARTUP: Final = (
+    ConfigOptions.key("scan.startup.mode")
+    .string_type()
+    .default_value(INITIAL)
+    .with_description(
+        "`initial`: the table, then its changes; `latest-offset`: changes from now on; `committed-offset`: those that "
+        "the slot has kept; `snapshot`: the table alone, and then the end"
+    )
+)
+MODE: Final = (
+    ConfigOptions.key("changelog-mode")
+    .string_type()
+    .default_value(ALL_CHANGES)
+    .with_description(
+        "`all`: updates come with the row before, which needs REPLICA IDENTITY FULL; `upsert`: rows by the primary key"
+    )
+)
+TRUNCATES: Final = (
+    ConfigOptions.key("truncate.mode")
+    .string_type()
+    .default_value(FAIL)
+    .with_description("what a TRUNCATE does: `fail` the job, or `skip`: its rows stay")
+)
+CHUNK: Final = (
+    ConfigOptions.key("scan.incremental.snapshot.chunk.size")
+    .int_type()
+    .default_value(CHUNK_SIZE)
+    .with_description("how many rows are read in one transaction")
+)
+INCREMENTAL: Final = (
+    ConfigOptions.key("scan.incremental.snapshot.enabled")
+    .boolean_type()
+    .default_value(True)
+    .with_description("has no effect: a snapshot is always read in chunks, and goes on where it was")
+)
+HEARTBEAT: Final = (
+    ConfigOptions.key("heartbeat.interval.ms")
+    .duration_type()
+    .default_value(HEARTBEAT_MS)
+    .with_description("how often the server is asked how far its log is, so that a quiet table does not hold it back")
+)
+DELAY: Final = (
+    ConfigOptions.key("scan.lsn-commit.checkpoints-num-delay")
+    .int_type()
+    .default_value(CONFIRM_DELAY)
+    .with_description("for how many completed checkpoints besides the last the server keeps its log")
+)
+_OPTIONAL: Final[tuple[ConfigOption[Any], ...]] = (
+    PASSWORD,
+    PORT,
+    PLUGIN,
+    PUBLICATION,
+    STARTUP,
+    MODE,
+    TRUNCATES,
+    INCREMENTAL,
+    CHUNK,
+    HEARTBEAT,
+    DELAY,
+)
+_REFUSED: Final = (
+    (re.compile(r"debezium\..*"), "no Debezium is below it"),
+    (
+        re.compile(r"scan\.incremental\.snapshot\.(chunk\.key-column|backfill\.skip|unbounded-chunk-first\.enabled)"),
+        "chunks are in the order of the primary key, each with its snapshot",
+    ),
+    (
+        re.compile(r"scan\.incremental\.close-idle-reader\.enabled|chunk-meta\.group\.size|chunk-key\..*"),
+        "there is one reader",
+    ),
+    (re.compile(r"scan\.snapshot\.fetch\.size"), "a chunk is fetched as a whole: scan.incremental.snapshot.chunk.size"),
+    (re.compile(r"connect\..*|connection\.pool\.size"), "a job has one connection"),
+    (re.compile(r"scan\.read-changelog-as-append-only\.enabled"), "ask for changes by TO_CHANGELOG"),
+)
+_STRING: Final = types.VarCharType(types.LENGTH_MAX, False)
+METADATA: Final[Mapping[str, DataType]] = {
+    "database_name": _STRING,
+    "schema_name": _STRING,
+    "table_name": _STRING,
+    "op_ts": types.LocalZonedTimestampType(3, False),
+}
+
+
+class PostgresCdcConnector(TableConnector):
+    """See the module's text."""
+
+    name = "postgres-cdc"
+    required_options = (HOSTNAME, USERNAME, DATABASE, SCHEMA, TABLE, SLOT)
+    optional_options = _OPTIONAL
+
+    def more_options(self, options: TableOptions, columns: Sequence[str]) -> Iterable[str]:
+        """None; those that are not built are refused with their reason."""
+        for key in options:
+            for pattern, reason in _REFUSED:
+                if pattern.fullmatch(key):
+                    raise UnsupportedError(
+                        f"option '{key}' of table {options.title} is not supported ({reason}): leave it out"
+                    )
+        return ()
+
+    def readable_metadata(self, options: TableOptions) -> Mapping[str, DataType]:
+        """What is known of a change."""
+        return METADATA
+
+    def reader(self, scan: Scan, options: TableOptions) -> TableReader:
+        """Raises `ValidationError` for values that no option has."""
+        driver()
+        check_types(options.title, scan.schema)
+        if options.read(PLUGIN) != "pgoutput":
+            raise options.wrong(PLUGIN.key(), f"changes come by pgoutput, not by {options.read(PLUGIN)!r}")
+        settings = self._settings(scan, options)
+        if settings.startup == SNAPSHOT:
+            return TableReader(PostgresSource(settings), key=scan.key)
+        if settings.mode == ALL_CHANGES:
+            return TableReader(PostgresSource(settings), ALL, has_before=True, key=scan.key)
+        if not scan.key:
+            raise ValidationError(
+                f"table {options.title} declares no PRIMARY KEY, which '{MODE.key()}' = 'upsert' is about: declare the "
+                "one that the table has in PostgreSQL"
+            )
+        return TableReader(PostgresSource(settings), ALL, key=scan.key, is_upsert=True)
+
+    def _settings(self, scan: Scan, options: TableOptions) -> CdcSettings:
+        metadata = dict(scan.metadata)
+        outputs = tuple(
+            Output(name, None if place in metadata else column.name, arrow_type(column.type), metadata.get(place))
+            for place, (name, column) in enumerate(zip(column_names(len(scan.schema)), scan.schema, strict=True))
+        )
+        database, slot = options.required(DATABASE), options.required(SLOT)
+        url = f"postgresql://{options.required(HOSTNAME)}:{options.read(PORT)}/{quote(database)}"
+        try:
+            return CdcSettings(
+                address=Address(url, options.required(USERNAME), options.read(PASSWORD)),
+                schema=options.required(SCHEMA),
+                table=options.required(TABLE),
+                slot=slot,
+                publication=options.read(PUBLICATION) or f"{slot}_publication",
+                startup=options.read(STARTUP),
+                mode=options.read(MODE),
+                truncates=options.read(TRUNCATES),
+                outputs=outputs,
+                chunk_size=options.read(CHUNK),
+                heartbeat_ms=options.read(HEARTBEAT),
+                confirm_delay=options.read(DELAY),
+            )
+        except ConfigurationError as error:
+            raise ValidationError(f"Invalid options of table {options.title}: {error}") from error
