@@ -9,14 +9,17 @@ import time
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import urlsplit
 
 import psycopg
-from tests.connectors.harness import SinkHost
+from tests.connectors.harness import Cluster, SinkHost
 from tests.servers.postgres import postgres_server
 
+from penstock.connectors.postgres.cdc.source import PostgresSourceBuilder
 from penstock.connectors.postgres.options import JdbcConnectionOptions
 from penstock.connectors.postgres.scan_source import JdbcSource
 from penstock.connectors.postgres.sink import JdbcSink
+from penstock.core.records import Batch
 from penstock.table.connectors.held_table import read_whole
 
 ROWS = 200_000
@@ -71,6 +74,33 @@ def by_source(url: str) -> None:
     assert sum(batch.num_rows for batch in read_whole(source)) == ROWS
 
 
+def by_changes(url: str) -> SimpleNamespace:
+    """The log of a slot: inserts, of which the server has told all when the last one comes."""
+    parts = urlsplit(url)
+    builder = PostgresSourceBuilder().hostname(str(parts.hostname)).port(parts.port or 0).database(parts.path[1:])
+    builder = builder.username(str(parts.username)).table_list("public.t").slot_name("changes")
+    cluster = Cluster(builder.startup_mode("latest-offset").changelog_mode("upsert").build())
+    cluster.poll(0, AT_ONCE)
+    cluster.deliver()
+    cluster.poll(0, AT_ONCE)
+    with psycopg.connect(url) as connection:
+        connection.execute(
+            f"INSERT INTO t SELECT {ROWS} + n, 'name of ' || n, n / 7.0 FROM generate_series(1, {ROWS}) n"
+        )
+    reader, count = cluster.readers[0], 0
+
+    def read() -> None:
+        nonlocal count
+        while count < ROWS:
+            found = reader.poll_next(AT_ONCE)
+            if isinstance(found, Batch):
+                count += len(found)
+
+    found = timed(read)
+    cluster.close()
+    return found
+
+
 def timed(work: Callable[[], Any]) -> SimpleNamespace:
     """The time that passes, most of which is the server's, and this process's own."""
     wall, cpu = time.perf_counter(), time.process_time()
@@ -99,6 +129,8 @@ def main() -> None:
                 )
         reads = [(timed(lambda: bare_read(server.url())), timed(lambda: by_source(server.url()))) for _ in range(3)]
         bare_wall, own_wall = (min(pair[place].wall for pair in reads) for place in (0, 1))
+        changes = by_changes(server.url())
+        print(f"changes: {ROWS / changes.wall / 1000:.0f} k rows/s, {ROWS / changes.cpu / 1000:.0f} k by own time")
         print(f"read: {ROWS / own_wall / 1000:.0f} k rows/s, {bare_wall / own_wall:.1f} of bare")
 
 

@@ -142,6 +142,7 @@ PAGES: dict[str, Page] = {
     "docs/keyed-state.md": Page(),
     "docs/micro-batch.md": Page(("12 counts, each once", "['tea 3', 'tea 7']"), targets=("spark",)),
     "docs/object-stores.md": Page(targets=("local",)),  # in the memory of one process
+    "docs/postgresql.md": Page(targets=()),  # needs a server: tests/connectors/postgres/test_page.py
     "docs/operating.md": Page(("restarts: 0", "went on twice"), left_out=r"\(\d, \d+\)|\d+ COMPLETED \d+ ms \d+ bytes"),
     "docs/process-functions.md": Page(
         ("broken> ann ?", "halved 0 ZeroDivisionError: integer division or modulo by zero")
