@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.connectors.postgres import pipeline
 from tests.connectors.postgres.conftest import Database
-from tests.connectors.postgres.kills import Run, Writing, strike, wait_until_right, wait_until_seen
+from tests.connectors.postgres.kills import Run, Writing, last_version, strike, wait_until_right, wait_until_seen
 from tests.servers.postgres import postgres_server
 
 
@@ -23,10 +23,11 @@ def test_a_worker_and_the_server_are_killed(tmp_path: Path) -> None:
         try:
             writing = Writing(database, 1, 0.02)
             wait_until_seen(database, run)
+            since = last_version(database)
             for kind in ("worker", "server"):
                 assert strike(kind, database, run)
                 wait_until_seen(database, run)
             writing.stop()
-            wait_until_right(database, run)
+            wait_until_right(database, run, since)
         finally:
             run.kill()

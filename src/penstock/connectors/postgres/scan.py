@@ -9,7 +9,8 @@ apart, so it does not matter which of them comes first.
 it (`pg_export_snapshot`): the rows are those of one moment, whatever is written meanwhile. It is held until every
 reader has been told of the end, and holds back VACUUM so long. It does not survive the enumerator: after a failure of
 the whole job, what is left is read as it is then. With a primary key no row comes twice and none is lost that was not
-written meanwhile; without one, nothing of that holds for a table that changes.
+written meanwhile; without one, nothing of that holds for a table that changes. Outside of streaming the enumerator has
+ended before the parts are read, and each part has a snapshot of its own.
 """
 
 from __future__ import annotations

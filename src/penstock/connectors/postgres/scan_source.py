@@ -290,8 +290,8 @@ class ScanReader(SourceReader[Any, ScanSplit]):
             background.close()
         if fetch is not None and fetch.lost_snapshot:
             LOG.warning(
-                "the snapshot in which part %d of table %s was to be read is gone with an earlier attempt of the job: "
-                "it was read as the table is now",
+                "the snapshot in which part %d of table %s was to be read is gone, with an earlier attempt of the job "
+                "or, in a batch, before its tasks began: the part was read as the table is now",
                 self._splits[0].number,
                 self._splits[0].relation,
             )
