@@ -387,6 +387,21 @@ def test_columns_come_and_go(database: Database) -> None:
     cluster.close()
 
 
+def test_computed_columns_are_left_out(database: Database) -> None:
+    database.execute(
+        "CREATE TABLE people (id int PRIMARY KEY, twice int GENERATED ALWAYS AS (2 * id) STORED, name text); "
+        "ALTER TABLE people REPLICA IDENTITY FULL; INSERT INTO people (id) VALUES (1)"
+    )
+    cluster = Following(builder(database).build())
+    cluster.follow(lambda: 1 in cluster.rows)
+    database.execute("INSERT INTO people (id, name) VALUES (2, 'x')")
+    cluster.follow(lambda: 2 in cluster.rows)
+    assert cluster.rows[2].as_dict() == {"id": 2, "name": "x"}
+    cluster.close()
+    with pytest.raises(ConfigurationError, match=r"twice of .* is computed by the server"):
+        Following(builder(database, slot="other").column_list("id", "twice").build()).follow(lambda: False)
+
+
 def test_startup_modes(database: Database) -> None:
     database.execute(PEOPLE)
     table = Following(builder(database).startup_mode("snapshot").slot_name("").build())

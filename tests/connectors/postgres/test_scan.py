@@ -121,6 +121,16 @@ def test_all_splits_are_of_one_moment(database: Database) -> None:
     cluster.close()
 
 
+def test_a_snapshot_that_comes_too_late_is_let_go(database: Database) -> None:
+    database.execute("CREATE TABLE t AS SELECT 1 AS n")
+    cluster = Cluster(builder(database).build())
+    cluster.close()
+    cluster.deliver()  # the background work ends when the job has
+    held = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state LIKE 'idle in%'"
+    assert database.execute(held) == [(0,)]
+    cluster.close()
+
+
 def test_mistakes_are_named(database: Database) -> None:
     database.execute("CREATE TABLE t (n numeric); INSERT INTO t VALUES ('NaN')")
     with pytest.raises(ConfigurationError, match="needs set_db_url"):
@@ -138,6 +148,9 @@ def test_mistakes_are_named(database: Database) -> None:
 class Enrich(AsyncFunction):
     def __init__(self, people: JdbcLookup) -> None:
         self.people = people
+
+    def close(self) -> None:
+        self.people.close()
 
     async def async_invoke(self, value: Any) -> list[Any]:
         return [(value, row.name) for row in await self.people.rows(value)] or [(value, None)]

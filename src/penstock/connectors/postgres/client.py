@@ -140,11 +140,14 @@ def connect(address: Address, **more: Any) -> psycopg.Connection[Any]:
     """A connection that commits each statement unless told otherwise."""
     psycopg = driver()
     connection = psycopg.connect(address.conninfo(), autocommit=True, **address.keywords(**more))
-    if connection.info.server_version < _OLDEST:
-        version = connection.info.server_version // 10_000
+    try:
+        version = connection.info.server_version
+        if version < _OLDEST:
+            raise UnsupportedError(f"{address.shown} is PostgreSQL {version // 10_000}: connectors need 14 or newer")
+        connection.execute(f"SET idle_in_transaction_session_timeout = {IDLE_IN_TRANSACTION_MS}")
+    except BaseException:
         connection.close()
-        raise UnsupportedError(f"{address.shown} is PostgreSQL {version}: connectors need 14 or newer")
-    connection.execute(f"SET idle_in_transaction_session_timeout = {IDLE_IN_TRANSACTION_MS}")
+        raise
     return connection  # type: ignore[no-any-return]
 
 

@@ -123,6 +123,9 @@ class JdbcLookup:
             async def async_invoke(self, order):
                 return [(order, *row) for row in await self.customers.rows(order.customer)]
 
+            def close(self):
+                self.customers.close()
+
     Args:
         connection_options: where the database is.
         table: a table, `schema.table` for one of another schema.

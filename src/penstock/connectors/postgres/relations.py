@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _COLUMNS = """
     SELECT a.attname, t.typname, a.atttypmod, format_type(a.atttypid, a.atttypmod),
-           coalesce(array_position(i.indkey::int2[], a.attnum), -1)
+           coalesce(array_position(i.indkey::int2[], a.attnum), -1), a.attgenerated <> ''
     FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
     LEFT JOIN pg_index i ON i.indrelid = a.attrelid AND i.indisprimary
     WHERE a.attrelid = to_regclass(%s) AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
@@ -25,11 +25,12 @@ _COLUMNS = """
 
 @dataclass(frozen=True, slots=True)
 class RelationColumn:
-    """A column: its name, its Arrow type, and its type as the server writes it."""
+    """A column: its name, its Arrow type, its type as the server writes it, and whether the server computes it."""
 
     name: str
     type: pa.DataType
     sql_type: str
+    is_generated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,9 @@ def relation(connection: psycopg.Connection[Any], path: str) -> Relation:
     found = connection.execute(_COLUMNS, (quoted,)).fetchall()
     if not found:
         raise MissingPathError(f"PostgreSQL at {connection.info.host}:{connection.info.port} has no table {quoted}")
-    columns = tuple(RelationColumn(name, type_of(kind, modifier), shown) for name, kind, modifier, shown, _ in found)
-    key = sorted((place, name) for name, _, _, _, place in found if place >= 0)
+    columns = tuple(
+        RelationColumn(name, type_of(kind, modifier), shown, is_generated)
+        for name, kind, modifier, shown, _, is_generated in found
+    )
+    key = sorted((place, name) for name, _, _, _, place, _ in found if place >= 0)
     return Relation(quoted, columns, tuple(name for _, name in key))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -162,6 +163,9 @@ class ScanEnumerator(SplitEnumerator[ScanSplit]):
         self._ended: set[int] = set()
         self._is_ready = False
         self._holder: psycopg.Connection[Any] | None = None
+        # Splits are found in another thread, which may come to an end after the job has.
+        self._lock = threading.Lock()
+        self._is_closed = False
 
     def start(self) -> None:
         """Find the splits, or give those that are left a snapshot."""
@@ -170,7 +174,7 @@ class ScanEnumerator(SplitEnumerator[ScanSplit]):
         else:
             self._is_ready = True
 
-    def _find(self) -> tuple[psycopg.Connection[Any], list[ScanSplit]]:
+    def _find(self) -> list[ScanSplit]:
         holder = connect(self._scanned.address)
         try:
             holder.execute("SET idle_in_transaction_session_timeout = 0")
@@ -180,10 +184,17 @@ class ScanEnumerator(SplitEnumerator[ScanSplit]):
             assert exported is not None
             partitions = self._scanned.partitions
             conditions = [""] if partitions is None else partitions.conditions()
-            return holder, [
-                ScanSplit(number, condition, quoted_path(self._scanned.table), found.key, exported[0])
+            path = quoted_path(self._scanned.table)
+            splits = [
+                ScanSplit(number, condition, path, found.key, exported[0])
                 for number, condition in enumerate(conditions)
             ]
+            with self._lock:
+                if self._is_closed:
+                    holder.close()
+                else:
+                    self._holder = holder
+            return splits
         except BaseException:
             holder.close()
             raise
@@ -191,7 +202,7 @@ class ScanEnumerator(SplitEnumerator[ScanSplit]):
     def _on_found(self, found: Any, error: BaseException | None) -> None:
         if error is not None:
             raise error
-        self._holder, splits = found
+        splits: list[ScanSplit] = found
         if self._splits is None:
             self._splits = splits
         else:  # those of a snapshot that is gone, of which nothing has been read yet
@@ -228,7 +239,9 @@ class ScanEnumerator(SplitEnumerator[ScanSplit]):
 
     def close(self) -> None:
         """Let go of the snapshot."""
-        holder, self._holder = self._holder, None
+        with self._lock:
+            self._is_closed = True
+            holder, self._holder = self._holder, None
         if holder is not None:
             holder.close()
 

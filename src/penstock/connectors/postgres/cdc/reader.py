@@ -31,6 +31,8 @@ GIVE_UP_MS: Final = 120_000
 #: From how much log on that the slot keeps a warning is logged, and how often.
 WARN_BYTES: Final = 1 << 30
 WARN_EVERY_MS: Final = 60_000
+#: How many messages a poll takes, though it wants fewer records: most may be of changes that are passed over.
+MESSAGES_MIN: Final = 64
 
 
 class CdcReader(SourceReader[Any, CdcSplit]):
@@ -48,6 +50,7 @@ class CdcReader(SourceReader[Any, CdcSplit]):
         self._place = 0
         self._changes: ChangeReader | None = None
         self._stream: LogStream | None = None
+        self._has_more = False
         self._retry_at_ms: int | None = None
         self._failing_since_ms: int | None = None
         self._heartbeat_at_ms = 0
@@ -112,7 +115,9 @@ class CdcReader(SourceReader[Any, CdcSplit]):
         return self._poll_log(max_records)
 
     def retry_after_ms(self) -> int:
-        """Rows of a table come at any time."""
+        """Rows of a table come at any time, and so do changes behind many that were passed over."""
+        if self._stream is not None and self._has_more:
+            return 1
         return 2 if self._reading is not None else super().retry_after_ms()
 
     # --- the table ---------------------------------------------------------------------------------------------------
@@ -174,8 +179,11 @@ class CdcReader(SourceReader[Any, CdcSplit]):
         assert changes is not None
         assert stream is not None
         try:
-            while len(changes.gathered.rows) < max(1, max_records - 1):  # an update may be two rows
+            for _ in range(max(max_records, MESSAGES_MIN)):
+                if len(changes.gathered.rows) >= max(1, max_records - 1):  # an update may be two rows
+                    break
                 message = stream.receive()
+                self._has_more = message is not None
                 if message is None:
                     break
                 self._failing_since_ms = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -18,6 +19,7 @@ from penstock.connectors.postgres.relations import relation
 if TYPE_CHECKING:
     import psycopg
 
+LOG: Final = logging.getLogger(__name__)
 _SLOT: Final = """
     SELECT plugin, database, confirmed_flush_lsn::text, wal_status, restart_lsn::text
     FROM pg_replication_slots WHERE slot_name = %s
@@ -32,8 +34,14 @@ _BEGIN_ANEW: Final = "begin without the state of the job, with a new snapshot (s
 def described(connection: psycopg.Connection[Any], settings: CdcSettings) -> tuple[CdcTable, tuple[Output, ...]]:
     """The table, with the columns that are read, and the columns of the output with their types."""
     found = relation(connection, settings.path)
-    outputs = settings.outputs or tuple(Output(one.name, one.name) for one in found.columns)
+    outputs = settings.outputs or tuple(Output(one.name, one.name) for one in found.columns if not one.is_generated)
     names = list(dict.fromkeys(one.column for one in outputs if one.column is not None))
+    computed = [name for name in names if found.column(name).is_generated]
+    if computed:
+        raise ConfigurationError(
+            f"column {', '.join(computed)} of {found.path} is computed by the server, which does not tell it with "
+            "changes: leave it out, and compute it in the job"
+        )
     columns = {name: found.column(name).type for name in names}
     wanted = {one.column: one.type for one in outputs if one.column is not None and one.type is not None}
     types: list[pa.DataType] = [wanted.get(name, columns[name]) for name in names]
@@ -138,6 +146,7 @@ def _start_lsn(connection: psycopg.Connection[Any], settings: CdcSettings) -> in
 
 def _make_slot(connection: psycopg.Connection[Any], slot: str) -> None:
     errors = driver().errors
+    LOG.info("making slot %s, which waits for the transactions that are open now", slot)
     try:
         connection.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", (slot,))
     except errors.DuplicateObject:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -108,8 +107,3 @@ def key_columns(connection: psycopg.Connection[Any], found: Relation) -> tuple[K
             )
         columns.append(KeyColumn(quoted(name), names.index(name), is_number, is_native, kind))
     return tuple(columns)
-
-
-def chosen(found: Relation, names: Sequence[str]) -> tuple[str, ...]:
-    """The columns that are read; all where none are named. Raises `UnknownNameError` for others."""
-    return tuple(found.column(name).name for name in names) or tuple(one.name for one in found.columns)
