@@ -18,8 +18,8 @@ class Unchanged:
 
 UNCHANGED: Final = Unchanged()
 #: a value as text, NULL, or one that is not sent
-Value: TypeAlias = "bytes | Unchanged | None"
-Values: TypeAlias = "list[Value]"
+Value: TypeAlias = bytes | Unchanged | None
+Values: TypeAlias = list[Value]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class Truncate:
     oids: tuple[int, ...]
 
 
-Message: TypeAlias = "Begin | Commit | Relation | Insert | Update | Delete | Truncate"
+Message: TypeAlias = Begin | Commit | Relation | Insert | Update | Delete | Truncate
 
 _BEGIN: Final = Struct(">xQqI")
 _COMMIT: Final = Struct(">xxQQq")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
 #: the values of a key: whole numbers as such, all others as the texts of which the server's order goes by bytes
-Key: TypeAlias = "tuple[int | str, ...]"
+Key: TypeAlias = tuple[int | str, ...]
 
 _HALF: Final = 1 << 31
 _WRAP: Final = 1 << 32
