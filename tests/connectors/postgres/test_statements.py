@@ -6,6 +6,7 @@ import pytest
 
 from penstock.base.errors import ConfigurationError
 from penstock.connectors.postgres.client import Address, split_path
+from penstock.connectors.postgres.options import JdbcConnectionOptions
 from penstock.connectors.postgres.statements import Statement
 
 UPSERT = "INSERT INTO t (k, a, b) VALUES (?, ?, ?) ON CONFLICT (k) DO UPDATE SET a = EXCLUDED.a, b = excluded.b"
@@ -71,6 +72,7 @@ def test_addresses() -> None:
     assert address.conninfo() == "postgresql://h:5/d?options=-c%20search_path%3Ds&sslmode=require"
     assert "secret" not in repr(address)
     assert Address("postgresql://me:secret@h/d").shown == "h/d"
+    assert "secret" not in repr(JdbcConnectionOptions("postgresql://me:secret@h/d", password="secret"))
     with pytest.raises(ConfigurationError, match="PostgreSQL alone"):
         Address("jdbc:mysql://h/d")
     with pytest.raises(ConfigurationError, match="'socketFactory'"):

@@ -18,7 +18,7 @@ LEDGER: Final = "penstock_commits"
 class JdbcConnectionOptions:
     """Where a database is, made by `JdbcConnectionOptionsBuilder`."""
 
-    url: str
+    url: str = field(repr=False)  # it may have a password
     driver_name: str | None = None
     user_name: str | None = None
     password: str | None = field(default=None, repr=False)
