@@ -1,6 +1,8 @@
 """PostgreSQL → join → PostgreSQL, as a job: what its tables must come to, and a writer that changes them.
 
-Orders and people are joined by their changes into the table `joined`, by key. Each version of an order is also inserted
+Orders and people are joined by their changes into the table `joined`, by key and exactly once: written at least once it
+would keep rows that the join gave before a failure and not after it, because the changes of two tables come in another
+order the next time. Each version of an order is also inserted
 into `seen`, exactly once: it has no key, so a version that is written twice is there twice. Versions that were replaced
 before the table was read are never seen, and so only those count that are written when all of it has been.
 
@@ -64,7 +66,7 @@ def build(env: StreamExecutionEnvironment, port: int, database: str) -> None:
     )
     tables.execute_sql(
         f"CREATE TABLE joined ({key}, name STRING, version INT) WITH ('connector' = 'jdbc', 'url' = '{url}', "
-        "'table-name' = 'joined', 'sink.buffer-flush.interval' = '100 ms', 'sink.max-retries' = '6')"
+        "'table-name' = 'joined', 'sink.delivery-guarantee' = 'exactly-once', 'sink.max-retries' = '6')"
     )
     statements = tables.create_statement_set()
     statements.add_insert_sql(

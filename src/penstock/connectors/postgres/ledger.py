@@ -31,9 +31,11 @@ so. That is what is built.
 - *Nothing is left behind.* Until the commit the server has nothing: no lock, no transaction, no staged row. What no
   checkpoint completed goes with the process. There is nothing that anybody would have to roll back, and a savepoint
   owns its rows, since they are in it.
-- *Another parallelism.* Committables of one run may fall to different subtasks, which commit them in any order. So the
-  ledger does not keep the highest number but all of them, as ranges: a run that has committed 1 to 9000 is one row
-  with `{[1,9001)}`. It grows by a row a writer and attempt, not by checkpoints.
+- *Order.* Rows of one key come to one run at a time, and what a run has prepared is committed in its order: at another
+  parallelism it goes to one subtask as a whole. All that was restored is committed before the new attempt has its first
+  checkpoint, which needs every task. So of two changes of a key the later one is committed later.
+- *Size.* The ledger does not rely on that order. It keeps all numbers of a run, as ranges: one that has committed 1 to
+  9000 is one row with `{[1,9001)}`. So it grows by a row a writer and attempt, not by checkpoints.
 - *A job that starts from an old savepoint* finds what the savepoint names as committed, whenever it was. Rows of the
   ledger are never deleted by Penstock: delete those whose `committed_at` is older than every savepoint that you keep.
 

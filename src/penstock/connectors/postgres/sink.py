@@ -48,7 +48,8 @@ class JdbcSink(Sink[Any]):
         """A sink that writes while records come: at least once.
 
         With a statement that may be repeated, such as an INSERT with ON CONFLICT (key) DO UPDATE, the table is right
-        after a failure all the same.
+        after a failure all the same, if the job gives the same records again. Where it depends on the order in which
+        several sources come, it may not: use `exactly_once_sink`.
 
         Args:
             sql: with a `?` for each field of a record, in their order, as in JDBC.

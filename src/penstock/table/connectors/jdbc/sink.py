@@ -1,7 +1,8 @@
 """Writes the changes of a table into PostgreSQL: inserts, or rows by their primary key.
 
 Of each key only the last change of a batch is written: rows are put in the place of those that were there, by one
-INSERT … ON CONFLICT, and rows that go are deleted, by one DELETE. So writing a batch again changes nothing.
+INSERT … ON CONFLICT, and rows that go are deleted, by one DELETE. So writing a batch again changes nothing. Changes
+that are written, and after a failure do not come again, stay: only a sink with a ledger has none of those.
 """
 
 from __future__ import annotations
