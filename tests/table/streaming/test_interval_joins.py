@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from tests.table.planned import manager_of, plan_of
 from tests.table.streaming.joined import CALLS, Change, Driven, folded
 
-from penstock.core.operators.base import UserCodeError
 from penstock.core.records import MAX_WATERMARK
 from penstock.table.analyser.subqueries import TRUE
 from penstock.table.data.errors import ValidationError
@@ -138,10 +137,16 @@ def test_bounds_that_exclude_each_other_match_nothing() -> None:
     assert driven.send(0, row(1, 100)) == [pair(row(1, 100), None)]
 
 
-def test_a_row_without_event_time_is_an_error() -> None:
-    with pytest.raises(UserCodeError) as error:
-        join().send(0, ("+I", 1, None, "a"))
-    assert "RowTime field should not be null" in str(error.value.__cause__)
+@pytest.mark.parametrize("kind", [JoinType.INNER, JoinType.LEFT])
+def test_a_row_without_event_time_matches_nothing(kind: JoinType) -> None:
+    """An outer join ahead may leave the time NULL."""
+    driven = join(kind)
+    driven.send(1, row(1, 100, "b"))
+    given = driven.send(0, ("+I", 1, None, "a"), row(1, 100, "a"))
+    assert pair(row(1, 100, "a"), row(1, 100, "b")) in given
+    driven.harness.end()
+    alone = [one for one in [*given, *driven.taken()] if one[2] is None]
+    assert len(alone) == (kind is JoinType.LEFT)
 
 
 # --- processing time --------------------------------------------------------------------------------------------------

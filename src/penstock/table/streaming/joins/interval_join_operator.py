@@ -104,7 +104,7 @@ class SqlIntervalJoinOperator(EvaluatingOperator):
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Find the matches of all rows among those that wait, and let the rows wait for others."""
-        taken = as_columns(batch, self.context.operator_name)
+        taken = self._with_times(as_columns(batch, self.context.operator_name), input_index)
         columns, types = taken.columns, self._types[input_index]
         keys = self._finders[input_index].of(columns)
         rows = rows_of(columns.columns[: len(types)], types, len(taken))
@@ -123,12 +123,22 @@ class SqlIntervalJoinOperator(EvaluatingOperator):
             raise UserCodeError(self.context.operator_name, f"a batch of {len(taken)} rows") from error
         self._mark(None, set(keys))
 
+    def _with_times(self, taken: ColumnBatch, side: int) -> ColumnBatch:
+        """The rows that have a time. Those of an outer join that have none are no pair of any."""
+        times = taken.columns.column(self._times[side])
+        if not self._interval.is_event_time or not times.null_count:
+            return taken
+        if self._keeps[side]:
+            alone = taken.columns.filter(times.is_null())
+            mine = alone.columns[: len(self._types[side])]
+            nulls = [pa.nulls(len(alone), arrow_type(kind)) for kind in self._types[1 - side]]
+            self._collect([*mine, *nulls] if side == 0 else [*nulls, *mine])
+        return taken.take(np.flatnonzero(times.is_valid().to_numpy(zero_copy_only=False)))
+
     def _times_of(self, columns: pa.RecordBatch, side: int) -> list[int]:
         if not self._interval.is_event_time:
             return [self.context.now_ms()] * columns.num_rows
         column = columns.column(self._times[side])
-        if column.null_count:
-            raise TableRuntimeError("RowTime field should not be null, please convert it to a non-null long value.")
         times: list[int] = column.cast(pa.timestamp("ms", column.type.tz), safe=False).view(pa.int64()).to_pylist()
         return times
 
