@@ -38,7 +38,7 @@ class EnumeratorHost:
             result, error = None, None
             try:
                 result = work()
-            except (OSError, ValueError) as caught:
+            except Exception as caught:  # noqa: BLE001 - the handler decides
                 error = caught
             handler(result, error)
 

@@ -122,8 +122,10 @@ class SplitBatch(Batch):
 
     __slots__ = ("split_id",)
 
-    def __init__(self, values: list[Any], timestamps: list[int] | None, split_id: str) -> None:
-        super().__init__(values, timestamps)
+    def __init__(
+        self, values: list[Any], timestamps: list[int] | None, split_id: str, kinds: bytes | None = None
+    ) -> None:
+        super().__init__(values, timestamps, kinds)
         self.split_id = split_id
 
     __hash__ = None

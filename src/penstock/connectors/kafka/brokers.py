@@ -1,0 +1,84 @@
+"""Whether brokers are there, as a consumer's callbacks tell."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from penstock.base.errors import OperationError
+from penstock.connectors.kafka.library import LOG
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError
+
+
+class BrokerWatch:
+    """Notes when all brokers are gone, and when one is back. Its methods are the callbacks of a consumer.
+
+    Args:
+        servers: the brokers, as the log names them.
+        timeout_ms: how long they may be away.
+    """
+
+    def __init__(self, servers: str, timeout_ms: int) -> None:
+        self._servers = servers
+        self._timeout_ms = timeout_ms
+        self._is_down = False
+        self._down_since_ms: int | None = None
+        self._reason = ""
+        #: how often all brokers were gone
+        self.outages = 0
+        #: errors of the client that were not about a partition
+        self.errors = 0
+
+    @property
+    def is_down(self) -> bool:
+        """Whether all brokers are gone."""
+        return self._is_down
+
+    def on_error(self, error: KafkaError) -> None:
+        """An error of the client as a whole."""
+        self.errors += 1
+        if error.name() == "_ALL_BROKERS_DOWN":
+            self._is_down = True
+        elif error.name() in ("_TRANSPORT", "_RESOLVE", "_TIMED_OUT"):
+            self._reason = error.str()
+        else:
+            LOG.warning("the Kafka client reports: %s (%s)", error.str(), error.name())
+
+    def on_statistics(self, text: str) -> None:
+        """The client's state, every second; of use only while brokers are gone."""
+        if self._is_down and any(one.get("state") == "UP" for one in json.loads(text)["brokers"].values()):
+            self.saw_broker()
+
+    def saw_broker(self) -> None:
+        """A broker has answered."""
+        if self._is_down:
+            self._is_down = False
+            if self._down_since_ms is not None:
+                LOG.warning("a Kafka broker of %s is back", self._servers)
+            self._down_since_ms = None
+
+    def check(self, now_ms: int) -> None:
+        """Log that brokers are gone.
+
+        Raises:
+            OperationError: if they have been gone for too long.
+        """
+        if not self._is_down:
+            return
+        if self._down_since_ms is None:
+            self._down_since_ms = now_ms
+            self.outages += 1
+            LOG.warning(
+                "no Kafka broker of %s can be reached (%s); the source tries for %d s",
+                self._servers,
+                self._reason,
+                self._timeout_ms // 1000,
+            )
+        elif now_ms - self._down_since_ms >= self._timeout_ms:
+            raise OperationError(
+                f"no Kafka broker of {self._servers} could be reached for {self._timeout_ms // 1000} s "
+                f"({self._reason}). Check bootstrap.servers and the brokers; the property "
+                "brokers.unavailable.timeout.ms says how long the source waits"
+            )

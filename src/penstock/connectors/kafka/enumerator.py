@@ -1,0 +1,174 @@
+"""Finds the partitions of a source, says where each begins and ends, and gives them to readers.
+
+A partition goes to the reader that Flink's rule names, once that reader has said that it is there. Offsets are resolved
+to numbers when a partition is found, and never again: a source that restarts reads what it would have read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import TypedDict
+
+from penstock.base.errors import OperationError
+from penstock.connectors.kafka.consumer_settings import MISSING_PARTITION, ConsumerOptions
+from penstock.connectors.kafka.library import LOG
+from penstock.connectors.kafka.metadata import KafkaMetadata, ask_patiently
+from penstock.connectors.kafka.offsets import KafkaOffsetsInitializer
+from penstock.connectors.kafka.partitions import KafkaPartitionSplit, KafkaTopicPartition, reader_of
+from penstock.connectors.kafka.subscription import MissingTopicError, Subscription
+from penstock.core.connector import SplitEnumerator, SplitEnumeratorContext
+
+WHAT = "the Kafka source"
+
+
+@dataclass(frozen=True)
+class ReadingPlan:
+    """What to read, from where, to where; None as `stopping` for ever."""
+
+    subscription: Subscription
+    starting: KafkaOffsetsInitializer
+    stopping: KafkaOffsetsInitializer | None
+    options: ConsumerOptions
+
+
+class KafkaEnumeratorState(TypedDict):
+    """What an enumerator needs in order to go on: splits not assigned, and all partitions that it has found."""
+
+    pending: list[KafkaPartitionSplit]
+    known: list[KafkaTopicPartition]
+    has_looked: bool
+
+
+@dataclass(frozen=True)
+class _Found:
+    partitions: Collection[KafkaTopicPartition]
+    splits: list[KafkaPartitionSplit]
+
+
+class KafkaEnumerator(SplitEnumerator[KafkaPartitionSplit]):
+    """See the module's text.
+
+    Args:
+        plan: what to read.
+        context: what hosts the enumerator.
+        restored: the state from which to go on.
+    """
+
+    def __init__(
+        self,
+        plan: ReadingPlan,
+        context: SplitEnumeratorContext[KafkaPartitionSplit],
+        restored: KafkaEnumeratorState | None,
+    ) -> None:
+        self._plan = plan
+        self._context = context
+        options = plan.options
+        self._metadata = KafkaMetadata(options.of_admin(), options.group_id, options.reads_committed)
+        self._pending: list[KafkaPartitionSplit] = list(restored["pending"]) if restored else []
+        self._known: set[KafkaTopicPartition] = set(restored["known"]) if restored else set()
+        self._has_looked = restored is not None and restored["has_looked"]
+        self._is_settled = False  # whether this run has looked
+        self._missing: set[KafkaTopicPartition] = set()
+        self._readers: set[int] = set()
+        self._told: set[int] = set()
+        self._closed = False
+
+    def start(self) -> None:
+        """Looks for partitions, unless one look is enough and was taken before."""
+        if self._has_looked and self._plan.options.discovery_interval_ms is None:
+            self._is_settled = True
+        else:
+            self._look_after(0)
+
+    def handle_split_request(self, subtask_index: int) -> None:
+        """The reader is there: it gets all that is its own, now and later."""
+        self._readers.add(subtask_index)
+        self._assign()
+
+    def add_splits_back(self, splits: Sequence[KafkaPartitionSplit], subtask_index: int) -> None:
+        """Keeps the splits for the reader, which asks again."""
+        self._readers.discard(subtask_index)
+        self._told.discard(subtask_index)
+        self._pending += splits
+
+    def snapshot_state(self, checkpoint_id: int) -> KafkaEnumeratorState:
+        """What is pending and what was found."""
+        return KafkaEnumeratorState(pending=list(self._pending), known=sorted(self._known), has_looked=self._has_looked)
+
+    def close(self) -> None:
+        """Ends a look that waits for brokers."""
+        self._closed = True
+
+    def _look_after(self, delay_ms: int) -> None:
+        known, is_first = frozenset(self._known), not self._has_looked
+        self._context.call_async(lambda: self._look(known, is_first), self._take, delay_ms)
+
+    def _look(self, known: frozenset[KafkaTopicPartition], is_first: bool) -> _Found:
+        """Runs in the background, so it touches no state that changes."""
+        plan = self._plan
+
+        def ask() -> _Found:
+            partitions = plan.subscription.partitions(self._metadata)
+            new = sorted(partitions - known)
+            # A partition that turns up later is new: its first record belongs to the stream.
+            starting = plan.starting if is_first else KafkaOffsetsInitializer.earliest()
+            starts = starting.resolve(new, self._metadata)
+            stops = {} if plan.stopping is None else plan.stopping.resolve(new, self._metadata)
+            return _Found(partitions, [KafkaPartitionSplit(one, starts[one], stops.get(one)) for one in new])
+
+        what = f"{WHAT} looks for partitions of {plan.subscription}"
+        return ask_patiently(ask, what, plan.options.unavailable_timeout_ms, lambda: self._closed)
+
+    def _take(self, found: _Found | None, error: BaseException | None) -> None:
+        interval_ms = self._plan.options.discovery_interval_ms
+        if isinstance(error, MissingTopicError) and self._has_looked and not self._plan.options.fails_on_missing:
+            LOG.warning("%s: %s; the source goes on without", WHAT, error)
+        elif isinstance(error, MissingTopicError) and self._has_looked:
+            raise OperationError(self._missing_sentence(str(error))) from error
+        elif error is not None:
+            raise error
+        if found is not None:
+            self._check_missing(found.partitions)
+            if self._has_looked and found.splits:
+                LOG.info("%s has found new partitions: %s", WHAT, ", ".join(str(s.partition) for s in found.splits))
+            elif not found.partitions:
+                LOG.warning("%s has found no partition of %s", WHAT, self._plan.subscription)
+            self._known.update(split.partition for split in found.splits)
+            self._pending += [split for split in found.splits if not split.is_read]
+            self._has_looked = True
+        self._is_settled = True
+        self._assign()
+        if interval_ms is not None:
+            self._look_after(interval_ms)
+
+    def _check_missing(self, partitions: Collection[KafkaTopicPartition]) -> None:
+        missing = self._known - set(partitions)
+        new = missing - self._missing
+        self._missing = missing
+        if not new:
+            return
+        what = f"{', '.join(map(str, sorted(new)))} cannot be found any more"
+        if self._plan.options.fails_on_missing:
+            raise OperationError(self._missing_sentence(what))
+        LOG.warning("%s: %s; the source goes on without", WHAT, what)
+
+    def _missing_sentence(self, what: str) -> str:
+        return (
+            f"{WHAT}: {what}. Records that were not read are lost if the topic was deleted. To go on without, set the "
+            f"property {MISSING_PARTITION} to 'ignore'"
+        )
+
+    def _assign(self) -> None:
+        left: list[KafkaPartitionSplit] = []
+        for split in self._pending:
+            reader = reader_of(split.partition, self._context.parallelism)
+            if reader in self._readers:
+                self._context.assign_split(split, reader)
+            else:
+                left.append(split)
+        self._pending = left
+        if self._is_settled and self._plan.stopping is not None and self._plan.options.discovery_interval_ms is None:
+            for reader in sorted(self._readers - self._told):
+                self._told.add(reader)
+                self._context.signal_no_more_splits(reader)

@@ -1,0 +1,64 @@
+"""The client library, which is an extra: imported where it is used, with a sentence where it is missing."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.base.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from confluent_kafka import Consumer
+    from confluent_kafka.admin import AdminClient
+
+#: What librdkafka says goes here, beside what the connector says itself.
+LOG: Final = logging.getLogger("penstock.connectors.kafka")
+
+
+def require_library() -> None:
+    """Check that the library is there.
+
+    Raises:
+        ConfigurationError: if it is not; the error says how to install it.
+    """
+    try:
+        import confluent_kafka  # noqa: F401
+    except ImportError as error:
+        raise ConfigurationError(
+            'Kafka needs the library confluent-kafka, here and on every worker: pip install "penstock[kafka]"'
+        ) from error
+
+
+def make_consumer(settings: Mapping[str, Any]) -> Consumer:
+    """A consumer.
+
+    Raises:
+        ConfigurationError: if librdkafka does not know a setting, or the library is missing.
+    """
+    require_library()
+    from confluent_kafka import Consumer, KafkaException
+
+    try:
+        return Consumer(dict(settings), logger=LOG)
+    except (KafkaException, TypeError, ValueError) as error:
+        raise ConfigurationError(f"the Kafka consumer cannot be set up: {_reason(error)}") from error
+
+
+def make_admin(settings: Mapping[str, Any]) -> AdminClient:
+    """A client for questions about topics, offsets and groups; errors as for `make_consumer`."""
+    require_library()
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import AdminClient
+
+    try:
+        return AdminClient(dict(settings), logger=LOG)
+    except (KafkaException, TypeError, ValueError) as error:
+        raise ConfigurationError(f"the Kafka client cannot be set up: {_reason(error)}") from error
+
+
+def _reason(error: BaseException) -> str:
+    first = error.args[0] if error.args else error
+    describe = getattr(first, "str", None)
+    return str(describe()) if callable(describe) else str(first)

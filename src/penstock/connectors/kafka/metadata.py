@@ -1,0 +1,135 @@
+"""What an enumerator asks the brokers, and how it lives with brokers that do not answer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from penstock.base.errors import OperationError
+from penstock.connectors.kafka.library import LOG, make_admin
+from penstock.connectors.kafka.offsets import Offsets
+from penstock.connectors.kafka.partitions import KafkaTopicPartition
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
+
+T = TypeVar("T")
+
+_REQUEST_S: Final = 10.0
+_RETRY_S: Final = 0.5
+#: Errors that pass when brokers come back or have agreed on something, by librdkafka's names.
+_PASSING: Final = frozenset(
+    {"_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE", "_TIMED_OUT", "_WAIT_COORD", "_TIMED_OUT_QUEUE"}
+)
+
+
+class KafkaMetadata:
+    """Topics and offsets, as the brokers know them. Its calls wait for answers.
+
+    Args:
+        settings: of librdkafka, for the connection.
+        group_id: whose committed offsets are asked for; None for none.
+        read_committed: whether the end of a partition is where its first open transaction begins.
+    """
+
+    def __init__(self, settings: Mapping[str, Any], group_id: str | None, read_committed: bool) -> None:
+        self._settings = settings
+        self._group_id = group_id
+        self._read_committed = read_committed
+        self._admin: AdminClient | None = None
+
+    @property
+    def _client(self) -> AdminClient:
+        if self._admin is None:
+            self._admin = make_admin(self._settings)
+        return self._admin
+
+    def topic_names(self) -> Collection[str]:
+        """All topics that are not Kafka's own."""
+        return [name for name in self._client.list_topics(timeout=_REQUEST_S).topics if not name.startswith("__")]
+
+    def partition_counts(self, topics: Collection[str]) -> Mapping[str, int]:
+        """How many partitions each topic has; topics that do not exist are left out."""
+        from confluent_kafka import KafkaError, KafkaException, TopicCollection
+
+        counts: dict[str, int] = {}
+        if not topics:
+            return counts
+        answers = self._client.describe_topics(TopicCollection(sorted(set(topics))), request_timeout=_REQUEST_S)
+        for topic, answer in answers.items():
+            try:
+                counts[topic] = len(answer.result().partitions)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    raise
+        return counts
+
+    def earliest(self, partitions: Collection[KafkaTopicPartition]) -> Offsets:
+        """The first offset of each partition."""
+        return self._offsets(partitions, lambda spec: spec.earliest())
+
+    def latest(self, partitions: Collection[KafkaTopicPartition]) -> Offsets:
+        """The end of each partition."""
+        return self._offsets(partitions, lambda spec: spec.latest())
+
+    def at(self, timestamp_ms: int, partitions: Collection[KafkaTopicPartition]) -> Offsets:
+        """The first record from that time on, where there is one."""
+        found = self._offsets(partitions, lambda spec: spec.for_timestamp(timestamp_ms))
+        return {partition: offset for partition, offset in found.items() if offset >= 0}
+
+    def committed(self, partitions: Collection[KafkaTopicPartition]) -> Offsets:
+        """What the group has committed."""
+        from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+
+        if self._group_id is None or not partitions:
+            return {}
+        wanted = [TopicPartition(one.topic, one.partition) for one in partitions]
+        request = ConsumerGroupTopicPartitions(self._group_id, wanted)
+        (answer,) = self._client.list_consumer_group_offsets([request], request_timeout=_REQUEST_S).values()
+        return {
+            KafkaTopicPartition(one.topic, one.partition): one.offset
+            for one in answer.result().topic_partitions
+            if one.offset >= 0
+        }
+
+    def _offsets(self, partitions: Collection[KafkaTopicPartition], where: Callable[[Any], Any]) -> Offsets:
+        from confluent_kafka import IsolationLevel, TopicPartition
+        from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
+
+        if not partitions:
+            return {}
+        isolation = IsolationLevel.READ_COMMITTED if self._read_committed else IsolationLevel.READ_UNCOMMITTED
+        wanted = {TopicPartition(one.topic, one.partition): where(OffsetSpec) for one in partitions}
+        answers = self._client.list_offsets(wanted, isolation_level=isolation, request_timeout=_REQUEST_S)
+        return {
+            KafkaTopicPartition(one.topic, one.partition): answer.result().offset for one, answer in answers.items()
+        }
+
+
+def ask_patiently(ask: Callable[[], T], what: str, patience_ms: int, is_closed: Callable[[], bool]) -> T:
+    """What `ask` returns; while brokers do not answer it is asked again.
+
+    Raises:
+        OperationError: if they do not for `patience_ms`, or say no.
+    """
+    from confluent_kafka import KafkaException
+
+    begun = time.monotonic()
+    while True:
+        try:
+            return ask()
+        except KafkaException as error:
+            reason = error.args[0]
+            silent_s = time.monotonic() - begun
+            passes = reason.retriable() or reason.name() in _PASSING
+            if not passes:
+                raise OperationError(f"{what}: the Kafka brokers refuse: {reason.str()} ({reason.name()})") from error
+            if silent_s * 1000 >= patience_ms or is_closed():
+                raise OperationError(
+                    f"{what}: no Kafka broker has answered for {silent_s:.0f} s ({reason.str()}). Check "
+                    "bootstrap.servers and the brokers; the property brokers.unavailable.timeout.ms says how long the "
+                    "source waits"
+                ) from error
+            LOG.warning("%s: no answer from Kafka yet (%s); asking again", what, reason.str())
+            time.sleep(_RETRY_S)

@@ -1,0 +1,162 @@
+"""Where to begin in each partition, and where to stop."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from penstock.base.errors import ConfigurationError, OperationError
+from penstock.connectors.kafka.partitions import KafkaTopicPartition
+
+Offsets = dict[KafkaTopicPartition, int]
+
+
+class KafkaOffsetResetStrategy(enum.Enum):
+    """What to do where an offset is not there: none was committed, or its record was deleted."""
+
+    LATEST = 0
+    """Go on at the end of the partition."""
+
+    EARLIEST = 1
+    """Go on at the first record that is left."""
+
+    NONE = 2
+    """Fail."""
+
+
+class OffsetLookup(Protocol):
+    """What brokers know about offsets."""
+
+    def earliest(self, partitions: Collection[KafkaTopicPartition]) -> Offsets:
+        """The first offset of each partition."""
+        ...
+
+    def latest(self, partitions: Collection[KafkaTopicPartition]) -> Offsets:
+        """The offset of the next record of each partition; with `read_committed` that of the first open transaction."""
+        ...
+
+    def at(self, timestamp_ms: int, partitions: Collection[KafkaTopicPartition]) -> Offsets:
+        """The offset of the first record from that time on, for partitions that have one."""
+        ...
+
+    def committed(self, partitions: Collection[KafkaTopicPartition]) -> Offsets:
+        """The offset that the group has committed, for partitions where it has."""
+        ...
+
+
+class _Kind(enum.Enum):
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    COMMITTED = "committed"
+    TIMESTAMP = "timestamp"
+    OFFSETS = "offsets"
+
+
+@dataclass(frozen=True)
+class KafkaOffsetsInitializer:
+    """Where a source begins to read each partition, or stops; made by one of the static methods.
+
+    Attributes:
+        reset: what to do where an offset is not there.
+    """
+
+    _kind: _Kind
+    reset: KafkaOffsetResetStrategy
+    _timestamp_ms: int = 0
+    _offsets: Mapping[KafkaTopicPartition, int] = field(default_factory=dict)
+
+    @staticmethod
+    def committed_offsets(
+        offset_reset_strategy: KafkaOffsetResetStrategy = KafkaOffsetResetStrategy.NONE,
+    ) -> KafkaOffsetsInitializer:
+        """The offsets that the consumer group has committed.
+
+        Args:
+            offset_reset_strategy: what to do for a partition without a committed offset; unless given, the job fails.
+        """
+        return KafkaOffsetsInitializer(_Kind.COMMITTED, _strategy(offset_reset_strategy))
+
+    @staticmethod
+    def timestamp(timestamp: int) -> KafkaOffsetsInitializer:
+        """The first record of each partition from this time (ms) on; its end, where there is none.
+
+        Raises:
+            ConfigurationError: if the time is negative.
+        """
+        if timestamp < 0:
+            raise ConfigurationError(f"a timestamp of Kafka's must not be negative: {timestamp}")
+        return KafkaOffsetsInitializer(_Kind.TIMESTAMP, KafkaOffsetResetStrategy.LATEST, _timestamp_ms=timestamp)
+
+    @staticmethod
+    def earliest() -> KafkaOffsetsInitializer:
+        """The first record of each partition."""
+        return KafkaOffsetsInitializer(_Kind.EARLIEST, KafkaOffsetResetStrategy.EARLIEST)
+
+    @staticmethod
+    def latest() -> KafkaOffsetsInitializer:
+        """The end of each partition, as it is when the source looks."""
+        return KafkaOffsetsInitializer(_Kind.LATEST, KafkaOffsetResetStrategy.LATEST)
+
+    @staticmethod
+    def offsets(
+        offsets: Mapping[KafkaTopicPartition, int],
+        offset_reset_strategy: KafkaOffsetResetStrategy = KafkaOffsetResetStrategy.EARLIEST,
+    ) -> KafkaOffsetsInitializer:
+        """These offsets. A partition that is not among them begins where its group has committed.
+
+        Args:
+            offsets: by partition.
+            offset_reset_strategy: what to do for a partition that has neither, or no record at its offset.
+
+        Raises:
+            ConfigurationError: if an offset is negative.
+        """
+        for partition, offset in offsets.items():
+            if offset < 0:
+                raise ConfigurationError(f"the offset of {partition} must not be negative: {offset}")
+        return KafkaOffsetsInitializer(_Kind.OFFSETS, _strategy(offset_reset_strategy), _offsets=dict(offsets))
+
+    @property
+    def needs_group(self) -> bool:
+        """Whether it asks for what a group has committed, and nothing else will do."""
+        return self._kind is _Kind.COMMITTED
+
+    def resolve(self, partitions: Iterable[KafkaTopicPartition], lookup: OffsetLookup) -> Offsets:
+        """The offset of each partition.
+
+        Raises:
+            OperationError: if one has none, and the strategy is to fail.
+        """
+        wanted = list(partitions)
+        if not wanted or self._kind is _Kind.EARLIEST:
+            return lookup.earliest(wanted) if wanted else {}
+        if self._kind is _Kind.LATEST:
+            return lookup.latest(wanted)
+        if self._kind is _Kind.TIMESTAMP:
+            found = lookup.at(self._timestamp_ms, wanted)
+        else:
+            found = {one: self._offsets[one] for one in wanted if one in self._offsets}
+            found.update(lookup.committed([one for one in wanted if one not in found]))
+        return {**found, **self._reset([one for one in wanted if one not in found], lookup)}
+
+    def _reset(self, partitions: list[KafkaTopicPartition], lookup: OffsetLookup) -> Offsets:
+        if not partitions:
+            return {}
+        if self.reset is KafkaOffsetResetStrategy.NONE:
+            raise OperationError(
+                f"the consumer group has committed no offset for {', '.join(map(str, partitions))}: give "
+                "committed_offsets() a KafkaOffsetResetStrategy, or begin with another KafkaOffsetsInitializer"
+            )
+        return (
+            lookup.earliest(partitions)
+            if self.reset is KafkaOffsetResetStrategy.EARLIEST
+            else lookup.latest(partitions)
+        )
+
+
+def _strategy(value: KafkaOffsetResetStrategy) -> KafkaOffsetResetStrategy:
+    if not isinstance(value, KafkaOffsetResetStrategy):
+        raise ConfigurationError(f"offset_reset_strategy must be a KafkaOffsetResetStrategy, not {value!r}")
+    return value

@@ -1,0 +1,346 @@
+"""Reads partitions with one consumer, batch by batch.
+
+The consumer is given its partitions by `assign`; it joins no group. Offsets are in the job's checkpoints. When one has
+completed they are committed to the group too, for others to see.
+
+librdkafka fetches ahead on threads of its own, so a poll takes what is there and never waits. What one call returns is
+of several partitions; it is cut into runs of one partition each, and handed out run by run, because each partition has
+a watermark of its own.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from penstock.base.errors import OperationError
+from penstock.codecs.column_data import ColumnData
+from penstock.connectors.kafka.brokers import BrokerWatch
+from penstock.connectors.kafka.commits import OffsetCommits
+from penstock.connectors.kafka.consumer_settings import MISSING_PARTITION, ConsumerOptions
+from penstock.connectors.kafka.library import LOG, make_consumer
+from penstock.connectors.kafka.offsets import KafkaOffsetResetStrategy
+from penstock.connectors.kafka.partitions import KafkaPartitionSplit, KafkaTopicPartition
+from penstock.connectors.kafka.reading import Reading, Resetter
+from penstock.connectors.kafka.records import KafkaRecordDeserializationSchema, KafkaRecords
+from penstock.connectors.messages import refuse_or_skip
+from penstock.core.columns.batch import ColumnBatch, SplitColumnBatch
+from penstock.core.connector import InputStatus, SourceReader, SourceReaderContext, SplitBatch
+from penstock.core.records import Batch
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, KafkaError, Message
+
+#: Of an error about a partition that is gone.
+_GONE: Final = frozenset({"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION", "UNKNOWN_TOPIC_ID"})
+#: Of an error that passes; librdkafka tries again by itself.
+_PASSING: Final = frozenset({"_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE", "_TIMED_OUT", "NOT_LEADER_FOR_PARTITION"})
+
+
+class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
+    """See the module's text.
+
+    Args:
+        context: the task.
+        options: what the properties say.
+        reset: what to do where an offset is not there any more.
+        schema: makes records of messages.
+    """
+
+    def __init__(
+        self,
+        context: SourceReaderContext,
+        options: ConsumerOptions,
+        reset: KafkaOffsetResetStrategy,
+        schema: KafkaRecordDeserializationSchema[Any],
+    ) -> None:
+        self._context = context
+        self._options = options
+        self._schema = schema
+        self._readings: dict[KafkaTopicPartition, Reading] = {}
+        self._fetched: deque[KafkaRecords] = deque()
+        #: what was fetched of partitions that are paused, by partition
+        self._parked: dict[KafkaTopicPartition, list[KafkaRecords]] = {}
+        self._is_last = False
+        self._asked = False
+        self._brokers = BrokerWatch(options.settings["bootstrap.servers"], options.unavailable_timeout_ms)
+        self._commits = OffsetCommits(context, options.commits)
+        self._consumer = self._made_consumer()
+        self._resetter = Resetter(self._consumer, reset, context)
+        self._measure()
+
+    def _made_consumer(self) -> Consumer:
+        callbacks = {
+            "error_cb": self._brokers.on_error,
+            "stats_cb": self._brokers.on_statistics,
+            "on_commit": self._commits.on_commit,
+        }
+        return make_consumer({**self._options.of_consumer(self._context.subtask_index), **callbacks})
+
+    def _measure(self) -> None:
+        gauge = self._context.gauge
+        gauge("pendingRecords", lambda: sum(one.lag() for one in self._readings.values()))
+        gauge(
+            "KafkaSourceReader.KafkaConsumer.records-lag-max",
+            lambda: max((one.lag() for one in self._readings.values()), default=0),
+        )
+        gauge("KafkaSourceReader.brokerOutages", lambda: self._brokers.outages)
+
+    # --- splits ----------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Tells the enumerator that the reader is there."""
+        self._ask()
+
+    def add_splits(self, splits: Sequence[KafkaPartitionSplit]) -> None:
+        """Partitions to read from now on."""
+        new = []
+        for split in splits:
+            if split.is_read:
+                continue
+            if split.partition in self._readings:
+                raise OperationError(f"{split.partition} was assigned twice to one reader of a Kafka source")
+            self._readings[split.partition] = reading = Reading(split, self._consumer, self._context)
+            new.append(reading.place())
+            self._context.open_split(str(split.partition))
+        if new:
+            self._consumer.incremental_assign(new)
+
+    def no_more_splits(self) -> None:
+        """No other partition will come."""
+        self._is_last = True
+
+    def snapshot_state(self, checkpoint_id: int) -> list[KafkaPartitionSplit]:
+        """The partitions with their positions."""
+        splits = [reading.split for reading in self._readings.values()]
+        self._commits.note(checkpoint_id, splits)
+        return splits
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        """Commits what the checkpoint holds, in the background."""
+        self._commits.commit(checkpoint_id, self._consumer)
+
+    def pause_or_resume_splits(self, splits_to_pause: Sequence[str], splits_to_resume: Sequence[str]) -> None:
+        """Fetches nothing of some partitions; what was fetched of them stays until they are read again."""
+        by_name = {str(partition): reading for partition, reading in self._readings.items()}
+        pause = [by_name[name] for name in splits_to_pause if name in by_name]
+        resume = [by_name[name] for name in splits_to_resume if name in by_name]
+        for reading in pause:
+            reading.is_paused = True
+            self._parked[reading.split.partition] = self._take_out(reading.split.partition)
+        for reading in resume:
+            reading.is_paused = False
+            self._fetched += self._parked.pop(reading.split.partition, ())
+        self._consumer.pause([reading.place() for reading in pause])
+        self._consumer.resume([reading.place() for reading in resume])
+
+    def _take_out(self, partition: KafkaTopicPartition) -> list[KafkaRecords]:
+        """What was fetched of a partition; it is not handed out any more."""
+        taken = [records for records in self._fetched if records.partition == partition]
+        if taken:
+            self._fetched = deque(records for records in self._fetched if records.partition != partition)
+        return taken
+
+    def retry_after_ms(self) -> int:
+        """At once, until every partition has been read as far as it went when the reader began."""
+        behind = any(not reading.is_at_end and not reading.is_paused for reading in self._readings.values())
+        return 0 if behind and not self._brokers.is_down else super().retry_after_ms()
+
+    def _ask(self) -> None:
+        if not self._asked:
+            self._asked = True
+            self._context.request_split()
+
+    def _finish(self, reading: Reading) -> None:
+        """The partition has been read to its stop."""
+        partition = reading.split.partition
+        del self._readings[partition]
+        self._commits.finished(reading.split)
+        self._take_out(partition)
+        self._parked.pop(partition, None)
+        self._consumer.incremental_unassign([reading.place()])
+        self._context.close_split(str(partition))
+
+    # --- records ---------------------------------------------------------------------------------------------------
+
+    def poll_next(self, max_records: int) -> Batch | InputStatus:
+        """The next records of one partition."""
+        self._ask()
+        batch = self._hand_out(max_records)
+        if batch is not None:
+            return batch
+        if self._readings:
+            self._fetch(max_records)
+            self._brokers.check(self._context.now_ms())
+            batch = self._hand_out(max_records)
+            if batch is not None:
+                return batch
+        elif self._commits.are_open:
+            self._consumer.poll(0)  # the answers to commits
+        if self._is_last and not self._readings:
+            return InputStatus.END_OF_INPUT
+        return InputStatus.NOTHING_AVAILABLE
+
+    def _fetch(self, max_records: int) -> None:
+        """Take what the client has fetched, and see to what it reports."""
+        from confluent_kafka import Message
+
+        messages = self._consumer.consume(max_records, 0.0)
+        if messages:
+            errors = list(map(Message.error, messages))
+            if errors.count(None) != len(errors):
+                reports = [(one, error) for one, error in zip(messages, errors, strict=True) if error is not None]
+                messages = [one for one, error in zip(messages, errors, strict=True) if error is None]
+                self._cut(messages)
+                for message, error in reports:
+                    self._see(message, error)
+            else:
+                self._cut(messages)
+        for partition, position in self._resetter.done():
+            if partition in self._readings:
+                self._move(self._readings[partition], position)
+
+    def _cut(self, messages: list[Message]) -> None:
+        """Into runs of one partition."""
+        from confluent_kafka import Message
+
+        if not messages:
+            return
+        self._brokers.saw_broker()
+        numbers = list(map(Message.partition, messages))
+        topics = list(map(Message.topic, messages))
+        if numbers.count(numbers[0]) == len(numbers) and topics.count(topics[0]) == len(topics):
+            self._keep(topics[0], numbers[0], messages)
+            return
+        start = 0
+        for (topic, number), run in groupby(zip(topics, numbers, strict=True)):
+            stop = start + sum(1 for _ in run)
+            self._keep(topic, number, messages[start:stop])
+            start = stop
+
+    def _keep(self, topic: str | None, number: int | None, messages: list[Message]) -> None:
+        assert topic is not None
+        assert number is not None
+        self._put(KafkaRecords(KafkaTopicPartition(topic, number), messages))
+
+    def _put(self, records: KafkaRecords) -> None:
+        reading = self._readings.get(records.partition)
+        if reading is not None and reading.is_paused:
+            self._parked[records.partition].append(records)
+        elif reading is not None:
+            self._fetched.append(records)
+
+    def _hand_out(self, max_records: int) -> Batch | None:
+        """Records of the next run that has any."""
+        while self._fetched:
+            records = self._fetched.popleft()
+            if len(records) > max_records:
+                self._fetched.appendleft(records[max_records:])
+                records = records[:max_records]
+            batch = self._read(self._readings[records.partition], records)
+            if batch is not None:
+                return batch
+        return None
+
+    def _read(self, reading: Reading, records: KafkaRecords) -> Batch | None:
+        if reading.split.stop is not None:
+            records = records.until(reading.split.stop)
+        batch = self._decoded(records) if len(records) else None
+        if records.end > reading.split.position:
+            reading.advance(records.end)
+        if reading.split.is_read:
+            self._finish(reading)
+        return batch
+
+    def _decoded(self, records: KafkaRecords) -> Batch | None:
+        partition = str(records.partition)
+        found = self._schema.deserialize_batch(records)
+        values = records.values
+        self._context.count("numBytesIn", sum(map(len, filter(None, values))))
+        if found.bad:
+            self._context.count("numRecordsInErrors", len(found.bad))
+            refuse_or_skip(
+                found.bad,
+                [value or b"" for value in values],
+                lambda place: (partition, records.offsets[place]),
+                self._context,
+                self._schema.on_error,
+                self._schema.malformed_output,
+            )
+        if not len(found.values):
+            return None
+        times = None if records.timestamps is None else list(found.of_records(records.timestamps))
+        if isinstance(found.values, ColumnData):
+            rowtimes = None if times is None else np.asarray(times, np.int64)
+            return SplitColumnBatch(ColumnBatch(found.values, rowtimes, found.kinds), partition)
+        return SplitBatch(found.values, times, partition, found.kinds)
+
+    # --- reports ---------------------------------------------------------------------------------------------------
+
+    def _see(self, message: Message, error: KafkaError) -> None:
+        """What the client reports about a partition."""
+        from confluent_kafka import KafkaError
+
+        topic, number = message.topic(), message.partition()
+        reading = None
+        if topic is not None and number is not None and number >= 0:
+            reading = self._readings.get(KafkaTopicPartition(topic, number))
+        if error.code() == KafkaError._PARTITION_EOF:
+            self._brokers.saw_broker()
+            if reading is not None:
+                # What is missing before the end is no record: the marks of transactions, and what was compacted.
+                reading.is_at_end = True
+                self._put(KafkaRecords(reading.split.partition, [], message.offset()))
+        elif error.code() == KafkaError._AUTO_OFFSET_RESET:
+            if reading is not None:
+                self._resetter.begin(reading.split, error)
+        elif error.name() in _GONE:
+            for one in [reading] if reading is not None else self._of_topic(topic):
+                self._lose(one, error)
+        elif error.name() in _PASSING or error.retriable():
+            self._brokers.on_error(error)
+        else:
+            where = topic if reading is None else f"{reading.split.partition}, offset {reading.split.position}"
+            raise OperationError(f"the Kafka source cannot read {where}: {error.str()} ({error.name()})")
+
+    def _of_topic(self, topic: str | None) -> list[Reading]:
+        return [one for one in self._readings.values() if one.split.partition.topic == topic]
+
+    def _lose(self, reading: Reading, error: KafkaError) -> None:
+        """The partition is gone."""
+        split = reading.split
+        if self._options.fails_on_missing:
+            raise OperationError(
+                f"the Kafka source cannot find {split.partition} any more, which it has read up to offset "
+                f"{split.position}: {error.str()}. To go on without, set the property {MISSING_PARTITION} to 'ignore'"
+            )
+        if not reading.is_missing:
+            reading.is_missing = reading.is_at_end = True
+            LOG.warning(
+                "%s is gone at offset %d (%s); the source goes on", split.partition, split.position, error.str()
+            )
+        if split.stop is not None:
+            self._finish(reading)
+
+    def _move(self, reading: Reading, position: int) -> None:
+        """Go on elsewhere in a partition."""
+        self._take_out(reading.split.partition)
+        self._parked.pop(reading.split.partition, None)
+        reading.advance(position)
+        if reading.split.is_read:
+            self._finish(reading)
+            return
+        self._consumer.incremental_unassign([reading.place()])
+        self._consumer.incremental_assign([reading.place()])
+        if reading.is_paused:
+            self._parked[reading.split.partition] = []
+            self._consumer.pause([reading.place()])
+
+    def close(self) -> None:
+        """Close the consumer."""
+        self._resetter.close()
+        self._consumer.close()

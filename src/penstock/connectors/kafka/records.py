@@ -1,0 +1,190 @@
+"""Records as a consumer has fetched them, many at once, and the schemas that make a program's records of them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
+
+from penstock.base.output_tag import OutputTag
+from penstock.base.typeinfo import TypeInformation, Types
+from penstock.codecs.messages import BAD_RECORD, BadMessage, Deserialized, OnError, reason_of
+from penstock.codecs.serialization import DeserializationSchema
+from penstock.connectors.kafka.partitions import KafkaTopicPartition
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
+
+T = TypeVar("T")
+
+Headers = Sequence[tuple[str, bytes | None]]
+
+_TIME: Final = itemgetter(1)
+#: What librdkafka calls a message without a timestamp.
+_NO_TIMESTAMP: Final = 0
+
+
+class KafkaRecord(NamedTuple):
+    """A whole record.
+
+    Attributes:
+        topic: its topic.
+        partition: its partition.
+        offset: its offset.
+        timestamp: its time (ms), which the producer or the broker has given; None for none.
+        key: its key, if any.
+        value: its value; None for a tombstone.
+        headers: names and values, in order; a name may be there more than once.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int | None
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+
+
+class KafkaRecords(Sequence[KafkaRecord]):
+    """Records of one partition, in order. Each attribute is a list with an item for each record.
+
+    Args:
+        partition: where they are from.
+        messages: of the client library.
+        end: the offset after them; None for that after the last one.
+    """
+
+    def __init__(self, partition: KafkaTopicPartition, messages: Sequence[Message], end: int | None = None) -> None:
+        from confluent_kafka import Message
+
+        self.partition = partition
+        self.end: int = messages[-1].offset() + 1 if end is None else end  # type: ignore[operator]
+        self._messages = messages
+        self._of = Message
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return KafkaRecords(self.partition, self._messages[index])
+        return next(iter(KafkaRecords(self.partition, [self._messages[index]])))
+
+    def __iter__(self) -> Iterator[KafkaRecord]:
+        topic, partition = self.partition.topic, self.partition.partition
+        times: Any = self.timestamps or [None] * len(self)
+        fields = zip(self.offsets, times, self.keys, self.values, self.headers, strict=True)
+        return (KafkaRecord(topic, partition, *rest) for rest in fields)
+
+    @cached_property
+    def values(self) -> list[bytes | None]:
+        """The values; None for a tombstone."""
+        return list(map(self._of.value, self._messages))
+
+    @cached_property
+    def keys(self) -> list[bytes | None]:
+        """The keys."""
+        return list(map(self._of.key, self._messages))
+
+    @cached_property
+    def headers(self) -> list[Headers]:
+        """The headers; an empty list for a record without."""
+        return [found or [] for found in map(self._of.headers, self._messages)]  # type: ignore[misc]
+
+    @cached_property
+    def offsets(self) -> list[int]:
+        """The offsets, which may have gaps."""
+        return list(map(self._of.offset, self._messages))  # type: ignore[arg-type]
+
+    @cached_property
+    def timestamps(self) -> list[int] | None:
+        """The times (ms); None when the first record has none."""
+        if not self._messages or self._messages[0].timestamp()[0] == _NO_TIMESTAMP:
+            return None
+        return list(map(_TIME, map(self._of.timestamp, self._messages)))
+
+    def until(self, offset: int) -> KafkaRecords:
+        """Those before an offset."""
+        if self.end <= offset:
+            return self
+        left = [message for message, at in zip(self._messages, self.offsets, strict=True) if at < offset]
+        return KafkaRecords(self.partition, left, offset)
+
+
+class KafkaRecordDeserializationSchema(ABC, Generic[T]):
+    """Makes a program's records of whole Kafka records. Subclasses write `deserialize`, or also `deserialize_batch`.
+
+    Attributes:
+        on_error: `fail`, or `skip` to leave out and count records that cannot be read.
+        malformed_output: the side output to which such records go, if any; see `DeserializationSchema.skip_malformed`.
+    """
+
+    on_error: OnError = "fail"
+    malformed_output: OutputTag | None = None
+
+    @staticmethod
+    def value_only(deserialization_schema: DeserializationSchema[T]) -> KafkaRecordDeserializationSchema[T]:
+        """The values alone, by a schema of messages; records without a value, which are tombstones, are left out."""
+        return _ValueOnly(deserialization_schema)
+
+    @staticmethod
+    def whole_records() -> KafkaRecordDeserializationSchema[KafkaRecord]:
+        """The records as they are, with key and value in bytes."""
+        return _Whole()
+
+    @abstractmethod
+    def deserialize(self, record: KafkaRecord) -> T | None:
+        """Returns the program's record; None leaves it out. A `ValueError` says that it cannot be read."""
+
+    def deserialize_batch(self, records: KafkaRecords) -> Deserialized:
+        """Returns the program's records of many; by default `deserialize` is called for each."""
+        values: list[Any] = []
+        places: list[int] = []
+        bad: list[BadMessage] = []
+        for place, record in enumerate(records):
+            try:
+                value = self.deserialize(record)
+            except BAD_RECORD as error:
+                bad.append(BadMessage(place, reason_of(error), error))
+                continue
+            if value is not None:
+                values.append(value)
+                places.append(place)
+        return Deserialized(values, places, bad)
+
+    def get_produced_type(self) -> TypeInformation:
+        """The type of the records; any Python object, unless overridden."""
+        return Types.PICKLED_BYTE_ARRAY()
+
+
+class _ValueOnly(KafkaRecordDeserializationSchema[T]):
+    def __init__(self, schema: DeserializationSchema[T]) -> None:
+        self._schema = schema
+        self.on_error = schema.on_error
+        self.malformed_output = schema.malformed_output
+
+    def deserialize(self, record: KafkaRecord) -> T | None:
+        return None if record.value is None else self._schema.deserialize(record.value)
+
+    def deserialize_batch(self, records: KafkaRecords) -> Deserialized:
+        values = records.values
+        if None not in values:
+            return self._schema.deserialize_batch(values)  # type: ignore[arg-type]
+        places = [place for place, value in enumerate(values) if value is not None]
+        found = self._schema.deserialize_batch([value for value in values if value is not None])
+        bad = [one._replace(place=places[one.place]) for one in found.bad]
+        return found._replace(places=found.of_records(places), bad=bad)
+
+    def get_produced_type(self) -> TypeInformation:
+        return self._schema.get_produced_type()
+
+
+class _Whole(KafkaRecordDeserializationSchema[KafkaRecord]):
+    def deserialize(self, record: KafkaRecord) -> KafkaRecord:
+        return record
+
+    def deserialize_batch(self, records: KafkaRecords) -> Deserialized:
+        return Deserialized(list(records))

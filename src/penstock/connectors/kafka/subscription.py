@@ -1,0 +1,79 @@
+"""Which partitions a source reads: those of named topics, of topics that match a pattern, or named ones."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from penstock.base.errors import OperationError
+from penstock.connectors.kafka.partitions import KafkaTopicPartition
+
+
+class TopicLookup(Protocol):
+    """What brokers know about topics."""
+
+    def topic_names(self) -> Collection[str]:
+        """All topics that are not Kafka's own."""
+        ...
+
+    def partition_counts(self, topics: Collection[str]) -> Mapping[str, int]:
+        """How many partitions each of these topics has; topics that do not exist are left out."""
+        ...
+
+
+class Subscription(Protocol):
+    """Says which partitions are read."""
+
+    def partitions(self, lookup: TopicLookup) -> set[KafkaTopicPartition]:
+        """Those that are there now; raises `OperationError` where some must be and are not."""
+        ...
+
+
+@dataclass(frozen=True)
+class Topics:
+    """All partitions of these topics."""
+
+    names: tuple[str, ...]
+
+    def partitions(self, lookup: TopicLookup) -> set[KafkaTopicPartition]:
+        """All of them; each topic must exist."""
+        counts = lookup.partition_counts(self.names)
+        if missing := sorted(set(self.names) - set(counts)):
+            raise MissingTopicError(f"there is no topic {', '.join(missing)}")
+        return _all(counts)
+
+
+@dataclass(frozen=True)
+class TopicPattern:
+    """All partitions of topics whose whole names match."""
+
+    pattern: str
+
+    def partitions(self, lookup: TopicLookup) -> set[KafkaTopicPartition]:
+        """Those of the topics that match now."""
+        matches = re.compile(self.pattern).fullmatch
+        return _all(lookup.partition_counts([name for name in lookup.topic_names() if matches(name)]))
+
+
+@dataclass(frozen=True)
+class Partitions:
+    """These partitions."""
+
+    wanted: frozenset[KafkaTopicPartition]
+
+    def partitions(self, lookup: TopicLookup) -> set[KafkaTopicPartition]:
+        """All of them; each must exist."""
+        missing = self.wanted - _all(lookup.partition_counts({one.topic for one in self.wanted}))
+        if missing:
+            raise MissingTopicError(f"there is no partition {', '.join(map(str, sorted(missing)))}")
+        return set(self.wanted)
+
+
+class MissingTopicError(OperationError):
+    """A topic or partition that the source names does not exist."""
+
+
+def _all(counts: Mapping[str, int]) -> set[KafkaTopicPartition]:
+    return {KafkaTopicPartition(topic, number) for topic, count in counts.items() for number in range(count)}
