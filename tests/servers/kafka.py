@@ -16,7 +16,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 from tests.servers.jars import installed, java
@@ -236,6 +244,19 @@ class KafkaCluster:
         """Truncate a partition: its first offset is `before` from now on."""
         for result in self.admin.delete_records([TopicPartition(topic, partition, before)]).values():
             result.result(WAIT_S)
+
+    def commit(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
+        """Commit offsets by partition, as a consumer of the group."""
+        places = [TopicPartition(topic, partition, offset) for partition, offset in offsets.items()]
+        request = [ConsumerGroupTopicPartitions(group, places)]
+        for result in self.admin.alter_consumer_group_offsets(request).values():
+            result.result(WAIT_S)
+
+    def committed(self, group: str, topic: str) -> dict[int, int]:
+        """What the group has committed, by partition."""
+        (answer,) = self.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]).values()
+        found = answer.result(WAIT_S).topic_partitions
+        return {one.partition: one.offset for one in found if one.topic == topic and one.offset >= 0}
 
     def producer(self, **config: Any) -> Producer:
         options = {key.replace("_", "."): value for key, value in config.items()}

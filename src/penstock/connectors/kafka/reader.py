@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from itertools import groupby
+from itertools import groupby, repeat
+from operator import is_
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -192,7 +193,8 @@ class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
         messages = self._consumer.consume(max_records, 0.0)
         if messages:
             errors = list(map(Message.error, messages))
-            if errors.count(None) != len(errors):
+            # Not by `==`, which the library's errors do not survive.
+            if not all(map(is_, errors, repeat(None))):
                 reports = [(one, error) for one, error in zip(messages, errors, strict=True) if error is not None]
                 messages = [one for one, error in zip(messages, errors, strict=True) if error is None]
                 self._cut(messages)
