@@ -216,7 +216,10 @@ class KafkaCluster:
 
     def create_topic(self, name: str = "topic", partitions: int = 1, **config: str) -> str:
         """A topic whose name begins with `name` and is no other's; `_` in names of `config` stand for `.`."""
-        topic = f"{name}-{uuid.uuid4().hex[:8]}"
+        return self.create_topic_named(f"{name}-{uuid.uuid4().hex[:8]}", partitions, **config)
+
+    def create_topic_named(self, topic: str, partitions: int = 1, **config: str) -> str:
+        """A topic of just that name."""
         options = {key.replace("_", "."): value for key, value in config.items()}
         new = NewTopic(topic, partitions, len(self.brokers), config=options)
         for result in self.admin.create_topics([new]).values():

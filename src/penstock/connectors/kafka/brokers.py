@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from penstock.base.errors import OperationError
 from penstock.connectors.kafka.library import LOG
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
+
+
+#: Errors that say that a topic or partition is gone.
+GONE: Final = frozenset({"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION", "UNKNOWN_TOPIC_ID"})
 
 
 class BrokerWatch:
@@ -28,8 +32,8 @@ class BrokerWatch:
         self._reason = ""
         #: how often all brokers were gone
         self.outages = 0
-        #: errors of the client that were not about a partition
-        self.errors = 0
+        #: whether the client has reported that something is gone
+        self.misses_something = False
 
     @property
     def is_down(self) -> bool:
@@ -38,8 +42,9 @@ class BrokerWatch:
 
     def on_error(self, error: KafkaError) -> None:
         """An error of the client as a whole."""
-        self.errors += 1
-        if error.name() == "_ALL_BROKERS_DOWN":
+        if error.name() in GONE:
+            self.misses_something = True
+        elif error.name() == "_ALL_BROKERS_DOWN":
             self._is_down = True
         elif error.name() in ("_TRANSPORT", "_RESOLVE", "_TIMED_OUT"):
             self._reason = error.str()

@@ -64,7 +64,8 @@ class KafkaEnumerator(SplitEnumerator[KafkaPartitionSplit]):
         self._plan = plan
         self._context = context
         options = plan.options
-        self._metadata = KafkaMetadata(options.of_admin(), options.group_id, options.reads_committed)
+        patience_ms = options.unavailable_timeout_ms
+        self._metadata = KafkaMetadata(options.of_admin(), options.group_id, options.reads_committed, patience_ms)
         self._pending: list[KafkaPartitionSplit] = list(restored["pending"]) if restored else []
         self._known: set[KafkaTopicPartition] = set(restored["known"]) if restored else set()
         self._has_looked = restored is not None and restored["has_looked"]

@@ -31,12 +31,16 @@ class KafkaMetadata:
         settings: of librdkafka, for the connection.
         group_id: whose committed offsets are asked for; None for none.
         read_committed: whether the end of a partition is where its first open transaction begins.
+        patience_ms: how long brokers may be silent; no request waits longer.
     """
 
-    def __init__(self, settings: Mapping[str, Any], group_id: str | None, read_committed: bool) -> None:
+    def __init__(
+        self, settings: Mapping[str, Any], group_id: str | None, read_committed: bool, patience_ms: int
+    ) -> None:
         self._settings = settings
         self._group_id = group_id
         self._read_committed = read_committed
+        self._request_s = min(_REQUEST_S, max(patience_ms / 1000, 0.1))
         self._admin: AdminClient | None = None
 
     @property
@@ -47,7 +51,7 @@ class KafkaMetadata:
 
     def topic_names(self) -> Collection[str]:
         """All topics that are not Kafka's own."""
-        return [name for name in self._client.list_topics(timeout=_REQUEST_S).topics if not name.startswith("__")]
+        return [name for name in self._client.list_topics(timeout=self._request_s).topics if not name.startswith("__")]
 
     def partition_counts(self, topics: Collection[str]) -> Mapping[str, int]:
         """How many partitions each topic has; topics that do not exist are left out."""
@@ -56,7 +60,7 @@ class KafkaMetadata:
         counts: dict[str, int] = {}
         if not topics:
             return counts
-        answers = self._client.describe_topics(TopicCollection(sorted(set(topics))), request_timeout=_REQUEST_S)
+        answers = self._client.describe_topics(TopicCollection(sorted(set(topics))), request_timeout=self._request_s)
         for topic, answer in answers.items():
             try:
                 counts[topic] = len(answer.result().partitions)
@@ -86,7 +90,7 @@ class KafkaMetadata:
             return {}
         wanted = [TopicPartition(one.topic, one.partition) for one in partitions]
         request = ConsumerGroupTopicPartitions(self._group_id, wanted)
-        (answer,) = self._client.list_consumer_group_offsets([request], request_timeout=_REQUEST_S).values()
+        (answer,) = self._client.list_consumer_group_offsets([request], request_timeout=self._request_s).values()
         return {
             KafkaTopicPartition(one.topic, one.partition): one.offset
             for one in answer.result().topic_partitions
@@ -101,7 +105,7 @@ class KafkaMetadata:
             return {}
         isolation = IsolationLevel.READ_COMMITTED if self._read_committed else IsolationLevel.READ_UNCOMMITTED
         wanted = {TopicPartition(one.topic, one.partition): where(OffsetSpec) for one in partitions}
-        answers = self._client.list_offsets(wanted, isolation_level=isolation, request_timeout=_REQUEST_S)
+        answers = self._client.list_offsets(wanted, isolation_level=isolation, request_timeout=self._request_s)
         return {
             KafkaTopicPartition(one.topic, one.partition): answer.result().offset for one, answer in answers.items()
         }

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby, repeat
 from operator import is_
 from typing import TYPE_CHECKING, Any, Final
@@ -20,13 +21,13 @@ import numpy as np
 
 from penstock.base.errors import OperationError
 from penstock.codecs.column_data import ColumnData
-from penstock.connectors.kafka.brokers import BrokerWatch
+from penstock.connectors.kafka.brokers import GONE, BrokerWatch
 from penstock.connectors.kafka.commits import OffsetCommits
 from penstock.connectors.kafka.consumer_settings import MISSING_PARTITION, ConsumerOptions
 from penstock.connectors.kafka.library import LOG, make_consumer
 from penstock.connectors.kafka.offsets import KafkaOffsetResetStrategy
 from penstock.connectors.kafka.partitions import KafkaPartitionSplit, KafkaTopicPartition
-from penstock.connectors.kafka.reading import Reading, Resetter
+from penstock.connectors.kafka.reading import MissingPartitions, Reading, Resetter
 from penstock.connectors.kafka.records import KafkaRecordDeserializationSchema, KafkaRecords
 from penstock.connectors.messages import refuse_or_skip
 from penstock.core.columns.batch import ColumnBatch, SplitColumnBatch
@@ -36,8 +37,6 @@ from penstock.core.records import Batch
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Message
 
-#: Of an error about a partition that is gone.
-_GONE: Final = frozenset({"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION", "UNKNOWN_TOPIC_ID"})
 #: Of an error that passes; librdkafka tries again by itself.
 _PASSING: Final = frozenset({"_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE", "_TIMED_OUT", "NOT_LEADER_FOR_PARTITION"})
 
@@ -71,7 +70,9 @@ class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
         self._brokers = BrokerWatch(options.settings["bootstrap.servers"], options.unavailable_timeout_ms)
         self._commits = OffsetCommits(context, options.commits)
         self._consumer = self._made_consumer()
-        self._resetter = Resetter(self._consumer, reset, context)
+        self._background = ThreadPoolExecutor(1, "penstock-kafka-questions")
+        self._resetter = Resetter(self._consumer, reset, context, self._background)
+        self._missing = MissingPartitions(self._consumer, self._background)
         self._measure()
 
     def _made_consumer(self) -> Consumer:
@@ -205,6 +206,12 @@ class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
         for partition, position in self._resetter.done():
             if partition in self._readings:
                 self._move(self._readings[partition], position)
+        if self._brokers.misses_something:
+            self._brokers.misses_something = False
+            self._missing.begin(self._readings)
+        for partition in self._missing.done():
+            if partition in self._readings:
+                self._lose(self._readings[partition])
 
     def _cut(self, messages: list[Message]) -> None:
         """Into runs of one partition."""
@@ -300,31 +307,26 @@ class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
         elif error.code() == KafkaError._AUTO_OFFSET_RESET:
             if reading is not None:
                 self._resetter.begin(reading.split, error)
-        elif error.name() in _GONE:
-            for one in [reading] if reading is not None else self._of_topic(topic):
-                self._lose(one, error)
+        elif error.name() in GONE:
+            self._brokers.misses_something = True
         elif error.name() in _PASSING or error.retriable():
             self._brokers.on_error(error)
         else:
             where = topic if reading is None else f"{reading.split.partition}, offset {reading.split.position}"
             raise OperationError(f"the Kafka source cannot read {where}: {error.str()} ({error.name()})")
 
-    def _of_topic(self, topic: str | None) -> list[Reading]:
-        return [one for one in self._readings.values() if one.split.partition.topic == topic]
-
-    def _lose(self, reading: Reading, error: KafkaError) -> None:
+    def _lose(self, reading: Reading) -> None:
         """The partition is gone."""
+        if reading.is_missing:
+            return
         split = reading.split
         if self._options.fails_on_missing:
             raise OperationError(
                 f"the Kafka source cannot find {split.partition} any more, which it has read up to offset "
-                f"{split.position}: {error.str()}. To go on without, set the property {MISSING_PARTITION} to 'ignore'"
+                f"{split.position}. To go on without, set the property {MISSING_PARTITION} to 'ignore'"
             )
-        if not reading.is_missing:
-            reading.is_missing = reading.is_at_end = True
-            LOG.warning(
-                "%s is gone at offset %d (%s); the source goes on", split.partition, split.position, error.str()
-            )
+        reading.is_missing = reading.is_at_end = True
+        LOG.warning("%s is gone at offset %d; the source goes on without", split.partition, split.position)
         if split.stop is not None:
             self._finish(reading)
 
@@ -344,5 +346,5 @@ class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
 
     def close(self) -> None:
         """Close the consumer."""
-        self._resetter.close()
+        self._background.shutdown(wait=True, cancel_futures=True)
         self._consumer.close()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Executor, Future
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -61,19 +61,26 @@ class Reading:
 
 
 class Resetter:
-    """Finds another offset for partitions whose offset is not there any more; asks brokers on a thread of its own.
+    """Finds another offset for partitions whose offset is not there any more; asks brokers in the background.
 
     Args:
         consumer: that reads the partitions.
         strategy: where to go on.
         context: where lost records are counted.
+        background: where brokers are asked.
     """
 
-    def __init__(self, consumer: Consumer, strategy: KafkaOffsetResetStrategy, context: SourceReaderContext) -> None:
+    def __init__(
+        self,
+        consumer: Consumer,
+        strategy: KafkaOffsetResetStrategy,
+        context: SourceReaderContext,
+        background: Executor,
+    ) -> None:
         self._consumer = consumer
         self._strategy = strategy
         self._context = context
-        self._thread: ThreadPoolExecutor | None = None
+        self._background = background
         self._open: dict[KafkaTopicPartition, tuple[KafkaPartitionSplit, Future[tuple[int, int]]]] = {}
 
     def begin(self, split: KafkaPartitionSplit, error: KafkaError) -> None:
@@ -82,11 +89,9 @@ class Resetter:
 
         if split.partition in self._open:
             return
-        if self._thread is None:
-            self._thread = ThreadPoolExecutor(1, "penstock-kafka-offsets")
         LOG.info("%s: %s", split.partition, error.str())
         place = TopicPartition(split.partition.topic, split.partition.partition)
-        look = self._thread.submit(self._consumer.get_watermark_offsets, place, _LOOK_S)
+        look = self._background.submit(self._consumer.get_watermark_offsets, place, _LOOK_S)
         self._open[split.partition] = split, look
 
     def done(self) -> Iterator[tuple[KafkaTopicPartition, int]]:
@@ -124,7 +129,45 @@ class Resetter:
         LOG.warning("%s. The source goes on at offset %d; up to %d records are lost", found, position, lost)
         return position
 
-    def close(self) -> None:
-        """Forget what is open."""
-        if self._thread is not None:
-            self._thread.shutdown(wait=True, cancel_futures=True)
+
+class MissingPartitions:
+    """Finds out which partitions are gone, when the client has reported that something is.
+
+    The client names it in a sentence only, and reports also what is on its way to another broker.
+
+    Args:
+        consumer: that reads the partitions.
+        background: where brokers are asked.
+    """
+
+    def __init__(self, consumer: Consumer, background: Executor) -> None:
+        self._consumer = consumer
+        self._background = background
+        self._open: tuple[list[KafkaTopicPartition], Future[set[KafkaTopicPartition]]] | None = None
+
+    def begin(self, partitions: Iterable[KafkaTopicPartition]) -> None:
+        """Look for these."""
+        if self._open is None:
+            wanted = list(partitions)
+            self._open = wanted, self._background.submit(self._present, {one.topic for one in wanted})
+
+    def _present(self, topics: set[str]) -> set[KafkaTopicPartition]:
+        found: set[KafkaTopicPartition] = set()
+        for topic in topics:
+            described = self._consumer.list_topics(topic, timeout=_LOOK_S).topics[topic]
+            found.update(KafkaTopicPartition(topic, number) for number in described.partitions)
+        return found
+
+    def done(self) -> list[KafkaTopicPartition]:
+        """Those that are gone, once that is known."""
+        from confluent_kafka import KafkaException
+
+        if self._open is None or not self._open[1].done():
+            return []
+        (wanted, look), self._open = self._open, None
+        try:
+            present = look.result()
+        except KafkaException as error:  # no broker answers, which is noted elsewhere; the client reports again
+            LOG.info("missing partitions cannot be looked for: %s", error.args[0].str())
+            return []
+        return [one for one in wanted if one not in present]
