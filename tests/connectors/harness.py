@@ -6,7 +6,8 @@ import pickle
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from penstock.core.connector import InputStatus, Source, SourceReader, SplitEnumerator
+from penstock.core.columns.batch import SplitColumnBatch
+from penstock.core.connector import InputStatus, Source, SourceReader, SplitBatch, SplitEnumerator
 from penstock.core.records import Batch
 
 POLLS_MAX = 200_000
@@ -97,6 +98,7 @@ class Cluster:
         self.readers: list[SourceReader[Any, Any]] = []
         for host, restored in zip(self.hosts, splits, strict=True):
             host.requests = 0
+            host.open_splits = []
             reader = self.source.create_reader(host)
             if restored:
                 reader.add_splits(restored)
@@ -137,6 +139,8 @@ class Cluster:
         found = self.readers[subtask_index].poll_next(batch_size)
         if isinstance(found, Batch):
             assert 0 < len(found) <= batch_size
+            if isinstance(found, SplitBatch | SplitColumnBatch):
+                assert found.split_id in self.hosts[subtask_index].open_splits
             self.values[subtask_index] += found.values
             if found.timestamps is not None:
                 assert len(found.timestamps) == len(found.values)

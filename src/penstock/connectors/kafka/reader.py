@@ -65,6 +65,8 @@ class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
         self._fetched: deque[KafkaRecords] = deque()
         #: what was fetched of partitions that are paused, by partition
         self._parked: dict[KafkaTopicPartition, list[KafkaRecords]] = {}
+        #: partitions whose last records were handed out by the last poll
+        self._to_close: list[str] = []
         self._is_last = False
         self._asked = False
         self._brokers = BrokerWatch(options.settings["bootstrap.servers"], options.unavailable_timeout_ms)
@@ -165,13 +167,15 @@ class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
         self._take_out(partition)
         self._parked.pop(partition, None)
         self._consumer.incremental_unassign([reading.place()])
-        self._context.close_split(str(partition))
+        self._to_close.append(str(partition))
 
     # --- records ---------------------------------------------------------------------------------------------------
 
     def poll_next(self, max_records: int) -> Batch | InputStatus:
         """The next records of one partition."""
         self._ask()
+        while self._to_close:
+            self._context.close_split(self._to_close.pop())
         batch = self._hand_out(max_records)
         if batch is not None:
             return batch
@@ -183,7 +187,7 @@ class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
                 return batch
         elif self._commits.are_open:
             self._consumer.poll(0)  # the answers to commits
-        if self._is_last and not self._readings:
+        if self._is_last and not self._readings and not self._to_close:
             return InputStatus.END_OF_INPUT
         return InputStatus.NOTHING_AVAILABLE
 
