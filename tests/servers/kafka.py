@@ -51,9 +51,10 @@ _SMALL = {
     # A broker that was killed may come back only when its session is over.
     "broker.heartbeat.interval.ms": 300,
     "broker.session.timeout.ms": 1500,
-    # Compaction and retention at a pace that a test can wait for.
+    # Tests give records times of long ago.
+    "log.retention.ms": -1,
+    # Compaction at a pace that a test can wait for.
     "log.cleaner.backoff.ms": 300,
-    "log.retention.check.interval.ms": 300,
     "log.initial.task.delay.ms": 300,
 }
 

@@ -49,6 +49,7 @@ _DEFAULTS: Final[dict[str, Any]] = {
     "isolation.level": "read_uncommitted",
     "fetch.queue.backoff.ms": 10,
     "statistics.interval.ms": 1_000,
+    "reconnect.backoff.max.ms": 1_000,
 }
 _GROUPLESS: Final = "penstock-no-group"
 
