@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import click
@@ -134,8 +135,8 @@ def main(records: int, partitions: int, pairs: int) -> None:
         for name, parse, schema in (("JSON", json.loads, json_rows), ("bytes", bytes, ByteArraySchema())):
             ours, theirs = [], []
             for _ in range(pairs):
-                theirs.append(timed(lambda parse=parse: bare_loop(kafka, topic, records, partitions, parse), records))
-                ours.append(timed(lambda schema=schema: penstock(kafka, topic, schema), records))
+                theirs.append(timed(partial(bare_loop, kafka, topic, records, partitions, parse), records))
+                ours.append(timed(partial(penstock, kafka, topic, schema), records))
             ratios = [one.rate / other.rate for one, other in zip(ours, theirs, strict=True)]
             cpu, twin_cpu = (statistics.median(run.cpu_seconds for run in runs) for runs in (ours, theirs))
             table.add_row(

@@ -40,12 +40,14 @@ class Page:
         among: lines that are among them.
         left_out: lines that are not looked at.
         targets: where it runs.
+        servers: fixtures of servers that it needs; the variable of a server's name in capitals says where one is.
     """
 
     lines: tuple[str, ...] | None = ()
     among: tuple[str, ...] = ()
     left_out: str = "(?!)"
     targets: tuple[str, ...] = ("local", "spark")
+    servers: tuple[str, ...] = ()
 
     def check(self, printed: list[str]) -> None:
         lines = [SUBTASK.sub("", line) for line in printed if not re.match(self.left_out, SUBTASK.sub("", line))]
@@ -129,7 +131,11 @@ PAGES: dict[str, Page] = {
     "docs/connectors.md": Page(("(1000, 1000, 'WORD 999')",)),
     "docs/datastream.md": Page(None, ("+I[north, 5]",)),
     "docs/files.md": Page(),
+<<<<<<< HEAD
     "docs/formats.md": Page(),
+=======
+    "docs/kafka.md": Page(targets=("local",), servers=("kafka",)),
+>>>>>>> 290f869 (Docs: a page for Kafka, whose program reads the tests' broker)
     "docs/iterations.md": Page(
         (
             "[('A', 0), ('B', 3), ('C', 1), ('D', 8)]",

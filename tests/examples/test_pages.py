@@ -9,9 +9,10 @@ from tests.examples.pages import PAGES, ROOT, blocks_of, run_page, runs_on
 
 
 @pytest.mark.parametrize("page", runs_on("local"))
-def test_the_program_of_a_page_runs_in_one_process(page: str, tmp_path: Path) -> None:
+def test_the_program_of_a_page_runs_in_one_process(page: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """A2, C1, G9, H5: what the page says holds."""
-    PAGES[page].check(run_page(page, "local", tmp_path))
+    variables = {name.upper(): request.getfixturevalue(name).bootstrap_servers for name in PAGES[page].servers}
+    PAGES[page].check(run_page(page, "local", tmp_path, variables=variables))
 
 
 def test_no_program_is_left_out() -> None:

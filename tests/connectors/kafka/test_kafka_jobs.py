@@ -204,7 +204,7 @@ def test_or_goes_to_a_side_output(kafka: KafkaCluster) -> None:
 
 
 @pytest.mark.spark
-def test_workers_of_spark_read_partitions_and_go_on_after_one_has_died(kafka: KafkaCluster, tmp_path: Path) -> None:
+def test_workers_of_spark_read_partitions_and_go_on_when_a_task_has_failed(kafka: KafkaCluster, tmp_path: Path) -> None:
     topic = numbered(kafka, 4, 2000)
     env = environment("spark", restart__strategy_type="fixed-delay", restart__strategy_fixed__delay_delay="10 ms")
     env.set_parallelism(2)
