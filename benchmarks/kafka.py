@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 from confluent_kafka import Consumer, TopicPartition
@@ -94,7 +95,7 @@ def bare_loop(kafka: KafkaCluster, topic: str, records: int, partitions: int, pa
     return count
 
 
-def penstock(kafka: KafkaCluster, topic: str, schema: DeserializationSchema[object]) -> int:
+def penstock(kafka: KafkaCluster, topic: str, schema: DeserializationSchema[Any]) -> int:
     settings = {"execution.target": "local", "execution.checkpointing.interval": "1 s"}
     env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings)).set_parallelism(1)
     source = (
