@@ -131,11 +131,8 @@ PAGES: dict[str, Page] = {
     "docs/connectors.md": Page(("(1000, 1000, 'WORD 999')",)),
     "docs/datastream.md": Page(None, ("+I[north, 5]",)),
     "docs/files.md": Page(),
-<<<<<<< HEAD
     "docs/formats.md": Page(),
-=======
     "docs/kafka.md": Page(targets=("local",), servers=("kafka",)),
->>>>>>> 290f869 (Docs: a page for Kafka, whose program reads the tests' broker)
     "docs/iterations.md": Page(
         (
             "[('A', 0), ('B', 3), ('C', 1), ('D', 8)]",

@@ -13,6 +13,12 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer
     from confluent_kafka.admin import AdminClient
 
+#: Errors that pass, by librdkafka's names: brokers come back, elect a leader, or agree on a coordinator.
+PASSING: Final = frozenset(
+    {"_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE", "_TIMED_OUT", "_TIMED_OUT_QUEUE", "_WAIT_COORD"}
+    | {"NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE", "FENCED_LEADER_EPOCH", "UNKNOWN_LEADER_EPOCH"}
+    | {"NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS", "REQUEST_TIMED_OUT"}
+)
 #: What librdkafka says goes here, beside what the connector says itself.
 LOG: Final = logging.getLogger("penstock.connectors.kafka")
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from penstock.base.errors import OperationError
-from penstock.connectors.kafka.library import LOG, make_admin
+from penstock.connectors.kafka.library import LOG, PASSING, make_admin
 from penstock.connectors.kafka.offsets import Offsets
 from penstock.connectors.kafka.partitions import KafkaTopicPartition
 
@@ -18,10 +18,8 @@ T = TypeVar("T")
 
 _REQUEST_S: Final = 10.0
 _RETRY_S: Final = 0.5
-#: Errors that pass when brokers come back or have agreed on something, by librdkafka's names.
-_PASSING: Final = frozenset(
-    {"_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE", "_TIMED_OUT", "_WAIT_COORD", "_TIMED_OUT_QUEUE"}
-)
+#: A topic that was described, but that the broker asked next does not know yet.
+_PASSING: Final = PASSING | {"UNKNOWN_TOPIC_OR_PART"}
 
 
 class KafkaMetadata:
@@ -135,5 +133,5 @@ def ask_patiently(ask: Callable[[], T], what: str, patience_ms: int, is_closed: 
                     "bootstrap.servers and the brokers; the property brokers.unavailable.timeout.ms says how long the "
                     "source waits"
                 ) from error
-            LOG.warning("%s: no answer from Kafka yet (%s); asking again", what, reason.str())
+            LOG.warning("%s: Kafka does not answer yet (%s); asking again", what, reason.str())
             time.sleep(_RETRY_S)

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby, repeat
 from operator import is_
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from penstock.codecs.column_data import ColumnData
 from penstock.connectors.kafka.brokers import GONE, BrokerWatch
 from penstock.connectors.kafka.commits import OffsetCommits
 from penstock.connectors.kafka.consumer_settings import MISSING_PARTITION, ConsumerOptions
-from penstock.connectors.kafka.library import LOG, make_consumer
+from penstock.connectors.kafka.library import LOG, PASSING, make_consumer
 from penstock.connectors.kafka.offsets import KafkaOffsetResetStrategy
 from penstock.connectors.kafka.partitions import KafkaPartitionSplit, KafkaTopicPartition
 from penstock.connectors.kafka.reading import MissingPartitions, Reading, Resetter
@@ -36,9 +36,6 @@ from penstock.core.records import Batch
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Message
-
-#: Of an error that passes; librdkafka tries again by itself.
-_PASSING: Final = frozenset({"_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE", "_TIMED_OUT", "NOT_LEADER_FOR_PARTITION"})
 
 
 class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
@@ -313,7 +310,7 @@ class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
                 self._resetter.begin(reading.split, error)
         elif error.name() in GONE:
             self._brokers.misses_something = True
-        elif error.name() in _PASSING or error.retriable():
+        elif error.name() in PASSING or error.retriable():
             self._brokers.on_error(error)
         else:
             where = topic if reading is None else f"{reading.split.partition}, offset {reading.split.position}"

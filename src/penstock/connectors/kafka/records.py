@@ -45,7 +45,7 @@ class KafkaRecord(NamedTuple):
     timestamp: int | None
     key: bytes | None
     value: bytes | None
-    headers: Headers
+    headers: Sequence[tuple[str, bytes | None]]
 
 
 class KafkaRecords(Sequence[KafkaRecord]):
