@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-Headers = Sequence[tuple[str, bytes | None]]
+Headers = list[tuple[str, bytes | None]]
 
 _TIME: Final = itemgetter(1)
 #: What librdkafka calls a message without a timestamp.
@@ -45,7 +45,7 @@ class KafkaRecord(NamedTuple):
     timestamp: int | None
     key: bytes | None
     value: bytes | None
-    headers: Sequence[tuple[str, bytes | None]]
+    headers: list[tuple[str, bytes | None]]
 
 
 class KafkaRecords(Sequence[KafkaRecord]):
