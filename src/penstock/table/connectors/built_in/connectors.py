@@ -11,6 +11,7 @@ from penstock.table.connectors.datagen.connector import DatagenConnector
 from penstock.table.connectors.filesystem.connector import FilesystemConnector
 from penstock.table.connectors.formats.built_in import built_in_formats
 from penstock.table.connectors.jdbc.connector import JdbcConnector
+from penstock.table.connectors.kafka.connector import KafkaConnector
 from penstock.table.connectors.nexmark.connector import NexmarkConnector
 from penstock.table.connectors.postgres_cdc.connector import PostgresCdcConnector
 from penstock.table.connectors.print import PrintConnector
@@ -29,6 +30,7 @@ def built_in() -> Connectors:
         DatagenConnector(),
         FilesystemConnector(formats),
         JdbcConnector(),
+        KafkaConnector(formats),
         NexmarkConnector(),
         PostgresCdcConnector(),
         PrintConnector(),

@@ -1,0 +1,1 @@
+"""`kafka`: tables whose rows are in topics."""

@@ -1,0 +1,140 @@
+"""Rows of a table as Kafka records hold them: some columns in the value, some in the key, some about the record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+
+from penstock.codecs.column_data import ColumnData
+from penstock.codecs.messages import BadMessage, Deserialized
+from penstock.connectors.kafka.records import KafkaRecord, KafkaRecordDeserializationSchema, KafkaRecords
+from penstock.table.connectors.formats.format import Decoding, MessageDecoder
+from penstock.table.connectors.tables import column_names
+from penstock.table.data.logical_types import (
+    LENGTH_MAX,
+    BigIntType,
+    DataType,
+    IntType,
+    LocalZonedTimestampType,
+    MapType,
+    VarBinaryType,
+    VarCharType,
+)
+
+_TEXT: Final = VarCharType(LENGTH_MAX, False)
+_BYTES: Final = VarBinaryType(LENGTH_MAX, False)
+
+
+@dataclass(frozen=True)
+class _Metadata:
+    type: DataType
+    column: Callable[[KafkaRecords], pa.Array]
+
+
+def _headers(records: KafkaRecords) -> pa.Array:
+    # A map has a key once, a record may have a header more often: the last one counts, as in Flink.
+    maps = [list({name: value or b"" for name, value in headers}.items()) for headers in records.headers]
+    return pa.array(maps, pa.map_(pa.string(), pa.binary()))
+
+
+#: What a table may know of a record besides key and value.
+METADATA: Final[Mapping[str, _Metadata]] = {
+    "topic": _Metadata(_TEXT, lambda records: pa.repeat(records.partition.topic, len(records))),
+    "partition": _Metadata(
+        IntType(False), lambda records: pa.repeat(pa.scalar(records.partition.partition, pa.int32()), len(records))
+    ),
+    "offset": _Metadata(BigIntType(False), lambda records: pa.array(records.offsets, pa.int64())),
+    "timestamp": _Metadata(
+        LocalZonedTimestampType(3, False),
+        lambda records: pa.array(records.timestamps or [0] * len(records), pa.timestamp("ms", "UTC")),
+    ),
+    "headers": _Metadata(MapType(_TEXT, _BYTES, False), _headers),
+}
+
+
+@dataclass(frozen=True)
+class Part:
+    """Columns that are in the key, or in the value, by their places in the table."""
+
+    decoding: Decoding
+    places: tuple[int, ...]
+
+    @property
+    def messages(self) -> MessageDecoder:
+        """The decoder, which there is."""
+        assert self.decoding.messages is not None
+        return self.decoding.messages
+
+
+class TableRecords(KafkaRecordDeserializationSchema[Any]):
+    """Makes columns named c0, c1 and on of records.
+
+    Args:
+        count: how many columns the table has.
+        value: those in the value.
+        key: those in the key, if any; a column that is in both is taken from the value.
+        metadata: those about the record: their keys in `METADATA` and their Arrow types, by their places.
+    """
+
+    def __init__(self, count: int, value: Part, key: Part | None, metadata: Mapping[int, tuple[str, Any]]) -> None:
+        self._count = count
+        self._value = value
+        self._key = key
+        self._metadata = dict(metadata)
+        if value.decoding.skips_bad:
+            self.on_error = "skip"
+
+    def deserialize(self, record: KafkaRecord) -> Any:
+        """Not called: see `deserialize_batch`."""
+        raise NotImplementedError("records of tables are decoded many at once")
+
+    def deserialize_batch(self, records: KafkaRecords) -> Deserialized:
+        """The rows as columns; a record without a value is none."""
+        values = records.values
+        present = [place for place, value in enumerate(values) if value is not None]
+        found = self._value.messages.decode([value for value in values if value is not None])
+        bad = [one._replace(place=present[one.place]) for one in found.bad]
+        places = list(found.of_records(present)) if len(found.values) else []
+        if self._key is not None and places:
+            keys, bad_keys = self._keys(records, places)
+            bad = sorted([*bad, *bad_keys])
+            if bad_keys:
+                places, found, keys = self._without(bad_keys, places, found, keys)
+        if not places:
+            return Deserialized([], [], bad)
+        columns: dict[int, pa.Array] = {}
+        if self._key is not None:
+            columns.update(zip(self._key.places, keys, strict=True))
+        columns.update(zip(self._value.places, found.columns.columns, strict=True))
+        indices = pa.array(places, pa.int64())
+        for place, (name, kind) in self._metadata.items():
+            columns[place] = METADATA[name].column(records).take(indices).cast(kind)
+        arrays = [columns[place] for place in range(self._count)]
+        batch = pa.RecordBatch.from_arrays(arrays, column_names(self._count))
+        return Deserialized(ColumnData(batch), places, bad, found.kinds)
+
+    def _keys(self, records: KafkaRecords, places: Sequence[int]) -> tuple[list[pa.Array], list[BadMessage]]:
+        """The key's columns for rows of these records; NULL for a record without a key."""
+        assert self._key is not None
+        keys = records.keys
+        present = [place for place, key in enumerate(keys) if key is not None]
+        found = self._key.messages.decode([key for key in keys if key is not None])
+        rows = {place: row for row, place in enumerate(found.of_records(present))} if len(found.values) else {}
+        indices = pa.array([rows.get(place) for place in places], pa.int64())
+        bad = [one._replace(place=present[one.place], reason=f"the key: {one.reason}") for one in found.bad]
+        wanted = set(places)
+        return [column.take(indices) for column in found.columns.columns], [one for one in bad if one.place in wanted]
+
+    @staticmethod
+    def _without(
+        bad: Sequence[BadMessage], places: list[int], found: Deserialized, keys: list[pa.Array]
+    ) -> tuple[list[int], Deserialized, list[pa.Array]]:
+        wrong = {one.place for one in bad}
+        kept = [row for row, place in enumerate(places) if place not in wrong]
+        indices = pa.array(kept, pa.int64())
+        kinds = None if found.kinds is None else bytes(found.kinds[row] for row in kept)
+        values = ColumnData(found.columns.take(indices))
+        return [places[row] for row in kept], Deserialized(values, None, (), kinds), [one.take(indices) for one in keys]
