@@ -5,9 +5,10 @@ Nothing is read back from there: a job goes on from its checkpoints.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from penstock.connectors.kafka.library import LOG
 from penstock.connectors.kafka.partitions import KafkaPartitionSplit, KafkaTopicPartition
@@ -15,6 +16,8 @@ from penstock.core.connector import SourceReaderContext
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+_SETTLE_S: Final = 3.0
 
 
 class OffsetCommits:
@@ -56,7 +59,8 @@ class OffsetCommits:
             return
         offsets = self._noted[checkpoint_id]
         self._noted = {noted: of for noted, of in self._noted.items() if noted > checkpoint_id}
-        self._finished = {one: offset for one, offset in self._finished.items() if one not in offsets}
+        # A partition may have been read to its stop since the checkpoint: then the next one commits that.
+        self._finished = {one: offset for one, offset in self._finished.items() if offsets.get(one) != offset}
         moved = {one: offset for one, offset in offsets.items() if self._committed.get(one) != offset}
         if not moved:
             return
@@ -66,6 +70,12 @@ class OffsetCommits:
             self._open += 1
         except KafkaException as error:
             self._fail(error.args[0])
+
+    def settle(self, consumer: Consumer) -> None:
+        """Wait a moment for the answers to commits: a consumer that closes sends none that still look for the group."""
+        deadline = time.monotonic() + _SETTLE_S
+        while self._open and time.monotonic() < deadline:
+            consumer.poll(0.05)
 
     def on_commit(self, error: KafkaError | None, places: list[TopicPartition]) -> None:
         """The broker has answered."""

@@ -42,12 +42,13 @@ _RESETS: Final = {
     "none": KafkaOffsetResetStrategy.NONE,
     "error": KafkaOffsetResetStrategy.NONE,
 }
-#: What a reader sets unless the properties say otherwise. A reader that was ahead of the job does not sleep for a
-#: second; whether brokers are there is known after a second.
+#: What a reader sets unless the properties say otherwise. A client that was ahead of the job does not sleep for a
+#: second, and holds at most 16 MiB of each partition; whether brokers are there is known after a second.
 _DEFAULTS: Final[dict[str, Any]] = {
     "enable.auto.commit": False,
     "isolation.level": "read_uncommitted",
     "fetch.queue.backoff.ms": 10,
+    "queued.max.messages.kbytes": 16_384,
     "statistics.interval.ms": 1_000,
     "reconnect.backoff.max.ms": 1_000,
 }

@@ -348,4 +348,5 @@ class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
     def close(self) -> None:
         """Close the consumer."""
         self._background.shutdown(wait=True, cancel_futures=True)
+        self._commits.settle(self._consumer)
         self._consumer.close()
