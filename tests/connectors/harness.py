@@ -202,9 +202,13 @@ class SinkHost:
         self.owes_nothing = owes_nothing
         self.now = 0
         self.emitted: list[bytes] = []
+        self.counts: dict[str, int] = {}
 
     def now_ms(self) -> int:
         return self.now
+
+    def count(self, name: str, increment: int = 1) -> None:
+        self.counts[name] = self.counts.get(name, 0) + increment
 
     def emit_to_client(self, payload: bytes) -> None:
         self.emitted.append(payload)

@@ -327,6 +327,10 @@ class SinkWriterContext(Protocol):
         """Processing time in ms; the only clock that a writer may use."""
         ...
 
+    def count(self, name: str, increment: int = 1) -> None:
+        """Add to a counter of this operator's metrics (for example bytes sent)."""
+        ...
+
     def emit_to_client(self, payload: bytes) -> None:
         """Send bytes to the client of the job, in order; delivered even when the job fails later."""
         ...
@@ -441,6 +445,9 @@ class Sink(ABC, Generic[T]):
 
     #: Whether one committer commits what the writers of all subtasks have prepared for a checkpoint, in one call.
     commits_globally: bool = False
+
+    #: Whether a writer is restored with the state of the writers of all subtasks, and not with a share of it.
+    shares_writer_state: bool = False
 
     @abstractmethod
     def create_writer(self, context: SinkWriterContext) -> SinkWriter[T, Any]:

@@ -2,21 +2,7 @@
 
 from __future__ import annotations
 
-from enum import Enum
-
+from penstock.connectors.delivery import DeliveryGuarantee
 from penstock.core.connector import Sink, Source
 
 __all__ = ["DeliveryGuarantee", "Sink", "Source"]
-
-
-class DeliveryGuarantee(Enum):
-    """How often a record comes out at a sink when something fails."""
-
-    EXACTLY_ONCE = 0
-    """Once."""
-
-    AT_LEAST_ONCE = 1
-    """Once or more often."""
-
-    NONE = 2
-    """Perhaps not at all, perhaps more often."""

@@ -13,7 +13,7 @@ from typing import Any
 from penstock.base.errors import WrongTimeError
 from penstock.core.connector import Committer, Sink, SinkWriter, SinkWriterContext
 from penstock.core.operators.base import StreamOperator
-from penstock.core.operators.sink.sink import SINK, WRITER_STATE, write_records
+from penstock.core.operators.sink.sink import SINK, WRITER_STATE, write_records, writer_mode
 from penstock.core.records import Batch
 from penstock.state.captures import StateCapture
 
@@ -30,7 +30,7 @@ class CommittableWriterOperator(StreamOperator):
     def initialize_state(self) -> None:
         """Make the writer."""
         context = self.context
-        self._writer_state = context.operator_state.list_state(WRITER_STATE)
+        self._writer_state = context.operator_state.list_state(WRITER_STATE, writer_mode(self._sink))
         if context.operator_state.is_restored:
             self._writer = self._sink.restore_writer(context, self._writer_state.get())
         else:

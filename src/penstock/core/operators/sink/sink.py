@@ -20,7 +20,7 @@ from penstock.core.operators.base import StreamOperator, UserCodeError
 from penstock.core.operators.context import OperatorContext
 from penstock.core.records import Batch
 from penstock.state.captures import StateCapture
-from penstock.state.operator_state import COMMITTABLE_MODE
+from penstock.state.operator_state import COMMITTABLE_MODE, SPLIT_MODE, UNION_MODE
 
 WRITER_STATE = "_penstock_writer"
 COMMITTABLES_STATE = "_penstock_committables"
@@ -28,6 +28,11 @@ COMMITTABLES_STATE = "_penstock_committables"
 
 #: What errors call the user's code in a sink.
 SINK: Final = "the sink"
+
+
+def writer_mode(sink: Sink[Any]) -> str:
+    """How the state of a sink's writers is distributed after a recovery."""
+    return UNION_MODE if sink.shares_writer_state else SPLIT_MODE
 
 
 class _OneOf:
@@ -73,7 +78,7 @@ class SinkOperator(StreamOperator):
         """Commit what the restored checkpoint had prepared, then make the writer."""
         context: OperatorContext = self.context
         self._commit_restored()
-        self._writer_state = context.operator_state.list_state(WRITER_STATE)
+        self._writer_state = context.operator_state.list_state(WRITER_STATE, writer_mode(self._sink))
         if context.operator_state.is_restored:
             self._writer = self._sink.restore_writer(context, self._writer_state.get())
         else:
