@@ -37,6 +37,17 @@ def require_library() -> None:
         ) from error
 
 
+def require_protocol() -> None:
+    """Check that the library is there that has the requests of Kafka's protocol; errors as for `require_library`."""
+    try:
+        import aiokafka  # noqa: F401
+    except ImportError as error:
+        raise ConfigurationError(
+            "DeliveryGuarantee.EXACTLY_ONCE of a Kafka sink needs the library aiokafka, here and on every worker: "
+            'pip install "penstock[kafka]"'
+        ) from error
+
+
 def make_consumer(settings: Mapping[str, Any]) -> Consumer:
     """A consumer.
 

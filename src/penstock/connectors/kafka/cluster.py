@@ -1,0 +1,333 @@
+"""What a sink asks of a real cluster about transactions, on a thread of its own: see `transactions.Brokers`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from typing import Any, Final, TypeVar
+
+import aiokafka.errors as kafka_errors
+from aiokafka import TopicPartition
+from aiokafka.client import AIOKafkaClient, CoordinationType
+from aiokafka.record.control_record import ControlRecord
+from aiokafka.record.memory_records import MemoryRecords
+
+from penstock.base.errors import CallTimeoutError, ConfigurationError, OperationError, UnsupportedError
+from penstock.connectors.kafka.requests import (
+    DescribeTransactions,
+    EndOffset,
+    EndTransaction,
+    Fetch,
+    InitProducerId,
+    ListTransactions,
+)
+from penstock.connectors.kafka.transactions import (
+    EMPTY,
+    FENCED_TIMEOUT_MS,
+    ONGOING,
+    KafkaCommittable,
+    ProducerKey,
+    TransactionState,
+)
+
+T = TypeVar("T")
+
+_log = logging.getLogger("penstock.connectors.kafka")
+
+#: How long (s) an answer is waited for, through elections and restarts of brokers.
+PATIENCE_S: Final = 60.0
+RETRY_S: Final = 0.05
+RETRY_MAX_S: Final = 1.0
+REQUEST_MS: Final = 15_000
+FETCH_BYTES: Final = 4 * 1024 * 1024
+FETCH_WAIT_MS: Final = 200
+
+_NOT_FOUND: Final = 105
+#: Answers after which a transaction cannot be committed any more, or was committed before: see `transactions`.
+_REFUSED: Final = frozenset({47, 48, 49, 59, 90, _NOT_FOUND})
+#: The coordinator or leader is elsewhere, not there yet, or busy.
+_LATER: Final = frozenset({3, 5, 6, 7, 8, 9, 13, 14, 15, 16, 19, 20, 51, 56, 74, 75})
+_OUT_OF_RANGE: Final = 1
+_TYPE_COMMIT: Final = 1
+
+
+class _Later(Exception):
+    """An answer that says: ask again."""
+
+
+def _check(code: int, what: str) -> None:
+    """Raise what an error code calls for."""
+    if code in _LATER:
+        raise _Later(f"{what}: {kafka_errors.for_code(code).__name__}")
+    if code:
+        error = kafka_errors.for_code(code)
+        raise OperationError(f"{what} is refused by the Kafka broker: {error.__name__} ({code}): {error.description}")
+
+
+class KafkaCluster:
+    """Asks the brokers of a real cluster.
+
+    Args:
+        config: the settings of librdkafka, of which those about the connection count.
+        patience_s: how long an answer is waited for.
+    """
+
+    def __init__(self, config: Mapping[str, Any], patience_s: float = PATIENCE_S) -> None:
+        self._settings = client_settings(config)
+        self._patience_s = patience_s
+        self._client: AIOKafkaClient | None = None
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="penstock-kafka-cluster", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Close the connections."""
+        if self._thread.is_alive():
+            self._run(self._disconnect())
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
+
+    def list_transactions(self, prefix: str) -> dict[str, str]:
+        """The state of each transactional id that begins so, of those that are open or may begin."""
+
+        async def ask(client: AIOKafkaClient) -> dict[str, str]:
+            await _refresh(client)
+            found: dict[str, str] = {}
+            for broker in client.cluster.brokers():
+                answer = await client.send(broker.nodeId, ListTransactions([ONGOING, EMPTY]))
+                _check(answer.error_code, "listing transactions")
+                states = ((row[0], row[2]) for row in answer.transaction_states)
+                found.update((name, state) for name, state in states if name.startswith(prefix))
+            return found
+
+        return self._try("listing transactions", ask)
+
+    def describe(self, transactional_ids: Iterable[str]) -> dict[str, TransactionState]:
+        """What the coordinators know of these; those that they do not know are missing."""
+        wanted = list(transactional_ids)
+
+        async def ask(client: AIOKafkaClient) -> dict[str, TransactionState]:
+            by_node: defaultdict[int, list[str]] = defaultdict(list)
+            for name in wanted:
+                by_node[await client.coordinator_lookup(CoordinationType.TRANSACTION, name)].append(name)
+            found: dict[str, TransactionState] = {}
+            for node, names in by_node.items():
+                answer = await client.send(node, DescribeTransactions(names))
+                for code, name, state, timeout_ms, _, producer_id, epoch, topics, _ in answer.transaction_states:
+                    if code != _NOT_FOUND:
+                        _check(code, f"describing the transaction {name}")
+                        partitions = tuple((topic, p) for topic, numbers, _ in topics for p in numbers)
+                        found[name] = TransactionState(state, producer_id, epoch, timeout_ms, partitions)
+            return found
+
+        return self._try("describing transactions", ask) if wanted else {}
+
+    def end_offset(self, topic: str, partition: int) -> int:
+        """The offset after the last record of a partition."""
+
+        async def ask(client: AIOKafkaClient) -> int:
+            answer = await client.send(await _leader(client, topic, partition), EndOffset(topic, partition))
+            _, code, _, offset = answer.topics[0][1][0]
+            _check(code, f"asking for the end of {topic}-{partition}")
+            return int(offset)
+
+        return self._try(f"asking for the end of {topic}-{partition}", ask)
+
+    def fence(self, transactional_id: str) -> None:
+        """Abort what is open under an id; whoever uses it cannot go on."""
+
+        async def ask(client: AIOKafkaClient) -> None:
+            node = await client.coordinator_lookup(CoordinationType.TRANSACTION, transactional_id)
+            answer = await client.send(node, InitProducerId(transactional_id, FENCED_TIMEOUT_MS))
+            _check(answer.error_code, f"ending the transaction {transactional_id}")
+
+        self._try(f"ending the transaction {transactional_id}", ask)
+
+    def commit(self, key: ProducerKey) -> bool:
+        """Commit a transaction; False if the coordinator refuses for good."""
+
+        async def ask(client: AIOKafkaClient) -> bool:
+            node = await client.coordinator_lookup(CoordinationType.TRANSACTION, key.transactional_id)
+            answer = await client.send(node, EndTransaction(*key))
+            if answer.error_code in _REFUSED:
+                _log.info("%s cannot be committed now: %s", key, kafka_errors.for_code(answer.error_code).__name__)
+                return False
+            _check(answer.error_code, f"committing the transaction {key.transactional_id}")
+            return True
+
+        return self._try(f"committing the transaction {key.transactional_id}", ask)
+
+    def find_marker(self, committable: KafkaCommittable) -> bool | None:
+        """Whether the log says committed; None if it does not say."""
+        topic, partition = committable.topic, committable.partition
+        position = committable.offset
+
+        async def ask(client: AIOKafkaClient) -> bool | None:
+            nonlocal position
+            node = await _leader(client, topic, partition)
+            while True:
+                answer = await client.send(node, Fetch(topic, partition, position, FETCH_BYTES, FETCH_WAIT_MS))
+                _, code, end, _, _, data = answer.topics[0][1][0]
+                if code == _OUT_OF_RANGE:
+                    return None
+                _check(code, f"reading {topic}-{partition}")
+                position, marker = _scan(data or b"", position, committable.key)
+                if marker is not None:
+                    return marker
+                if position >= end:
+                    if not (await self._state_of(client, committable.key)).startswith("Prepare"):
+                        return None
+                    raise _Later("its markers are being written")
+
+        async def is_there(client: AIOKafkaClient) -> bool:
+            await client.add_topic(topic)
+            await _refresh(client)
+            return topic in client.cluster.topics()
+
+        try:
+            return self._try(f"reading {topic}-{partition} for the end of a transaction", ask)
+        except CallTimeoutError:
+            if self._try(f"looking for the topic {topic}", is_there):
+                raise
+            return None
+
+    async def _state_of(self, client: AIOKafkaClient, key: ProducerKey) -> str:
+        node = await client.coordinator_lookup(CoordinationType.TRANSACTION, key.transactional_id)
+        answer = await client.send(node, DescribeTransactions([key.transactional_id]))
+        code, _, state, *_ = answer.transaction_states[0]
+        if code != _NOT_FOUND:
+            _check(code, f"describing the transaction {key.transactional_id}")
+        return str(state or "")
+
+    # --- the client ---------------------------------------------------------------------------------------------------
+
+    def _try(self, what: str, ask: Callable[[AIOKafkaClient], Awaitable[T]]) -> T:
+        return self._run(self._try_async(what, ask))
+
+    def _run(self, call: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(call, self._loop).result()
+
+    async def _try_async(self, what: str, ask: Callable[[AIOKafkaClient], Awaitable[T]]) -> T:
+        deadline, pause_s = time.monotonic() + self._patience_s, RETRY_S
+        while True:
+            try:
+                return await ask(await self._connect())
+            except kafka_errors.IncompatibleBrokerVersion as error:
+                raise UnsupportedError(
+                    f"{what}: the Kafka broker is too old for DeliveryGuarantee.EXACTLY_ONCE, which needs 3.0 or newer"
+                ) from error
+            except (_Later, kafka_errors.KafkaError, OSError, TimeoutError) as error:
+                if isinstance(error, kafka_errors.BrokerResponseError) and error.errno in _FINAL:
+                    raise OperationError(f"{what} is refused by the Kafka broker: {error!r}") from error
+                if time.monotonic() > deadline:
+                    raise CallTimeoutError(
+                        f"{what} has failed for {self._patience_s:g} s, the last time by: {error!r}"
+                    ) from error
+                if not isinstance(error, _Later):
+                    await self._disconnect()
+            await asyncio.sleep(pause_s)
+            pause_s = min(pause_s * 2, RETRY_MAX_S)
+
+    async def _connect(self) -> AIOKafkaClient:
+        if self._client is None:
+            client = AIOKafkaClient(loop=self._loop, request_timeout_ms=REQUEST_MS, **self._settings)
+            try:
+                await client.bootstrap()
+            except BaseException:
+                await client.close()
+                raise
+            self._client = client
+        return self._client
+
+    async def _disconnect(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            await client.close()
+
+
+#: Authentication and authorisation: asking again does not help.
+_FINAL: Final = frozenset({29, 30, 31, 33, 34, 53, 58})
+
+
+async def _refresh(client: AIOKafkaClient) -> None:
+    if not await client.force_metadata_update():
+        raise _Later("no broker answers")
+
+
+async def _leader(client: AIOKafkaClient, topic: str, partition: int) -> int:
+    await client.add_topic(topic)
+    leader = client.cluster.leader_for_partition(TopicPartition(topic, partition))
+    if leader is None or leader < 0:
+        await _refresh(client)
+        raise _Later(f"{topic}-{partition} has no leader")
+    return int(leader)
+
+
+def _scan(data: bytes, position: int, key: ProducerKey) -> tuple[int, bool | None]:
+    """Where batches end, and whether the first marker of a producer among them says committed."""
+    records = MemoryRecords(data)
+    while records.has_next():
+        batch = records.next_batch()
+        assert batch is not None
+        if batch.next_offset <= position:
+            continue
+        position = batch.next_offset
+        if getattr(batch, "is_control_batch", False) and batch.producer_id == key.producer_id:
+            control = next(iter(batch))
+            return position, ControlRecord.parse(control.key).type_ == _TYPE_COMMIT
+    return position, None
+
+
+def client_settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of aiokafka's client that are librdkafka's settings of the connection.
+
+    Raises:
+        ConfigurationError: if no broker is named.
+        UnsupportedError: for a way to authenticate that is not supported.
+    """
+    servers = config.get("bootstrap.servers") or config.get("metadata.broker.list")
+    if not servers:
+        raise ConfigurationError("a Kafka sink needs set_bootstrap_servers('host:port,...')")
+    protocol = str(config.get("security.protocol", "PLAINTEXT")).upper()
+    settings: dict[str, Any] = {"bootstrap_servers": str(servers).split(","), "security_protocol": protocol}
+    if "client.id" in config:
+        settings["client_id"] = config["client.id"]
+    if protocol.endswith("SSL"):
+        settings["ssl_context"] = _ssl_context(config)
+    if protocol.startswith("SASL"):
+        mechanism = str(config.get("sasl.mechanism") or config.get("sasl.mechanisms") or "GSSAPI").upper()
+        if mechanism not in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"):
+            raise UnsupportedError(
+                f"DeliveryGuarantee.EXACTLY_ONCE of a Kafka sink does not work with sasl.mechanism {mechanism}: use "
+                "PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512, or DeliveryGuarantee.AT_LEAST_ONCE"
+            )
+        settings["sasl_mechanism"] = mechanism
+        settings["sasl_plain_username"] = config.get("sasl.username")
+        settings["sasl_plain_password"] = config.get("sasl.password")
+    return settings
+
+
+def _ssl_context(config: Mapping[str, Any]) -> ssl.SSLContext:
+    for name in ("ssl.keystore.location", "ssl.ca.pem", "ssl.certificate.pem", "ssl.key.pem"):
+        if name in config:
+            raise UnsupportedError(
+                f"DeliveryGuarantee.EXACTLY_ONCE of a Kafka sink does not know {name}: use ssl.ca.location, "
+                "ssl.certificate.location and ssl.key.location"
+            )
+    context = ssl.create_default_context(cafile=config.get("ssl.ca.location"))
+    if config.get("ssl.certificate.location"):
+        context.load_cert_chain(
+            config["ssl.certificate.location"], config.get("ssl.key.location"), config.get("ssl.key.password")
+        )
+    if str(config.get("ssl.endpoint.identification.algorithm", "https")).lower() == "none":
+        context.check_hostname = False
+    if str(config.get("enable.ssl.certificate.verification", "true")).lower() == "false":
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context

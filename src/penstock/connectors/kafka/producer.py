@@ -1,0 +1,234 @@
+"""librdkafka's producer as a sink uses it: by batches, with back-pressure, and with every failed delivery an error."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Final
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from penstock.base.errors import ConfigurationError, OperationError
+from penstock.connectors.kafka.record_schema import Messages
+from penstock.connectors.kafka.transactions import TransactionEndedError
+
+#: How long (s) one look at the queue of librdkafka takes at most.
+POLL_S: Final = 0.5
+INIT_S: Final = 60.0
+ABORT_S: Final = 5.0
+METADATA_S: Final = 30.0
+NO_PARTITION: Final = -1
+
+_log = logging.getLogger("penstock.connectors.kafka")
+_client_log = logging.getLogger("penstock.connectors.kafka.librdkafka")
+_client_log.setLevel(logging.ERROR)
+
+
+class DeliveryError(OperationError):
+    """Kafka did not take a message."""
+
+
+class MessageProducer:
+    """Sends messages and waits for them.
+
+    Args:
+        config: the settings of librdkafka.
+
+    Raises:
+        ConfigurationError: if librdkafka does not know a setting.
+    """
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        self._failures: list[str] = []
+        self.failed = 0
+        settings = {
+            **config,
+            "on_delivery": self._on_delivery,
+            "delivery.report.only.error": True,
+            "logger": _client_log,
+        }
+        try:
+            self._producer = Producer(settings)
+        except (KafkaException, TypeError, ValueError) as error:
+            raise ConfigurationError(f"a setting of the Kafka sink is wrong: {_text(error)}") from error
+
+    def send(self, messages: Messages) -> None:
+        """Hand messages over in order; waits while the queue is full.
+
+        Raises:
+            DeliveryError: if Kafka did not take this message or an earlier one.
+        """
+        position, count = 0, len(messages)
+        while position < count:
+            position = self._send_from(messages, position)
+            self._serve(self._producer.poll, POLL_S if position < count else 0)
+            self.check()
+
+    def _send_from(self, messages: Messages, position: int) -> int:
+        """Sends until the queue is full; returns how far it came."""
+        produce, topic = self._producer.produce, messages.topics
+        values, keys = messages.values, messages.keys
+        has_more = (messages.timestamps, messages.headers, messages.partitions) != (None, None, None)
+        try:
+            if has_more or not isinstance(topic, str):
+                position = self._send_full(messages, position)
+            elif keys is None:
+                for value in values[position:] if position else values:
+                    produce(topic, value)
+                    position += 1
+            else:
+                for value, key in zip(values[position:], keys[position:], strict=True):
+                    produce(topic, value, key)
+                    position += 1
+        except BufferError:
+            pass  # the caller waits, and goes on from here
+        except KafkaException as error:
+            raise self._failure(f"message {position + 1} of a batch: {_text(error)}") from error
+        return position
+
+    def _send_full(self, messages: Messages, position: int) -> int:
+        produce, count = self._producer.produce, len(messages)
+        topics = [messages.topics] * count if isinstance(messages.topics, str) else messages.topics
+        keys: list[bytes | None] = messages.keys or [None] * count
+        times = messages.timestamps or [0] * count
+        partitions = messages.partitions or [NO_PARTITION] * count
+        headers = messages.headers or [None] * count
+        for i in range(position, count):
+            try:
+                # librdkafka takes 0 for the present time; a time before 1970 cannot be said.
+                time, of_message = max(times[i], 0), headers[i]
+                if of_message:
+                    produce(
+                        topics[i], messages.values[i], keys[i], partitions[i], timestamp=time, headers=list(of_message)
+                    )
+                else:
+                    produce(topics[i], messages.values[i], keys[i], partitions[i], timestamp=time)
+            except BufferError:
+                return i
+        return count
+
+    def flush(self) -> None:
+        """Wait until Kafka has taken all messages.
+
+        Raises:
+            DeliveryError: if it did not take one. librdkafka gives up after `delivery.timeout.ms`.
+        """
+        while self._serve(self._producer.flush, POLL_S):
+            self.check()
+        self.check()
+
+    def _serve(self, call: Callable[[float], int], patience_s: float) -> int:
+        """Let the library call back; a fatal error counts as a failure."""
+        try:
+            return call(patience_s)
+        except KafkaException as error:
+            self._failures.append(_text(error))
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except:  # noqa: E722 - in the library's hands a fatal error may become what is no exception
+            self._failures.append(f"a fatal error: {sys.exc_info()[1]}")
+        return 0
+
+    def check(self) -> None:
+        """Raise if a message was not taken."""
+        if self._failures:
+            raise self._failure("; ".join(self._failures))
+
+    def partitions_of(self, topic: str) -> int:
+        """How many partitions a topic has."""
+        try:
+            found = self._producer.list_topics(topic, METADATA_S).topics[topic]
+        except KafkaException as error:
+            raise self._failure(f"asking for the partitions of {topic}: {_text(error)}") from error
+        if found.error is not None:
+            raise self._failure(f"asking for the partitions of {topic}: {found.error.str()}")
+        return len(found.partitions)
+
+    def leave(self) -> None:
+        """Forget what was not sent, and close the connections. A transaction stays as it is.
+
+        The library's producer and this object hold each other: without this, its threads would go on until the garbage
+        is collected.
+        """
+        producer = self._producer
+        del self._producer
+        producer.purge()
+
+    def _failure(self, what: str) -> OperationError:
+        return DeliveryError(f"the Kafka sink could not deliver {self.failed or 1} or more messages: {what}")
+
+    def _on_delivery(self, error: KafkaError, message: Any) -> None:
+        try:
+            len(())
+        except SystemError as pending:  # the library calls back although it has just raised a fatal error
+            self._failures.append(str(pending.__cause__ or "a fatal error"))
+        self.failed += 1
+        if len(self._failures) < 3:
+            partition = message.partition()
+            where = "" if partition is None or partition < 0 else f", partition {partition}"
+            self._failures.append(f"topic {message.topic()}{where}: {error.str()}")
+
+
+class TransactionProducer(MessageProducer):
+    """A producer for one transaction: made, begun, flushed, and then left alone or aborted.
+
+    It takes its transactional id over in the background, as soon as it is made.
+
+    Args:
+        config: the settings of librdkafka.
+        transactional_id: the id.
+    """
+
+    def __init__(self, config: Mapping[str, Any], transactional_id: str) -> None:
+        super().__init__({**config, "transactional.id": transactional_id})
+        self.transactional_id = transactional_id
+        self._init_error: KafkaException | None = None
+        take_over = partial(self._take_over, self._producer)
+        self._init = threading.Thread(target=take_over, name="penstock-kafka-init", daemon=True)
+        self._init.start()
+
+    def _take_over(self, producer: Producer) -> None:
+        try:
+            producer.init_transactions(INIT_S)
+        except KafkaException as error:
+            self._init_error = error
+
+    def begin(self) -> None:
+        """Begin the transaction.
+
+        Raises:
+            ConfigurationError: if the brokers do not allow the time-out.
+            TransactionEndedError: if the id could not be taken over, or somebody else has taken it since.
+        """
+        self._init.join()
+        error = self._init_error
+        if error is not None:
+            code = error.args[0].code()
+            if code == KafkaError.INVALID_TRANSACTION_TIMEOUT:
+                raise ConfigurationError(
+                    "the brokers do not allow the transaction.timeout.ms of the Kafka sink: set it to at most their "
+                    "transaction.max.timeout.ms (15 minutes unless configured) by set_property, or raise theirs. It "
+                    "must be longer than the longest time for which the job may stand still"
+                ) from error
+            raise OperationError(f"the Kafka sink cannot take over {self.transactional_id}: {_text(error)}") from error
+        try:
+            self._producer.begin_transaction()
+        except KafkaException as failure:
+            raise TransactionEndedError(f"{self.transactional_id} cannot begin: {_text(failure)}") from failure
+
+    def abort(self) -> None:
+        """End the transaction so that nothing of it is ever seen; what fails here, the next attempt does."""
+        self._init.join()
+        if self._init_error is None:
+            try:
+                self._producer.abort_transaction(ABORT_S)
+            except KafkaException as error:
+                _log.info("%s is left open: %s", self.transactional_id, _text(error))
+
+
+def _text(error: BaseException) -> str:
+    first = error.args[0] if error.args else error
+    return first.str() if isinstance(first, KafkaError) else str(first)

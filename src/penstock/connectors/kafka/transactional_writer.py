@@ -1,0 +1,212 @@
+"""Writes records in transactions that the committer ends: the rules are in `transactions`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from penstock.base.errors import OperationError, PenstockError
+from penstock.codecs.column_data import ColumnData
+from penstock.connectors.kafka.record_schema import KafkaRecordSerializationSchema
+from penstock.connectors.kafka.transactions import (
+    FENCED_TIMEOUT_MS,
+    ONGOING,
+    Brokers,
+    KafkaCommittable,
+    NumberPool,
+    ProducerKey,
+    TransactionEndedError,
+    TransactionNames,
+    TransactionState,
+    WriterState,
+    end_former,
+)
+from penstock.connectors.kafka.writer import MessageMaker, Messenger
+from penstock.core.connector import RecordError, SinkWriter, SinkWriterContext
+
+_log = logging.getLogger("penstock.connectors.kafka")
+
+#: At its start, and at a barrier after that, for a run that took a new id in the meantime.
+LOOKS = 2
+
+
+class Transaction(Messenger, Protocol):
+    """One transaction."""
+
+    def begin(self) -> None:
+        """Begin it."""
+        ...
+
+    def abort(self) -> None:
+        """End it so that nothing of it is ever seen."""
+        ...
+
+
+class PrefixTakenError(PenstockError, RuntimeError):
+    """Another job has taken the transactional ids over. Another attempt would only take them back."""
+
+    suppresses_restart = True
+
+
+class TransactionalWriter(SinkWriter[Any, KafkaCommittable]):
+    """Sends the records between two barriers in one transaction.
+
+    Args:
+        context: what hosts the writer.
+        schema: what makes messages of records.
+        names: the transactional ids.
+        brokers: the cluster.
+        open_transaction: makes the transaction of an id.
+        restored: the states of all writers that the checkpoint holds.
+    """
+
+    def __init__(
+        self,
+        context: SinkWriterContext,
+        schema: KafkaRecordSerializationSchema[Any],
+        names: TransactionNames,
+        brokers: Brokers,
+        open_transaction: Callable[[str], Transaction],
+        restored: Sequence[WriterState] = (),
+    ) -> None:
+        self._maker = MessageMaker(context, schema)
+        self._names = names.continuing(state.job for state in restored)
+        self._brokers = brokers
+        self._open_transaction = open_transaction
+        self._kept = frozenset(key for state in restored for key in state.prepared)
+        self._since = context.restored_checkpoint_id or 0
+        self._pool = NumberPool()
+        self._looks = 0
+        #: taken over ahead of time, so that a barrier does not wait for it
+        self._spare: tuple[int, Transaction] | None = None
+        self._open: tuple[int, Transaction] | None = None
+        self._records = 0
+        #: whether this is the last transaction; an epoch has one
+        self._has_ended = context.owes_nothing
+
+    def write_batch(self, values: list[Any], timestamps: list[int] | None) -> None:
+        """Sends records in order."""
+        self._write(values, timestamps)
+
+    def write_columns(self, data: ColumnData, rowtimes: Any) -> None:
+        """Sends records that are columns."""
+        self._write(data, None if rowtimes is None else rowtimes.tolist())
+
+    def _write(self, records: list[Any] | ColumnData, timestamps: list[int] | None) -> None:
+        if not len(records):
+            return
+        try:
+            _, transaction = self._open or self._begin()
+            messages = self._maker.make(records, timestamps, transaction)
+            transaction.send(messages)
+        except (RecordError, TransactionEndedError):
+            raise
+        except OperationError as error:
+            self._maker.on_failure()
+            raise self._explained(error) from error
+        self._records += len(records)
+
+    def _begin(self) -> tuple[int, Transaction]:
+        if not self._looks:
+            self._end_former()
+        entry = self._open = self._take_spare()
+        try:
+            entry[1].begin()
+        except TransactionEndedError as error:
+            raise self._explained(error) from error
+        return entry
+
+    def _take_spare(self) -> tuple[int, Transaction]:
+        entry, self._spare = self._spare, None
+        return entry or self._make()
+
+    def _make(self) -> tuple[int, Transaction]:
+        number = self._pool.take()
+        return number, self._open_transaction(self._names.id_of(number))
+
+    def _end_former(self) -> None:
+        self._looks += 1
+        fenced = end_former(self._brokers, self._names, self._kept)
+        if fenced:
+            _log.info("fenced the transactional ids of earlier runs: %s", ", ".join(fenced))
+
+    def flush(self, end_of_input: bool) -> None:
+        """Waits until Kafka has all records; ends what earlier runs have left, even when there were none."""
+        self._has_ended = self._has_ended or end_of_input
+        if self._looks < LOOKS:
+            self._end_former()
+        if self._open is not None:
+            try:
+                self._open[1].flush()
+            except OperationError as error:
+                self._maker.on_failure()
+                raise self._explained(error) from error
+
+    def prepare_commit(self) -> list[KafkaCommittable]:
+        """Leaves the transaction open and hands out what ends it."""
+        entry = self._open
+        wanted = self._pool.waiting if entry is None else [self._names.id_of(entry[0]), *self._pool.waiting]
+        states = self._brokers.describe(wanted)
+        self._pool.at_snapshot(states)
+        if entry is None:
+            return []
+        number, transaction = entry
+        committable = self._committable(self._names.id_of(number), states)
+        self._pool.prepared(committable.key, number)
+        self._open, self._records = None, 0
+        transaction.leave()
+        if not self._has_ended:
+            self._spare = self._make()
+        return [committable]
+
+    def _committable(self, transactional_id: str, states: dict[str, TransactionState]) -> KafkaCommittable:
+        state = states.get(transactional_id)
+        if state is None or state.state != ONGOING:
+            raise self._ended(transactional_id, state)
+        topic, partition = state.partitions[0]
+        key = ProducerKey(transactional_id, state.producer_id, state.producer_epoch)
+        offset = self._brokers.end_offset(topic, partition)
+        return KafkaCommittable(key, topic, partition, offset, self._records, self._since)
+
+    def snapshot_state(self, checkpoint_id: int) -> list[WriterState]:
+        """Every writer will have those of all."""
+        self._since = checkpoint_id
+        return [WriterState(self._names.job, self._pool.unseen)]
+
+    def close(self) -> None:
+        """Aborts the transaction that was not prepared."""
+        entry, spare, self._open, self._spare = self._open, self._spare, None, None
+        if entry is not None:
+            entry[1].abort()
+        for left in (entry, spare):
+            if left is not None:
+                left[1].leave()
+        self._brokers.close()
+
+    def _explained(self, error: PenstockError) -> PenstockError:
+        """The error, or one that says that the transaction was ended by somebody else."""
+        if self._open is None:
+            return error
+        transactional_id = self._names.id_of(self._open[0])
+        state = self._brokers.describe([transactional_id]).get(transactional_id)
+        return error if state is None or state.state == ONGOING else self._ended(transactional_id, state, error)
+
+    def _ended(
+        self, transactional_id: str, state: TransactionState | None, cause: PenstockError | None = None
+    ) -> PenstockError:
+        """What to raise for a transaction that is not open any more. Its records will be written again."""
+        if state is not None and state.timeout_ms == FENCED_TIMEOUT_MS:
+            return PrefixTakenError(
+                f"the transactional id {transactional_id} of a Kafka sink was taken over by a later run: another job "
+                f"with the transactional id prefix {self._names.prefix!r} has begun. Give each job a prefix of its own "
+                "(set_transactional_id_prefix), and start this one from its last checkpoint"
+            )
+        if cause is not None and state is not None and state.state == "Empty":
+            return cause
+        found = "is unknown to the broker" if state is None else f"is {state.state} at the broker"
+        return TransactionEndedError(
+            f"the transaction {transactional_id} of a Kafka sink {found}, and so cannot be prepared: it was open for "
+            "longer than transaction.timeout.ms, or could not be written. Its records are written again when the "
+            "job restarts. Set transaction.timeout.ms above the time between checkpoints, stops included"
+        )

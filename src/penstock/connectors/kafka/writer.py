@@ -1,0 +1,114 @@
+"""Writes records straight to Kafka: at least once, or without a guarantee."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from penstock.base.errors import OperationError
+from penstock.codecs.column_data import ColumnData
+from penstock.connectors.kafka.record_schema import KafkaRecordSerializationSchema, Messages
+from penstock.core.connector import SinkWriter, SinkWriterContext
+
+
+class Messenger(Protocol):
+    """What a writer sends messages by."""
+
+    def send(self, messages: Messages) -> None:
+        """Hand messages over in order; waits while there are too many."""
+        ...
+
+    def flush(self) -> None:
+        """Wait until all are taken."""
+        ...
+
+    def partitions_of(self, topic: str) -> int:
+        """How many partitions a topic has."""
+        ...
+
+    def leave(self) -> None:
+        """Forget what was not sent, and close the connections."""
+        ...
+
+
+class MessageMaker:
+    """Makes messages of the records of one subtask, and counts them under Flink's names."""
+
+    def __init__(self, context: SinkWriterContext, schema: KafkaRecordSerializationSchema[Any]) -> None:
+        self._count = context.count
+        self._schema = schema
+        self._partitions: dict[str, int] = {}
+        if schema.partitioner is not None:
+            schema.partitioner.open(context.subtask_index, context.parallelism)
+
+    def make(self, records: Sequence[Any] | ColumnData, timestamps: list[int] | None, messenger: Messenger) -> Messages:
+        """The messages of records."""
+
+        def partitions_of(topic: str) -> int:
+            if topic not in self._partitions:
+                self._partitions[topic] = messenger.partitions_of(topic)
+            return self._partitions[topic]
+
+        messages = self._schema.messages(records, timestamps, partitions_of)
+        self._count("numRecordsSend", len(messages))
+        self._count("numBytesSend", sum([len(value) for value in messages.values if value is not None]))
+        return messages
+
+    def on_failure(self) -> None:
+        """Messages were not delivered."""
+        self._count("numRecordsSendErrors")
+
+    @contextmanager
+    def counting_failures(self) -> Iterator[None]:
+        """Within this, messages may not be delivered."""
+        try:
+            yield
+        except OperationError:
+            self.on_failure()
+            raise
+
+
+class KafkaWriter(SinkWriter[Any, Any]):
+    """Sends each record as soon as it comes.
+
+    Args:
+        context: what hosts the writer.
+        schema: what makes messages of records.
+        messenger: sends them.
+        waits: whether a checkpoint waits until Kafka has taken what came before it.
+    """
+
+    def __init__(
+        self,
+        context: SinkWriterContext,
+        schema: KafkaRecordSerializationSchema[Any],
+        messenger: Messenger,
+        waits: bool,
+    ) -> None:
+        self._maker = MessageMaker(context, schema)
+        self._messenger = messenger
+        self._waits = waits
+
+    def write_batch(self, values: list[Any], timestamps: list[int] | None) -> None:
+        """Sends records in order."""
+        self._write(values, timestamps)
+
+    def write_columns(self, data: ColumnData, rowtimes: Any) -> None:
+        """Sends records that are columns."""
+        self._write(data, None if rowtimes is None else rowtimes.tolist())
+
+    def _write(self, records: list[Any] | ColumnData, timestamps: list[int] | None) -> None:
+        messages = self._maker.make(records, timestamps, self._messenger)
+        with self._maker.counting_failures():
+            self._messenger.send(messages)
+
+    def flush(self, end_of_input: bool) -> None:
+        """Waits until Kafka has all, unless nothing is guaranteed and more will come."""
+        if self._waits or end_of_input:
+            with self._maker.counting_failures():
+                self._messenger.flush()
+
+    def close(self) -> None:
+        """Forgets what was not sent."""
+        self._messenger.leave()
