@@ -13,6 +13,7 @@ from penstock.connectors.file.committer import FAIL, FileCommittable
 from penstock.connectors.file.part_names import is_open_part
 from penstock.connectors.file.rolling import RollingPolicy
 from penstock.connectors.file.sink import FileSink
+from penstock.connectors.kafka.transactions import KafkaCommittable
 from penstock.core.connector import Sink
 from penstock.drivers.simulation.file_outsiders import MOVER, meddler_of
 from penstock.drivers.simulation.file_places import NEIGHBOURS, OUT, TAKEN, is_visible
@@ -84,6 +85,8 @@ def _record(line: str) -> Any:
 
 def is_committed(world: Outside, committable: Any) -> bool:
     """Whether something that a savepoint names is to be seen, and will be after a power cut."""
+    if isinstance(committable, KafkaCommittable):
+        return world.kafka.is_committed(committable)
     if isinstance(committable, FileCommittable):
         path = committable.final_path.removeprefix(f"{PROTOCOL}://").partition("/")[2]
         return any(map(world.files.is_durable, (path, f"{TAKEN}/{path.removeprefix(f'{OUT}/')}")))

@@ -23,6 +23,7 @@ from penstock.core.task.stream_task import StreamTask
 from penstock.drivers.simulation.answers import SHOWN_MAX, check_exact, check_no_more, check_order, check_superset
 from penstock.drivers.simulation.changes import records_in_flight
 from penstock.drivers.simulation.file_sinks import hidden, is_committed, written
+from penstock.drivers.simulation.kafka_sinks import kafka_sink
 from penstock.drivers.simulation.person import Request
 from penstock.drivers.simulation.reference import Consumed, outputs_of_jobs
 from penstock.drivers.simulation.refusals import judge
@@ -320,7 +321,9 @@ class Invariants:
         has_order = not any(job.is_unordered for job in simulation.jobs.all)
         has_rules = any(stage.kind == "rules" for stage in stages.values())
         for sink, expected in outputs_of_jobs(simulation.jobs.epochs(), read).items():
-            if stages[sink].make_sink is None:
+            if stages[sink].make_sink is kafka_sink:
+                records = simulation.outside.kafka.visible(sink)
+            elif stages[sink].make_sink is None:
                 records = simulation.outside.committed.get(sink, [])
             else:
                 records = written(simulation.jobs.disk, sink)

@@ -14,6 +14,7 @@ from typing import Any
 
 from penstock.base.errors import WrongValueError
 from penstock.core.protocol import StopMode
+from penstock.drivers.simulation.kafka_model import KafkaModel
 from penstock.drivers.simulation.page_cache import PageCache
 
 TransactionId = tuple[str, str, int, int, str]  # job, operator, subtask, attempt, run and count
@@ -78,6 +79,8 @@ class Outside:
     commit_logs: dict[str, list[TransactionId]] = field(default_factory=dict)
     #: the file system in which connectors write
     files: PageCache = field(default_factory=PageCache)
+    #: the brokers to which connectors write
+    kafka: KafkaModel = field(default_factory=KafkaModel)
     #: the files that processes hold while they write them, and by which one each is held
     held: dict[str, str] = field(default_factory=dict)
     #: the process that is at work, and whether one is still there
@@ -99,7 +102,7 @@ class Outside:
     ) -> None:
         """From now on these hear of what happens."""
         self.on_commit, self.is_covered, self.is_deposed = on_commit, is_covered, is_deposed
-        self.on_file_step = on_commit
+        self.on_file_step = self.kafka.step = on_commit
         self.on_reader_begun, self.on_finish = on_reader_begun, on_finish
 
     def prepare(self, transaction_id: TransactionId, sink: str, records: list[Any], since: int) -> None:

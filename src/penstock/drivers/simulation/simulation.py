@@ -24,7 +24,7 @@ from penstock.drivers.simulation.dump import dump
 from penstock.drivers.simulation.engine import Engine
 from penstock.drivers.simulation.faults import Killed, MasterKilled, WorkerKilled
 from penstock.drivers.simulation.file_outsiders import ACTS_OF_STREAMS, Outsiders
-from penstock.drivers.simulation.file_sinks import maybe_write_files
+from penstock.drivers.simulation.file_sinks import file_sink, maybe_write_files
 from penstock.drivers.simulation.invariants import Invariants
 from penstock.drivers.simulation.leading_store import LeadingStore
 from penstock.drivers.simulation.leaving_workers import LeavingWorkers
@@ -111,7 +111,7 @@ class Simulation:
         self.slots = Slots(self, self.scenario.elasticity)
         self.still_workers = StillWorkers(self, self.scenario.stillness)
         topology = self.scenario.topology
-        files = [stage.uid for stage in topology.stages if stage.make_sink is not None and not without_faults]
+        files = [stage.uid for stage in topology.stages if stage.make_sink is file_sink and not without_faults]
         self.outsiders = Outsiders(
             topology.world, self.outside, files, lambda: self.faults.are_over, self.log.write, ACTS_OF_STREAMS
         )

@@ -12,7 +12,8 @@ from penstock.core.master.steps import Cancelled
 from penstock.drivers.simulation.disk import METADATA
 from penstock.drivers.simulation.faults import Killed
 from penstock.drivers.simulation.file_outsiders import Outsiders
-from penstock.drivers.simulation.file_sinks import maybe_write_files, written
+from penstock.drivers.simulation.file_sinks import file_sink, maybe_write_files, written
+from penstock.drivers.simulation.kafka_sinks import kafka_sink
 from penstock.drivers.simulation.simulation import History
 from penstock.drivers.simulation.stepwise.scenario import StepwiseScenario, draw
 from penstock.drivers.simulation.stepwise.stopped import StoppedDrivers
@@ -63,10 +64,10 @@ class StepwiseWorld:
         #: those that all others think dead
         name = scenario.scenario.topology.world
         self.stopped = StoppedDrivers(name, scenario.stops, self.write, self._look_for_power)
-        #: whether sinks write files, and the processes of the tasks that do
+        #: whether sinks are real ones, which write files or to Kafka, and the processes of the tasks that do
         self.has_files = any(stage.make_sink is not None for stage in scenario.scenario.topology.stages)
         self.tasks = TaskProcesses(name, self.write, lambda: self.faults.are_over, self._die)
-        sinks = [stage.uid for stage in scenario.scenario.topology.stages if stage.make_sink is not None]
+        sinks = [stage.uid for stage in scenario.scenario.topology.stages if stage.make_sink is file_sink]
         is_batch = scenario.scenario.configuration.read(options.RUNTIME_MODE) == "BATCH"
         self.outsiders = Outsiders(
             name, self.outside, sinks, lambda: self.faults.are_over, self.write, batches=is_batch
@@ -82,7 +83,7 @@ class StepwiseWorld:
         """What happens from now on happens to these jobs."""
         self.log.now = self.now_ms
         self.outside.watch(self._on_commit, self._may_commit)
-        self.outside.on_file_step = self.tasks.before_step
+        self.outside.on_file_step = self.outside.kafka.step = self.tasks.before_step
         self.outside.process = lambda: self.tasks.name
         self.outside.is_alive = lambda name: self.tasks.is_alive(name) or self.outsiders.is_alive(name)
         self.power.die, self.power.is_anybody_there = self._die, lambda: self.is_driving
@@ -187,6 +188,9 @@ class StepwiseWorld:
 
     def output_of(self, sink: str) -> list[Any]:
         """What is to be seen of a sink."""
+        stage = next(stage for stage in self.scenario.scenario.topology.stages if stage.uid == sink)
+        if stage.make_sink is kafka_sink:
+            return self.outside.kafka.visible_at_last(sink)
         return written(self.disk, sink) if self.has_files else self.outside.committed.get(sink, [])
 
     def history(self, mode: str, status: str) -> History:

@@ -1,0 +1,226 @@
+"""A model of a Kafka cluster's transactions: coordinator, epochs, logs with markers, and what readers see.
+
+It answers as the broker does for clients of its first transaction protocol, which librdkafka is; the tests against the
+real broker (`tests/connectors/kafka`) hold the two together. A process may die before or after each step.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from penstock.base.errors import OperationError
+from penstock.connectors.kafka.record_schema import Messages
+from penstock.connectors.kafka.transactions import (
+    COMMITTED,
+    EMPTY,
+    FENCED_TIMEOUT_MS,
+    ONGOING,
+    KafkaCommittable,
+    ProducerKey,
+    TransactionState,
+)
+
+ABORTED = "CompleteAbort"
+TIMEOUT_MS = 60_000
+
+
+class LogEntry(NamedTuple):
+    """A message, or the marker of an end: `commits` says which one; None for a message."""
+
+    producer_id: int
+    producer_epoch: int
+    value: bytes | None
+    commits: bool | None = None
+
+
+@dataclass
+class _Entry:
+    producer_id: int
+    epoch: int = -1
+    state: str = EMPTY
+    timeout_ms: int = TIMEOUT_MS
+    topics: set[str] = field(default_factory=set)
+
+
+@dataclass
+class KafkaModel:
+    """The brokers. Each topic has one partition.
+
+    Attributes:
+        step: called before and after each change; may raise, when the process dies.
+    """
+
+    step: Callable[[], None] = lambda: None
+    entries: dict[str, _Entry] = field(default_factory=dict)
+    logs: dict[str, list[LogEntry]] = field(default_factory=dict)
+    seen: dict[str, int] = field(default_factory=lambda: {"refused": 0, "aborted": 0, "fenced": 0, "reused": 0})
+
+    # --- what a client asks -------------------------------------------------------------------------------------------
+
+    def init_producer_id(self, transactional_id: str, timeout_ms: int) -> tuple[int, int]:
+        """Take an id over; what is open under it is aborted."""
+        self.step()
+        entry = self.entries.setdefault(transactional_id, _Entry(len(self.entries)))
+        if entry.state == ONGOING:
+            entry.epoch += 1
+            self._end(entry, False)
+        if entry.epoch >= 0:
+            self.seen["fenced" if timeout_ms == FENCED_TIMEOUT_MS else "reused"] += 1
+        entry.epoch += 1
+        entry.state, entry.timeout_ms = EMPTY, timeout_ms
+        self.step()
+        return entry.producer_id, entry.epoch
+
+    def append(self, key: ProducerKey, topic: str, values: Iterable[bytes | None]) -> None:
+        """Write messages of a transaction, which begins with the first."""
+        self.step()
+        entry = self.entries[key.transactional_id]
+        if (entry.producer_id, entry.epoch) != key[1:] or entry.state not in (EMPTY, ONGOING):
+            raise OperationError(f"{key} is fenced")
+        entry.state = ONGOING
+        entry.topics.add(topic)
+        self.logs.setdefault(topic, []).extend(LogEntry(key.producer_id, key.producer_epoch, value) for value in values)
+        self.step()
+
+    def end(self, key: ProducerKey, commits: bool) -> bool:
+        """End a transaction; False for an answer that refuses for good."""
+        self.step()
+        entry = self.entries.get(key.transactional_id)
+        if entry is None or (entry.producer_id, entry.epoch) != key[1:]:
+            self.seen["refused"] += 1
+            return False
+        if entry.state == ONGOING:
+            self._end(entry, commits)
+        self.step()
+        return entry.state == (COMMITTED if commits else ABORTED)
+
+    def _end(self, entry: _Entry, commits: bool) -> None:
+        for topic in sorted(entry.topics):
+            self.logs[topic].append(LogEntry(entry.producer_id, entry.epoch, None, commits))
+        entry.topics = set()
+        entry.state = COMMITTED if commits else ABORTED
+        self.seen["aborted"] += not commits
+
+    # --- what happens by itself ---------------------------------------------------------------------------------------
+
+    def time_out(self, transactional_id: str) -> None:
+        """A transaction was open for too long."""
+        entry = self.entries[transactional_id]
+        if entry.state == ONGOING:
+            entry.epoch += 1
+            self._end(entry, False)
+
+    def forget(self, transactional_id: str) -> None:
+        """An id was not used for days."""
+        del self.entries[transactional_id]
+
+    # --- what readers see ---------------------------------------------------------------------------------------------
+
+    def open_ids(self) -> list[str]:
+        """The ids whose transactions are open: readers of what was committed wait for them."""
+        return [name for name, entry in self.entries.items() if entry.state == ONGOING]
+
+    def visible(self, topic: str) -> list[Any]:
+        """What a reader of committed records sees of a topic, in its order: nothing from an open transaction on."""
+        log = self.logs.get(topic, [])
+        is_seen: list[bool] = [False] * len(log)
+        waiting: dict[int, list[int]] = {}
+        for offset, entry in enumerate(log):
+            if entry.commits is None:
+                waiting.setdefault(entry.producer_id, []).append(offset)
+            else:
+                for of_record in waiting.pop(entry.producer_id, ()):
+                    is_seen[of_record] = entry.commits
+        end = min((offsets[0] for offsets in waiting.values()), default=len(log))
+        seen = [entry.value for entry, shown in zip(log[:end], is_seen, strict=False) if shown]
+        return [ast.literal_eval(value.decode()) for value in seen if value is not None]
+
+    def visible_at_last(self, topic: str) -> list[Any]:
+        """The same, when what dead and forgotten processes have left open has timed out."""
+        for name in self.open_ids():
+            self.time_out(name)
+        return self.visible(topic)
+
+    def is_committed(self, committable: KafkaCommittable) -> bool:
+        """Whether the log says so."""
+        return ModelBrokers(self).find_marker(committable) is True
+
+
+class ModelBrokers:
+    """What a sink asks of the brokers."""
+
+    def __init__(self, model: KafkaModel) -> None:
+        self._model = model
+
+    def list_transactions(self, prefix: str) -> dict[str, str]:
+        self._model.step()
+        return {name: entry.state for name, entry in self._model.entries.items() if name.startswith(prefix)}
+
+    def describe(self, transactional_ids: Iterable[str]) -> dict[str, TransactionState]:
+        self._model.step()
+        entries = self._model.entries
+        return {
+            name: TransactionState(
+                entries[name].state,
+                entries[name].producer_id,
+                entries[name].epoch,
+                entries[name].timeout_ms,
+                tuple((topic, 0) for topic in sorted(entries[name].topics)),
+            )
+            for name in transactional_ids
+            if name in entries
+        }
+
+    def end_offset(self, topic: str, partition: int) -> int:
+        return len(self._model.logs.get(topic, ()))
+
+    def fence(self, transactional_id: str) -> None:
+        self._model.init_producer_id(transactional_id, FENCED_TIMEOUT_MS)
+
+    def commit(self, key: ProducerKey) -> bool:
+        return self._model.end(key, True)
+
+    def find_marker(self, committable: KafkaCommittable) -> bool | None:
+        for entry in self._model.logs[committable.topic][committable.offset :]:
+            if entry.commits is not None and entry.producer_id == committable.key.producer_id:
+                return entry.commits
+        return None
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class ModelTransaction:
+    """A producer for one transaction; what it sends leaves now and then, and with the flush at the latest."""
+
+    def __init__(self, model: KafkaModel, transactional_id: str) -> None:
+        self._model = model
+        self._key = ProducerKey(transactional_id, *model.init_producer_id(transactional_id, TIMEOUT_MS))
+        self._buffered: list[tuple[str, bytes | None]] = []
+
+    def begin(self) -> None:
+        """The broker hears of it with the first message."""
+
+    def send(self, messages: Messages) -> None:
+        assert isinstance(messages.topics, str)
+        self._buffered += [(messages.topics, value) for value in messages.values]
+        if len(self._buffered) > 2:
+            self.flush()
+
+    def flush(self) -> None:
+        buffered, self._buffered = self._buffered, []
+        for topic in dict.fromkeys(topic for topic, _ in buffered):
+            self._model.append(self._key, topic, [value for of, value in buffered if of == topic])
+
+    def partitions_of(self, topic: str) -> int:
+        return 1
+
+    def leave(self) -> None:
+        self._buffered = []
+
+    def abort(self) -> None:
+        self._buffered = []
+        self._model.end(self._key, False)
