@@ -7,7 +7,7 @@ from unittest import mock
 
 from tests.simulation.planting import Mutant
 
-from penstock.connectors.file import committer, writer
+from penstock.connectors.file import committer, hidden_files, writer
 from penstock.connectors.file.part_names import PartNames
 from penstock.drivers.simulation.file_system import SimulatedFiles
 
@@ -17,7 +17,7 @@ def leave_the_names_of_hidden_files_unsynced() -> Any:
 
 
 def leave_the_bytes_of_hidden_files_unsynced() -> Any:
-    return mock.patch.object(writer, "make_durable", return_value=None)
+    return mock.patch.object(hidden_files, "make_durable", return_value=None)
 
 
 def leave_the_names_of_committed_files_unsynced() -> Any:

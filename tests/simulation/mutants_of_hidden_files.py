@@ -12,7 +12,7 @@ from tests.simulation.mutants_of_files import (
 from tests.simulation.mutants_of_power import FoundBy
 from tests.simulation.planting import Mutant, around
 
-from penstock.connectors.file import commit_log, committer, staging, writer
+from penstock.connectors.file import commit_log, committer, hidden_files, staging
 from penstock.connectors.file.commit_log import FileCommitLog
 from penstock.connectors.file.committer import FileCommitter
 from penstock.connectors.file.filesystem import remove
@@ -24,11 +24,11 @@ from penstock.storage.job_marks import LeftByJobs
 
 
 def commit_epochs_before_the_bytes_are_synced() -> Any:
-    return mock.patch.object(writer, "make_durable", return_value=None)
+    return mock.patch.object(hidden_files, "make_durable", return_value=None)
 
 
 def commit_batches_before_the_bytes_are_synced() -> Any:
-    return mock.patch.object(writer, "make_durable", return_value=None)
+    return mock.patch.object(hidden_files, "make_durable", return_value=None)
 
 
 def commit_batches_before_the_list_is_written() -> Any:
@@ -106,7 +106,7 @@ MUTANTS_OF_HIDDEN_FILES: dict[Mutant, FoundBy] = {
     commit_batches_before_the_list_is_written: FoundBy(("output",), 11, run_batch_seed),
     remove_the_list_of_a_batch_and_leave_the_files: FoundBy(("atomic", "output"), 52, run_batch_seed),
     forget_what_was_written_when_the_list_is_gone: FoundBy(("atomic",), 3716, run_batch_seed),
-    let_files_vanish_silently: FoundBy(("output",), 11, run_stepwise_seed),
+    let_files_vanish_silently: FoundBy(("output",), 45, run_stepwise_seed),
     take_for_lost_what_a_reader_took: FoundBy(("output", "vanished"), 24, run_stepwise_seed),
     remove_what_others_write: FoundBy(("neighbour",), 16, run_stepwise_seed),
     remove_what_others_have_closed: FoundBy(("neighbour",), 62, run_batch_seed),
