@@ -1,49 +1,62 @@
-"""`kafka`: rows in topics, read with the options of Flink's connector of this name."""
+"""`kafka`: rows in topics, with the options of Flink's connector of this name."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
 
-from penstock.base.errors import ConfigurationError
+from penstock.base.errors import ConfigurationError, UnsupportedError
+from penstock.connectors.kafka.offsets import KafkaOffsetsInitializer
 from penstock.connectors.kafka.source import KafkaSource
 from penstock.table.connectors.connector import TableConnector
-from penstock.table.connectors.formats.format import Decoding, Formats
+from penstock.table.connectors.formats.format import Formats
+from penstock.table.connectors.kafka.messages import BatchPartitioner, TableMessages, WrittenPart
 from penstock.table.connectors.kafka.options import (
-    KEY_FIELDS,
-    KEY_FORMAT,
-    KEY_PREFIX,
+    OPTIONS,
+    PARTITIONER,
     PROPERTIES,
-    READ_OPTIONS,
     SERVERS,
     TOPIC,
     TOPIC_PATTERN,
-    VALUE_FORMAT,
-    VALUE_INCLUDES,
     consumer_properties,
     listed,
     starting,
     stopping,
 )
-from penstock.table.connectors.kafka.rows import METADATA, Part, TableRecords
-from penstock.table.connectors.table_options import FORMAT, TableOptions, missing
-from penstock.table.connectors.tables import TableReader
+from penstock.table.connectors.kafka.parts import (
+    KEY,
+    VALUE,
+    key_places,
+    of_value,
+    read_key,
+    read_value,
+    written_key,
+    written_value,
+)
+from penstock.table.connectors.kafka.rows import METADATA, TableRecords
+from penstock.table.connectors.kafka.sink import TableKafkaSink, kafka_sink, one_topic
+from penstock.table.connectors.table_options import TableOptions
+from penstock.table.connectors.tables import TableReader, TableWriter
+from penstock.table.data import logical_types as types
 from penstock.table.data.arrow_types import arrow_type
 from penstock.table.data.errors import ValidationError
 from penstock.table.data.logical_types import DataType
-from penstock.table.plan.changes import INSERTS
-from penstock.table.plan.logical import Scan
+from penstock.table.plan.changes import INSERTS, Changes
+from penstock.table.plan.logical import Scan, Write
 
-_KEY = "key."
-_VALUE = "value."
+_TEXT: Final = types.VarCharType(types.LENGTH_MAX)
+_BYTES: Final = types.VarBinaryType(types.LENGTH_MAX)
+#: What a table may say of a message besides key and value.
+WRITABLE: Final[Mapping[str, DataType]] = {
+    "timestamp": types.LocalZonedTimestampType(3),
+    "headers": types.MapType(_TEXT, _BYTES),
+}
+_TEXTS: Final = (types.CharType, types.VarCharType, types.BinaryType, types.VarBinaryType)
+_PARTITIONERS: Final = ("default", "fixed", "round-robin")
 
 
-class KafkaConnector(TableConnector):
-    """See the module's text. `formats`: those that the options `format` and the like may name."""
-
-    name = "kafka"
-    required_options = (SERVERS,)
-    optional_options = READ_OPTIONS
+class KafkaTables(TableConnector):
+    """What the connectors of Kafka share. `formats`: those that the options `format` and the like may name."""
 
     def __init__(self, formats: Formats) -> None:
         self._formats = formats
@@ -51,88 +64,130 @@ class KafkaConnector(TableConnector):
     def more_options(self, options: TableOptions, columns: Sequence[str]) -> Iterable[str]:
         """Those of the formats, and all properties."""
         found = [*self._formats.option_keys(options), *(key for key in options if key.startswith(PROPERTIES))]
-        for prefix in (_KEY, _VALUE):
+        for prefix in (KEY, VALUE):
             found += [f"{prefix}{key}" for key in self._formats.option_keys(options.below(prefix))]
         return found
 
     def readable_metadata(self, options: TableOptions) -> Mapping[str, DataType]:
         """Those of the record, and those of the value's format, as `value.` and their keys."""
         of_record = {key: one.type for key, one in METADATA.items()}
-        found, below = self._formats.find(self._of_value(options))
-        return {**{_VALUE + key: kind for key, kind in found.readable_metadata(below).items()}, **of_record}
+        found, below = self._formats.find(of_value(options))
+        return {**{VALUE + key: kind for key, kind in found.readable_metadata(below).items()}, **of_record}
 
-    def _of_value(self, options: TableOptions) -> TableOptions:
-        if VALUE_FORMAT.key() in options:
-            return options.below(_VALUE)
-        if FORMAT.key() not in options:
-            raise missing(options.title, [FORMAT.key()])
-        return options
+    def writable_metadata(self, options: TableOptions) -> Mapping[str, DataType]:
+        """The time and the headers."""
+        return WRITABLE
 
-    def reader(self, scan: Scan, options: TableOptions) -> TableReader:
-        """Raises `ValidationError` for options that contradict each other, or that Kafka does not know."""
-        metadata = dict(scan.metadata)
-        key_places = self._key_places(scan, options)
-        value = self._value(scan, options, key_places)
-        key = self._key(scan, options, key_places) if key_places else None
-        about = {
-            place: (name, arrow_type(scan.schema[place].type)) for place, name in metadata.items() if name in METADATA
-        }
-        changes = value.decoding.changes
-        try:
-            source = self._source(options, TableRecords(len(scan.schema), value, key, about))
-        except ConfigurationError as error:
-            raise ValidationError(f"Table {options.title} cannot be read: {error}") from error
-        return TableReader(source, changes, has_before=changes != INSERTS)
+    def messages(
+        self,
+        write: Write,
+        options: TableOptions,
+        in_key: tuple[int, ...],
+        partitioner: BatchPartitioner | None = None,
+        is_upsert: bool = False,
+    ) -> tuple[TableMessages, Changes]:
+        """What makes messages of rows, and which changes the value's format can tell of."""
+        if write.overwrites:
+            raise UnsupportedError(f"INSERT OVERWRITE into table {options.title} is not supported: topics only grow")
+        names, about = write.schema.names, {key: place for place, key in write.metadata}
+        _check_about(write, options)
+        encoder, places, accepts = written_value(write, options, in_key, self._formats)
+        key = None
+        if in_key:
+            encoder_of_key = written_key(write, options, in_key, self._formats)
+            prefix_length = len(options.get("key.fields-prefix", ""))
+            key = WrittenPart(encoder_of_key, in_key, tuple(names[place][prefix_length:] for place in in_key))
+        made = TableMessages(
+            one_topic(options),
+            value=WrittenPart(encoder, places, tuple(names[place] for place in places)),
+            key=key,
+            partitioner=partitioner,
+            timestamp=about.get("timestamp"),
+            headers=about.get("headers"),
+            is_upsert=is_upsert,
+        )
+        return made, accepts
 
-    def _source(self, options: TableOptions, records: TableRecords) -> KafkaSource[object]:
-        builder = KafkaSource.builder().set_properties(consumer_properties(options)).set_deserializer(records)
-        topics, pattern = listed(options.read(TOPIC)), options.read(TOPIC_PATTERN)
-        if bool(topics) == bool(pattern):
-            raise ValidationError(f"Table {options.title} needs one of the options 'topic' and 'topic-pattern'")
+
+def _check_about(write: Write, options: TableOptions) -> None:
+    for place, key in write.metadata:
+        column = write.schema[place]
+        kind = column.type
+        if key == "headers":
+            fits = isinstance(kind, types.MapType) and all(isinstance(one, _TEXTS) for one in kind.children())
+        else:
+            fits = isinstance(kind, types.TimestampType | types.LocalZonedTimestampType)
+        if not fits:
+            raise UnsupportedError(
+                f"METADATA column '{column.name}' of table {options.title} is {kind}, and is not written: "
+                f"declare it as {WRITABLE[key]}"
+            )
+
+
+def kafka_source(
+    options: TableOptions, records: TableRecords, beginning: Callable[[TableOptions], KafkaOffsetsInitializer]
+) -> KafkaSource[object]:
+    """The source by a table's options. Raises `ValidationError` for what Kafka does not know."""
+    builder = KafkaSource.builder().set_deserializer(records)
+    topics, pattern = listed(options.read(TOPIC)), options.get(TOPIC_PATTERN.key())
+    if bool(topics) == bool(pattern):
+        raise ValidationError(f"Table {options.title} needs one of the options 'topic' and 'topic-pattern'")
+    try:
+        builder.set_properties(consumer_properties(options))
         builder = builder.set_topics(*topics) if topics else builder.set_topic_pattern(str(pattern))
-        builder.set_starting_offsets(starting(options))
+        builder.set_starting_offsets(beginning(options))
         if (stop := stopping(options)) is not None:
             builder.set_bounded(stop)
         return builder.build()
-
-    def _key_places(self, scan: Scan, options: TableOptions) -> tuple[int, ...]:
-        names, prefix = listed(options.read(KEY_FIELDS)), options.read(KEY_PREFIX)
-        if (KEY_FORMAT.key() in options) != bool(names):
-            raise ValidationError(f"The options 'key.format' and 'key.fields' of table {options.title} need each other")
-        columns = scan.schema.names
-        unknown = [name for name in names if name not in columns or columns.index(name) in dict(scan.metadata)]
-        if unknown:
-            raise options.wrong(KEY_FIELDS.key(), f"the table has no columns {', '.join(unknown)}")
-        wrong = [name for name in names if not name.startswith(prefix)]
-        if wrong:
-            raise options.wrong(KEY_PREFIX.key(), f"the names of {', '.join(wrong)} do not begin with {prefix!r}")
-        return tuple(map(columns.index, names))
-
-    def _value(self, scan: Scan, options: TableOptions, key_places: Sequence[int]) -> Part:
-        includes = options.read(VALUE_INCLUDES)
-        if includes not in ("ALL", "EXCEPT_KEY"):
-            raise options.wrong(VALUE_INCLUDES.key(), f"it must be ALL or EXCEPT_KEY, not {includes!r}")
-        if includes == "ALL" and options.read(KEY_PREFIX):
-            raise options.wrong(KEY_PREFIX.key(), "it needs 'value.fields-include' = 'EXCEPT_KEY'")
-        of_format = {place: key.removeprefix(_VALUE) for place, key in scan.metadata if key not in METADATA}
-        about = {place for place, key in scan.metadata if key in METADATA}
-        left_out = about | (set(key_places) if includes == "EXCEPT_KEY" else set())
-        wanted = tuple(place for place in range(len(scan.schema)) if place not in left_out)
-        found, below = self._formats.find(self._of_value(options))
-        decoding = found.decoding_with_metadata(scan.schema, wanted, below, of_format)
-        return Part(_with_messages(decoding, found.name, options), wanted)
-
-    def _key(self, scan: Scan, options: TableOptions, places: tuple[int, ...]) -> Part:
-        prefix = options.read(KEY_PREFIX)
-        schema = scan.schema.renamed([name.removeprefix(prefix) for name in scan.schema.names])
-        found, below = self._formats.find(options.below(_KEY))
-        decoding = _with_messages(found.decoding(schema, places, below), found.name, options)
-        if decoding.changes != INSERTS:
-            raise options.wrong(KEY_FORMAT.key(), f"'{found.name}' describes changes, which a key has none of")
-        return Part(replace(decoding, skips_bad=False), places)
+    except ConfigurationError as error:
+        raise ValidationError(f"Table {options.title} cannot be read: {error}") from error
 
 
-def _with_messages(decoding: Decoding, name: str, options: TableOptions) -> Decoding:
-    if decoding.messages is None:
-        raise ValidationError(f"Format '{name}' has only files, and no messages: table {options.title}")
-    return decoding
+def about_records(scan: Scan) -> dict[int, tuple[str, object]]:
+    """The METADATA columns of records: their keys and their types in Arrow, by their places."""
+    return {place: (name, arrow_type(scan.schema[place].type)) for place, name in scan.metadata if name in METADATA}
+
+
+class KafkaConnector(KafkaTables):
+    """See the module's text."""
+
+    name = "kafka"
+    required_options = (SERVERS,)
+    optional_options = OPTIONS
+
+    def reader(self, scan: Scan, options: TableOptions) -> TableReader:
+        """Raises `ValidationError` for options that contradict each other, or that Kafka does not know."""
+        places = key_places(scan, options)
+        value = read_value(scan, options, places, self._formats)
+        key = read_key(scan, options, places, self._formats) if places else None
+        changes = value.decoding.changes
+        _check_primary_key(scan, changes, options)
+        records = TableRecords(len(scan.schema), value, key, about_records(scan))
+        source = kafka_source(options, records, starting)
+        return TableReader(source, changes, has_before=changes != INSERTS)
+
+    def writer(self, write: Write, options: TableOptions) -> TableWriter:
+        """Takes the changes that the value's format can tell of."""
+        places = key_places(write, options)
+        partitioner = options.read(PARTITIONER)
+        if partitioner not in _PARTITIONERS:
+            raise options.wrong(PARTITIONER.key(), f"it must be one of {', '.join(_PARTITIONERS)}, not {partitioner!r}")
+        if partitioner == "round-robin" and places:
+            raise ValidationError(
+                "Currently 'round-robin' partitioner only works when option 'key.fields' is not specified: "
+                f"table {options.title}"
+            )
+        chooser = None if partitioner == "default" else BatchPartitioner(partitioner == "round-robin")
+        schema, accepts = self.messages(write, options, places, chooser)
+        _check_primary_key(write, accepts, options)
+        sink = TableKafkaSink(kafka_sink(options, schema), write.schema)
+        return TableWriter(sink, accepts, takes_columns=True, follows_query=accepts != INSERTS)
+
+
+def _check_primary_key(node: Scan | Write, changes: Changes, options: TableOptions) -> None:
+    if node.key and changes == INSERTS:
+        name = of_value(options)["format"]
+        raise ValidationError(
+            f"The Kafka table '{options.title}' with '{name}' format doesn't support defining PRIMARY KEY constraint "
+            "on the table, because it can't guarantee the semantic of primary key. Use 'connector' = 'upsert-kafka'"
+        )

@@ -1,4 +1,4 @@
-"""The options of `kafka` tables: those of Flink's connector of this name, as far as it reads."""
+"""The options of `kafka` and `upsert-kafka` tables: those of Flink's connectors of these names."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _text(key: str, description: str) -> ConfigOption[str | None]:
 
 SERVERS: Final = _text("properties.bootstrap.servers", "the brokers to begin with, as `host:port,host:port`")
 GROUP: Final = _text("properties.group.id", "the consumer group to which offsets of checkpoints are committed")
-TOPIC: Final = _text("topic", "the topics to read, with `;` between them")
+TOPIC: Final = _text("topic", "the topics to read, with `;` between them; the one topic to write to")
 TOPIC_PATTERN: Final = _text("topic-pattern", "a regular expression: topics whose whole names match are read")
 VALUE_FORMAT: Final = _text("value.format", "as `format`, whose place it takes")
 KEY_FORMAT: Final = _text("key.format", "how keys are written as bytes; its options begin with `key.` and its name")
@@ -76,8 +76,26 @@ DISCOVERY: Final = (
     .default_value(300_000)
     .with_description("how often new partitions are looked for; 0 for never")
 )
+PARTITIONER: Final = (
+    ConfigOptions.key("sink.partitioner")
+    .string_type()
+    .default_value("default")
+    .with_description(
+        "the partition of a row: `default`, by its key, else as Kafka's client likes; `fixed`, one for each subtask; "
+        "`round-robin`, in turn, for rows without keys"
+    )
+)
+GUARANTEE: Final = (
+    ConfigOptions.key("sink.delivery-guarantee")
+    .string_type()
+    .default_value("at-least-once")
+    .with_description("`at-least-once`, `exactly-once` by transactions, or `none`")
+)
+TRANSACTION_PREFIX: Final = _text(
+    "sink.transactional-id-prefix", "how the ids of transactions begin; `exactly-once` needs one that no other job has"
+)
 
-READ_OPTIONS: Final[tuple[ConfigOption[Any], ...]] = (
+OPTIONS: Final[tuple[ConfigOption[Any], ...]] = (
     TOPIC,
     TOPIC_PATTERN,
     GROUP,
@@ -94,6 +112,9 @@ READ_OPTIONS: Final[tuple[ConfigOption[Any], ...]] = (
     BOUNDED_OFFSETS,
     BOUNDED_TIMESTAMP,
     DISCOVERY,
+    PARTITIONER,
+    GUARANTEE,
+    TRANSACTION_PREFIX,
 )
 
 _OFFSET: Final = re.compile(r"partition:(\d+),offset:(\d+)")

@@ -1,0 +1,128 @@
+"""Which columns of a table are in the key of a record and which in its value, and in which formats."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from penstock.table.connectors.formats.format import Decoding, Formats, MessageEncoder
+from penstock.table.connectors.kafka.options import (
+    KEY_FIELDS,
+    KEY_FORMAT,
+    KEY_PREFIX,
+    VALUE_FORMAT,
+    VALUE_INCLUDES,
+    listed,
+)
+from penstock.table.connectors.kafka.rows import METADATA, Part
+from penstock.table.connectors.table_options import FORMAT, TableOptions, missing
+from penstock.table.data.errors import ValidationError
+from penstock.table.plan.changes import INSERTS, Changes
+from penstock.table.plan.logical import Scan, Write
+from penstock.table.plan.row_schema import RowSchema
+
+KEY = "key."
+VALUE = "value."
+
+
+def of_value(options: TableOptions) -> TableOptions:
+    """The options in which the value's format is."""
+    if VALUE_FORMAT.key() in options:
+        return options.below(VALUE)
+    if FORMAT.key() not in options:
+        raise missing(options.title, [FORMAT.key()])
+    return options
+
+
+def key_places(node: Scan | Write, options: TableOptions) -> tuple[int, ...]:
+    """The columns in the key by the option `key.fields`."""
+    names = listed(options.read(KEY_FIELDS))
+    if (KEY_FORMAT.key() in options) != bool(names):
+        raise ValidationError(f"The options 'key.format' and 'key.fields' of table {options.title} need each other")
+    columns = node.schema.names
+    unknown = [name for name in names if name not in columns or columns.index(name) in dict(node.metadata)]
+    if unknown:
+        raise options.wrong(KEY_FIELDS.key(), f"the table has no columns {', '.join(unknown)}")
+    places = tuple(map(columns.index, names))
+    check_prefix(node, places, options)
+    return places
+
+
+def check_prefix(node: Scan | Write, places: Sequence[int], options: TableOptions) -> None:
+    """Raise `ValidationError` where a column of the key does not have the prefix."""
+    prefix = options.read(KEY_PREFIX)
+    wrong = [node.schema[place].name for place in places if not node.schema[place].name.startswith(prefix)]
+    if wrong:
+        raise options.wrong(KEY_PREFIX.key(), f"the names of {', '.join(wrong)} do not begin with {prefix!r}")
+
+
+def _value_places(node: Scan | Write, options: TableOptions, in_key: Sequence[int]) -> tuple[int, ...]:
+    includes = options.read(VALUE_INCLUDES)
+    if includes not in ("ALL", "EXCEPT_KEY"):
+        raise options.wrong(VALUE_INCLUDES.key(), f"it must be ALL or EXCEPT_KEY, not {includes!r}")
+    if includes == "ALL" and options.read(KEY_PREFIX):
+        raise options.wrong(KEY_PREFIX.key(), "it needs 'value.fields-include' = 'EXCEPT_KEY'")
+    about = {place for place, key in node.metadata if key in METADATA}
+    left_out = about | (set(in_key) if includes == "EXCEPT_KEY" else set())
+    return tuple(place for place in range(len(node.schema)) if place not in left_out)
+
+
+def _key_schema(node: Scan | Write, options: TableOptions) -> RowSchema:
+    prefix = options.read(KEY_PREFIX)
+    return node.schema.renamed([name.removeprefix(prefix) for name in node.schema.names])
+
+
+def read_value(node: Scan, options: TableOptions, in_key: Sequence[int], formats: Formats) -> Part:
+    """How the value is read."""
+    of_format = {place: key.removeprefix(VALUE) for place, key in node.metadata if key not in METADATA}
+    wanted = _value_places(node, options, in_key)
+    found, below = formats.find(of_value(options))
+    decoding = found.decoding_with_metadata(node.schema, wanted, below, of_format)
+    return Part(_with_messages(decoding, found.name, options), wanted)
+
+
+def read_key(node: Scan, options: TableOptions, places: tuple[int, ...], formats: Formats) -> Part:
+    """How the key is read."""
+    found, below = formats.find(options.below(KEY))
+    decoding = found.decoding(_key_schema(node, options), places, below)
+    check_key_changes(decoding.changes, found.name, options)
+    return Part(replace(_with_messages(decoding, found.name, options), skips_bad=False), places)
+
+
+def check_key_changes(changes: Changes, name: str, options: TableOptions) -> None:
+    """Raise `ValidationError` for a format of changes."""
+    if changes != INSERTS:
+        raise options.wrong(KEY_FORMAT.key(), f"'{name}' describes changes, which a key has none of")
+
+
+def written_value(
+    node: Write, options: TableOptions, in_key: Sequence[int], formats: Formats
+) -> tuple[MessageEncoder, tuple[int, ...], Changes]:
+    """How the value is written: the encoder, its columns, and which changes it can tell of."""
+    places = _value_places(node, options, in_key)
+    found, below = formats.find(of_value(options))
+    encoding = found.encoding(RowSchema(tuple(node.schema[place] for place in places)), below)
+    if encoding.messages is None:
+        raise _without_messages(found.name, options)
+    return encoding.messages, places, encoding.accepts
+
+
+def written_key(node: Write, options: TableOptions, places: Sequence[int], formats: Formats) -> MessageEncoder:
+    """How the key is written."""
+    schema = _key_schema(node, options)
+    found, below = formats.find(options.below(KEY))
+    encoding = found.encoding(RowSchema(tuple(schema[place] for place in places)), below)
+    check_key_changes(encoding.accepts, found.name, options)
+    if encoding.messages is None:
+        raise _without_messages(found.name, options)
+    return encoding.messages
+
+
+def _with_messages(decoding: Decoding, name: str, options: TableOptions) -> Decoding:
+    if decoding.messages is None:
+        raise _without_messages(name, options)
+    return decoding
+
+
+def _without_messages(name: str, options: TableOptions) -> ValidationError:
+    return ValidationError(f"Format '{name}' has only files, and no messages: table {options.title}")

@@ -1,0 +1,166 @@
+"""Writes the rows of a table, or their changes, to Kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+
+from penstock.base.errors import ConfigurationError
+from penstock.codecs.column_data import ChangeData, ColumnData
+from penstock.connectors.delivery import DeliveryGuarantee
+from penstock.connectors.kafka.sink import KafkaSink
+from penstock.core.connector import Committer, Sink, SinkWriter, SinkWriterContext
+from penstock.table.connectors.kafka.messages import TableMessages
+from penstock.table.connectors.kafka.options import (
+    GUARANTEE,
+    PROPERTIES,
+    TOPIC,
+    TRANSACTION_PREFIX,
+    listed,
+)
+from penstock.table.connectors.table_options import TableOptions
+from penstock.table.data.errors import ValidationError
+from penstock.table.data.values import column_of
+from penstock.table.plan.row_schema import RowSchema
+
+_GUARANTEES: Final = {
+    "none": DeliveryGuarantee.NONE,
+    "at-least-once": DeliveryGuarantee.AT_LEAST_ONCE,
+    "exactly-once": DeliveryGuarantee.EXACTLY_ONCE,
+}
+#: What only those have who read the table.
+_OF_CONSUMERS: Final = frozenset(
+    {
+        "auto.offset.reset",
+        "client.id.prefix",
+        "commit.offsets.on.checkpoint",
+        "enable.auto.commit",
+        "fetch.max.bytes",
+        "fetch.max.wait.ms",
+        "fetch.min.bytes",
+        "group.id",
+        "isolation.level",
+        "max.partition.fetch.bytes",
+        "max.poll.interval.ms",
+        "max.poll.records",
+        "partition.discovery.interval.ms",
+        "session.timeout.ms",
+    }
+)
+
+
+def one_topic(options: TableOptions) -> str:
+    """The topic that is written to."""
+    topics = listed(options.read(TOPIC))
+    if len(topics) != 1:
+        raise ValidationError(
+            f"The Kafka sink currently only supports a single topic: table {options.title} has "
+            f"{', '.join(topics) or 'none'} as 'topic'"
+        )
+    return topics[0]
+
+
+def kafka_sink(options: TableOptions, schema: TableMessages) -> KafkaSink[Any]:
+    """The sink by a table's options. Raises `ValidationError` where they do not fit together."""
+    guarantee, prefix = options.read(GUARANTEE), options.read(TRANSACTION_PREFIX)
+    if guarantee not in _GUARANTEES:
+        raise options.wrong(GUARANTEE.key(), f"it must be one of {', '.join(_GUARANTEES)}, not {guarantee!r}")
+    chosen = _GUARANTEES[guarantee]
+    if chosen is DeliveryGuarantee.EXACTLY_ONCE and not prefix:
+        raise ValidationError(
+            f"{TRANSACTION_PREFIX.key()} must be specified when using DeliveryGuarantee.EXACTLY_ONCE: "
+            f"table {options.title}"
+        )
+    builder = KafkaSink.builder().set_delivery_guarantee(chosen).set_record_serializer(schema)
+    for name, value in options.below(PROPERTIES).items():
+        if name not in _OF_CONSUMERS:
+            builder.set_property(name, value)
+    try:
+        if prefix:
+            builder.set_transactional_id_prefix(prefix)
+        return builder.build()
+    except ConfigurationError as error:
+        raise ValidationError(f"Table {options.title} cannot be written: {error}") from error
+
+
+class TableKafkaSink(Sink[Any]):
+    """Takes rows as (kind, held values), or columns.
+
+    Args:
+        inner: the sink of messages, whose schema is of `TableMessages`.
+        schema: the columns of the table.
+    """
+
+    #: as those of `KafkaSink`
+    shares_writer_state = True
+
+    def __init__(self, inner: KafkaSink[Any], schema: RowSchema) -> None:
+        self._inner = inner
+        self._schema = schema
+
+    @property
+    def shows_on_commit(self) -> bool:
+        """See `KafkaSink`."""
+        return self._inner.shows_on_commit
+
+    def create_writer(self, context: SinkWriterContext) -> SinkWriter[Any, Any]:
+        """See `Sink`."""
+        return self.restore_writer(context, ())
+
+    def restore_writer(self, context: SinkWriterContext, state: Sequence[Any]) -> SinkWriter[Any, Any]:
+        """See `KafkaSink`."""
+        return TableKafkaWriter(self._inner.restore_writer(context, state), self._schema)
+
+    def create_committer(self, context: SinkWriterContext) -> Committer[Any] | None:
+        """See `KafkaSink`."""
+        return self._inner.create_committer(context)
+
+
+class TableKafkaWriter(SinkWriter[Any, Any]):
+    """Hands columns and changes to a writer of messages. The times of rows stay behind, as in Flink."""
+
+    def __init__(self, inner: SinkWriter[Any, Any], schema: RowSchema) -> None:
+        self._inner = inner
+        self._schema = schema
+
+    def write_batch(self, values: list[Any], timestamps: list[int] | None) -> None:
+        """Writes rows, as columns."""
+        if not values:
+            return
+        columns = list(zip(*[held for _, held in values], strict=True))
+        arrays = [column_of(column, kind) for column, kind in zip(columns, self._schema.types, strict=True)]
+        made = pa.RecordBatch.from_arrays(arrays, self._schema.names)
+        self._write(ChangeData(made, bytes([kind for kind, _ in values])))
+
+    def write_columns(self, data: ColumnData, rowtimes: Any) -> None:
+        """Writes rows that come."""
+        self._write(data)
+
+    def write_changes(self, data: ColumnData, kinds: bytes, rowtimes: Any) -> None:
+        """Writes changes."""
+        self._write(ChangeData(data.columns, kinds))
+
+    def _write(self, data: ColumnData) -> None:
+        self._inner.write_columns(data, None)
+
+    def flush(self, end_of_input: bool) -> None:
+        """See `SinkWriter`."""
+        self._inner.flush(end_of_input)
+
+    def prepare_commit(self) -> list[Any]:
+        """See `SinkWriter`."""
+        return self._inner.prepare_commit()
+
+    def snapshot_state(self, checkpoint_id: int) -> list[Any]:
+        """See `SinkWriter`."""
+        return self._inner.snapshot_state(checkpoint_id)
+
+    def pin(self, checkpoint_id: int, committables: Sequence[Any]) -> None:
+        """See `SinkWriter`."""
+        self._inner.pin(checkpoint_id, committables)
+
+    def close(self) -> None:
+        """See `SinkWriter`."""
+        self._inner.close()
