@@ -10,9 +10,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 
 from penstock.codecs.column_data import ColumnData
@@ -22,17 +21,13 @@ from penstock.connectors.postgres.options import JdbcExecutionOptions
 from penstock.connectors.postgres.statements import is_plain_table
 from penstock.connectors.postgres.text_columns import SESSION, csv_of, texts_of
 from penstock.core.connector import Committer, Sink, SinkWriter, SinkWriterContext
-from penstock.state.key_columns import distinct_keys
+from penstock.table.connectors.last_changes import Part, kinds_of, last_of_each, whole_column
 from penstock.table.data.logical_types import DataType
 from penstock.table.data.values import column_of
 from penstock.table.plan.changes import DELETE, UPDATE_BEFORE
 
 if TYPE_CHECKING:
     import psycopg
-
-#: Columns, and a byte for what each row does; None where all are inserts.
-Part = tuple[ColumnData, bytes | None]
-_INSERT: Final = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +200,7 @@ class ColumnsWriting:
         """See `Writing`."""
         target = self._target
         table = pa.Table.from_batches([data.columns.rename_columns(list(target.names)) for data, _ in rows])
-        columns = [_whole(column) for column in table.itercolumns()]
+        columns = [whole_column(column) for column in table.itercolumns()]
         with naming(f"PostgreSQL refuses rows of {self._table}"):
             if target.key:
                 self._replace(connection, columns, kinds_of(rows))
@@ -245,26 +240,3 @@ class ColumnsWriting:
         text = f"COPY {table} ({quoted_list(names)}) FROM STDIN (FORMAT csv)"
         with connection.cursor() as cursor, cursor.copy(text) as copy:
             copy.write(lines)
-
-
-def kinds_of(parts: Sequence[Part]) -> Any:
-    """What all rows do, as an array."""
-    return np.concatenate(
-        [
-            np.full(len(data), _INSERT, np.uint8) if kinds is None else np.frombuffer(kinds, np.uint8)
-            for data, kinds in parts
-        ]
-    )
-
-
-def last_of_each(keys: Sequence[pa.Array]) -> Any:
-    """The places of the last row of each key, going up."""
-    codes, distinct = distinct_keys(list(keys))
-    last = np.zeros(len(distinct), np.int64)
-    last[codes] = np.arange(len(codes))
-    return np.sort(last)
-
-
-def _whole(column: pa.ChunkedArray) -> pa.Array:
-    found = column.combine_chunks()
-    return pa.concat_arrays(found.chunks) if isinstance(found, pa.ChunkedArray) else found
