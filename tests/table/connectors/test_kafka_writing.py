@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.servers.kafka import KafkaCluster
+from tests.servers.kafka import KafkaCluster, await_true
 from tests.table.connectors.kafka_tables import insert, kafka_ddl, kafka_tables, messages
 from tests.table.connectors.tables import writer_of
 
@@ -81,6 +81,8 @@ def test_exactly_once_shows_rows_by_transactions(kafka: KafkaCluster) -> None:
     options |= {"sink__transactional_id_prefix": topic, "properties__transaction.timeout.ms": "600000"}
     tables = kafka_tables(kafka_ddl(kafka, topic, "id INT, city STRING", **options))
     insert(tables, f"INSERT INTO t VALUES {ROWS}")
+    # Brokers show a transaction a moment after they have taken its commit.
+    await_true(lambda: bool(kafka.read(topic)), "the transaction is not seen")
     assert sorted(value["id"] for _, value in messages(kafka, topic)) == [1, 2, 3]
     # The end of the transaction has an offset of its own.
     kafka.produce(topic, ["{}"])

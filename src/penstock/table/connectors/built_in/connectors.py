@@ -12,6 +12,7 @@ from penstock.table.connectors.filesystem.connector import FilesystemConnector
 from penstock.table.connectors.formats.built_in import built_in_formats
 from penstock.table.connectors.jdbc.connector import JdbcConnector
 from penstock.table.connectors.kafka.connector import KafkaConnector
+from penstock.table.connectors.kafka.upsert_connector import UpsertKafkaConnector
 from penstock.table.connectors.nexmark.connector import NexmarkConnector
 from penstock.table.connectors.postgres_cdc.connector import PostgresCdcConnector
 from penstock.table.connectors.print import PrintConnector
@@ -36,5 +37,6 @@ def built_in() -> Connectors:
         PrintConnector(),
         SocketConnector(formats),
         SparkConnector(),
+        UpsertKafkaConnector(formats),
         *(point.load()() for point in importlib.metadata.entry_points(group=ENTRY_POINTS)),
     )

@@ -94,6 +94,25 @@ GUARANTEE: Final = (
 TRANSACTION_PREFIX: Final = _text(
     "sink.transactional-id-prefix", "how the ids of transactions begin; `exactly-once` needs one that no other job has"
 )
+UPSERT_TOPIC: Final = _text("topic", "the topic to read or to write")
+UPSERT_KEY_FORMAT: Final = _text(
+    "key.format", "how the primary key is written as bytes; its options begin with `key.` and its name"
+)
+UPSERT_VALUE_FORMAT: Final = _text(
+    "value.format", "how rows are written as bytes; its options begin with `value.` and its name"
+)
+BUFFER_ROWS: Final = (
+    ConfigOptions.key("sink.buffer-flush.max-rows")
+    .int_type()
+    .default_value(0)
+    .with_description("how many changes are held back, so that only the last one of each key is written; 0 for none")
+)
+BUFFER_INTERVAL: Final = (
+    ConfigOptions.key("sink.buffer-flush.interval")
+    .duration_type()
+    .default_value(0)
+    .with_description("how long changes are held back at most; holding back needs both options")
+)
 
 OPTIONS: Final[tuple[ConfigOption[Any], ...]] = (
     TOPIC,
@@ -115,6 +134,19 @@ OPTIONS: Final[tuple[ConfigOption[Any], ...]] = (
     PARTITIONER,
     GUARANTEE,
     TRANSACTION_PREFIX,
+)
+UPSERT_OPTIONS: Final[tuple[ConfigOption[Any], ...]] = (
+    GROUP,
+    KEY_PREFIX,
+    VALUE_INCLUDES,
+    BOUNDED,
+    BOUNDED_OFFSETS,
+    BOUNDED_TIMESTAMP,
+    DISCOVERY,
+    GUARANTEE,
+    TRANSACTION_PREFIX,
+    BUFFER_ROWS,
+    BUFFER_INTERVAL,
 )
 
 _OFFSET: Final = re.compile(r"partition:(\d+),offset:(\d+)")

@@ -15,7 +15,7 @@ from penstock.table.connectors.kafka.options import (
     listed,
 )
 from penstock.table.connectors.kafka.rows import METADATA, Part
-from penstock.table.connectors.table_options import FORMAT, TableOptions, missing
+from penstock.table.connectors.table_options import CONNECTOR, FORMAT, TableOptions, missing
 from penstock.table.data.errors import ValidationError
 from penstock.table.plan.changes import INSERTS, Changes
 from penstock.table.plan.logical import Scan, Write
@@ -85,14 +85,18 @@ def read_key(node: Scan, options: TableOptions, places: tuple[int, ...], formats
     """How the key is read."""
     found, below = formats.find(options.below(KEY))
     decoding = found.decoding(_key_schema(node, options), places, below)
-    check_key_changes(decoding.changes, found.name, options)
+    _check_key_changes(decoding.changes, found.name, node, options)
     return Part(replace(_with_messages(decoding, found.name, options), skips_bad=False), places)
 
 
-def check_key_changes(changes: Changes, name: str, options: TableOptions) -> None:
-    """Raise `ValidationError` for a format of changes."""
+def _check_key_changes(changes: Changes, name: str, node: Scan | Write, options: TableOptions) -> None:
     if changes != INSERTS:
-        raise options.wrong(KEY_FORMAT.key(), f"'{name}' describes changes, which a key has none of")
+        connector = dict(node.options)[CONNECTOR.key()]
+        raise options.wrong(
+            KEY_FORMAT.key(),
+            f"'{connector}' connector doesn't support '{name}' as key format, because '{name}' is not in insert-only "
+            "mode: it describes changes, which a key has none of",
+        )
 
 
 def written_value(
@@ -112,7 +116,7 @@ def written_key(node: Write, options: TableOptions, places: Sequence[int], forma
     schema = _key_schema(node, options)
     found, below = formats.find(options.below(KEY))
     encoding = found.encoding(RowSchema(tuple(schema[place] for place in places)), below)
-    check_key_changes(encoding.accepts, found.name, options)
+    _check_key_changes(encoding.accepts, found.name, node, options)
     if encoding.messages is None:
         raise _without_messages(found.name, options)
     return encoding.messages

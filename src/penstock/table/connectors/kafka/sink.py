@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
@@ -20,6 +21,7 @@ from penstock.table.connectors.kafka.options import (
     TRANSACTION_PREFIX,
     listed,
 )
+from penstock.table.connectors.last_changes import Part, kinds_of, last_of_each, whole_column
 from penstock.table.connectors.table_options import TableOptions
 from penstock.table.data.errors import ValidationError
 from penstock.table.data.values import column_of
@@ -85,20 +87,37 @@ def kafka_sink(options: TableOptions, schema: TableMessages) -> KafkaSink[Any]:
         raise ValidationError(f"Table {options.title} cannot be written: {error}") from error
 
 
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """How changes are held back, so that only the last one of each key is written.
+
+    Attributes:
+        key: the places of the primary key.
+        rows: how many changes are held back, and
+        interval_ms: for how long, at most.
+    """
+
+    key: tuple[int, ...]
+    rows: int
+    interval_ms: int
+
+
 class TableKafkaSink(Sink[Any]):
     """Takes rows as (kind, held values), or columns.
 
     Args:
         inner: the sink of messages, whose schema is of `TableMessages`.
         schema: the columns of the table.
+        holding: how changes are held back; None for not at all.
     """
 
     #: as those of `KafkaSink`
     shares_writer_state = True
 
-    def __init__(self, inner: KafkaSink[Any], schema: RowSchema) -> None:
+    def __init__(self, inner: KafkaSink[Any], schema: RowSchema, holding: Holding | None = None) -> None:
         self._inner = inner
         self._schema = schema
+        self._holding = holding
 
     @property
     def shows_on_commit(self) -> bool:
@@ -111,7 +130,10 @@ class TableKafkaSink(Sink[Any]):
 
     def restore_writer(self, context: SinkWriterContext, state: Sequence[Any]) -> SinkWriter[Any, Any]:
         """See `KafkaSink`."""
-        return TableKafkaWriter(self._inner.restore_writer(context, state), self._schema)
+        inner = self._inner.restore_writer(context, state)
+        if self._holding is None:
+            return TableKafkaWriter(inner, self._schema)
+        return HoldingWriter(inner, self._schema, self._holding, context)
 
     def create_committer(self, context: SinkWriterContext) -> Committer[Any] | None:
         """See `KafkaSink`."""
@@ -164,3 +186,55 @@ class TableKafkaWriter(SinkWriter[Any, Any]):
     def close(self) -> None:
         """See `SinkWriter`."""
         self._inner.close()
+
+
+class HoldingWriter(TableKafkaWriter):
+    """Holds changes back until they are enough, have waited long enough, or a checkpoint comes.
+
+    Only the last change of each key is written then. A checkpoint's flush of messages waits for `prepare_commit`: when
+    it is just time to write, nobody has to wait for Kafka.
+    """
+
+    def __init__(
+        self, inner: SinkWriter[Any, Any], schema: RowSchema, holding: Holding, context: SinkWriterContext
+    ) -> None:
+        super().__init__(inner, schema)
+        self._holding = holding
+        self._context = context
+        self._parts: list[Part] = []
+        self._count = 0
+        self._due_ms: int | None = None
+
+    def _write(self, data: ColumnData) -> None:
+        self._parts.append((data, data.kinds if isinstance(data, ChangeData) else None))
+        self._count += len(data)
+        if self._count >= self._holding.rows:
+            self._let_go()
+        elif self._due_ms is None:
+            self._due_ms = self._context.now_ms() + self._holding.interval_ms
+
+    def _let_go(self) -> None:
+        parts, self._parts, self._count, self._due_ms = self._parts, [], 0, None
+        if not parts:
+            return
+        names = self._schema.names
+        table = pa.Table.from_batches([data.columns.rename_columns(names) for data, _ in parts])
+        columns = [whole_column(column) for column in table.itercolumns()]
+        last = last_of_each([columns[place] for place in self._holding.key])
+        chosen = [column.take(pa.array(last)) for column in columns]
+        super()._write(ChangeData(pa.RecordBatch.from_arrays(chosen, names), kinds_of(parts)[last].tobytes()))
+
+    def next_flush_ms(self) -> int | None:
+        """When what is held back has waited long enough."""
+        return self._due_ms
+
+    def flush(self, end_of_input: bool) -> None:
+        """Writes what is held back."""
+        self._let_go()
+        if end_of_input:
+            super().flush(True)
+
+    def prepare_commit(self) -> list[Any]:
+        """Waits until Kafka has what was written, and see `SinkWriter`."""
+        super().flush(False)
+        return super().prepare_commit()
