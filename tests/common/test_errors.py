@@ -23,6 +23,7 @@ from penstock.base.errors import (
     UnknownNameError,
     UserFunctionError,
 )
+from penstock.connectors.postgres.cdc.log_stream import ReplicationRefused
 from penstock.core.connector import RecordError
 from penstock.core.operators.base import UserCodeError
 from penstock.core.task.failures import failure_of
@@ -96,6 +97,7 @@ INTERNAL = {
     "StageError",
     "TaskDied",
     "WorkerKilled",
+    "_Later",
     "_NotSimpleError",
     "_OtherError",
     "_UnfitError",
@@ -206,6 +208,7 @@ ARGUMENTS = {
     UserCodeError: ("map", 1, "no"),
     RecordError: (1, "no"),
     RefusedKeyError: (3, "no"),
+    ReplicationRefused: ("slot", "no", b"55006"),
 }
 
 

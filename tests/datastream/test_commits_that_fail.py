@@ -49,7 +49,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, fails: Callable[[int], bool]) -> li
             raise OSError(errno.EIO, "as told")
         rename(source, target)
 
-    monkeypatch.setattr(committer, "rename", maybe)
+    monkeypatch.setattr(committer, "show", maybe)
     return targets
 
 
@@ -83,7 +83,7 @@ def test_an_epoch_whose_commit_fails_at_first_does_not_miss_what_a_reader_takes(
             raise OSError(errno.EIO, "as told")
         rename(source, target)
 
-    monkeypatch.setattr(committer, "rename", maybe)
+    monkeypatch.setattr(committer, "show", maybe)
     write(
         one, other, mode=MICRO, **{"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.delay": "1 ms"}
     )
@@ -147,13 +147,13 @@ import os, signal
 from pathlib import Path
 from penstock.connectors.file import commit_log, committer
 from tests.datastream.test_commits_that_fail import write
-rename, done = committer.rename, []
+show, done = committer.show, []
 def until_killed(source, target):
     if len(done) == {renames}:
         os.kill(os.getpid(), signal.SIGKILL)
     done.append(target)
-    rename(source, target)
-committer.rename = until_killed
+    show(source, target)
+committer.show = until_killed
 if {renames} == 8:
     commit_log.size_or_none = lambda path: os.kill(os.getpid(), signal.SIGKILL)
 write(Path({str(one)!r}), Path({str(other)!r}))

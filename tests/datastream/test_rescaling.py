@@ -96,8 +96,14 @@ def stop(job: VirtualJob, folder: Path) -> str:
 
 def cancel(job: VirtualJob, folder: Path) -> tuple[str, CheckpointMetadata]:
     """Cancel it in the middle, as soon as its second checkpoint is there; where that lies, and what it says."""
-    job.when(lambda: job.turns >= TURNS // 2, job.trigger_checkpoint)
-    job.when(lambda: job.turns >= TURNS and job.checkpoints, job.trigger_checkpoint)
+
+    def take() -> None:
+        """Ask until it can be taken: not while what was in flight is being processed."""
+        asked = job.trigger_checkpoint()
+        job.when(asked.done, lambda: None if asked.result() else take())
+
+    job.when(lambda: job.turns >= TURNS // 2, take)
+    job.when(lambda: job.turns >= TURNS and job.checkpoints, take)
     job.when(lambda: len(job.checkpoints) == 2, job.cancel)
     assert job.run() is JobStatus.CANCELED, job.failure()
     kept = job.checkpoints[-1]

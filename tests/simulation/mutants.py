@@ -332,7 +332,7 @@ MUTANTS: dict[Mutant, tuple[tuple[str, ...], int]] = {
     recover_from_the_beginning: (("order", "output"), 23),
     forget_held_back_data: (("stalled", "output"), 14),
     do_not_release_the_channels_of_an_aborted_checkpoint: (("stalled",), 197),
-    count_closed_channels_twice: (("output", "stalled"), 1157),
+    count_closed_channels_twice: (("output", "stalled"), 362),
     lose_records_in_flight_on_restore: (("output",), 68),
     lose_overtaken_output: (("output",), 92),
     capture_what_is_behind_the_barrier_too: (("stalled", "output"), 5),

@@ -155,7 +155,7 @@ def test_what_does_not_run_yet_says_so(sql: str, message: str) -> None:
     ("options", "message"),
     [
         ("", "do not contain an option key 'connector'"),
-        ("WITH ('connector' = 'kafka')", "Could not find any connector 'kafka'.*there are blackhole, .*print"),
+        ("WITH ('connector' = 'pulsar')", "Could not find any connector 'pulsar'.*there are blackhole, .*print"),
         ("WITH ('connector' = 'print', 'colour' = 'red')", "Unsupported options found for 'print'.*colour"),
     ],
 )

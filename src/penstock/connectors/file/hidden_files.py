@@ -20,7 +20,7 @@ import msgspec
 from fsspec.core import url_to_fs
 
 from penstock.base.durable_files import protocols_of
-from penstock.base.errors import FormatError
+from penstock.base.errors import FormatError, MissingPathError
 from penstock.connectors.file.filesystem import (
     create_held,
     make_durable,
@@ -45,7 +45,7 @@ class PendingUpload(msgspec.Struct, frozen=True, tag="multipart-upload", tag_fie
     size_bytes: int
 
 
-class UploadGoneError(FileNotFoundError):
+class UploadGoneError(MissingPathError):
     """The parts of an upload are not there any more."""
 
 

@@ -126,12 +126,11 @@ class KafkaCommittable:
     since: int
 
 
-class WriterState(NamedTuple):
-    """What a snapshot holds of a writer."""
+@dataclass(frozen=True, slots=True)
+class WriterState:
+    """What a snapshot holds of a writer: its job, and what it had prepared and not seen committed by then."""
 
-    #: of the job
     job: str
-    #: not seen committed by then
     prepared: list[ProducerKey]
 
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from penstock.base.errors import UnsupportedError
 from penstock.codecs.column_data import ColumnData
 from penstock.codecs.messages import BadMessage, Deserialized
 from penstock.connectors.kafka.records import KafkaRecord, KafkaRecordDeserializationSchema, KafkaRecords
@@ -89,7 +90,7 @@ class TableRecords(KafkaRecordDeserializationSchema[Any]):
 
     def deserialize(self, record: KafkaRecord) -> Any:
         """Not called: see `deserialize_batch`."""
-        raise NotImplementedError("records of tables are decoded many at once")
+        raise UnsupportedError("records of tables are decoded many at once")
 
     def deserialize_batch(self, records: KafkaRecords) -> Deserialized:
         """The rows as columns; a record without a value is none."""
