@@ -15,7 +15,7 @@ import pytest
 from fsspec.implementations.local import LocalFileSystem
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.connectors.harness import SinkHost, read
+from tests.connectors.harness import MortalJob, SinkHost, read
 
 from penstock.base.errors import ConfigurationError, FormatError
 from penstock.base.typeinfo import Types
@@ -54,43 +54,12 @@ def hidden(path: Path) -> list[Path]:
     return [file for file in path.rglob(".*") if file.is_file()]
 
 
-class Killed(Exception):
-    pass
-
-
-class Job:
-    """A job of one source and `parallelism` writers with checkpoints, killed before the call that `deaths` names.
-
-    Ahead of each checkpoint it takes a savepoint. Restored committables are committed subtask by subtask, while other
-    subtasks make their writers.
-    """
+class Job(MortalJob):
+    """Restored committables are committed subtask by subtask, while other subtasks make their writers."""
 
     def __init__(self, sink: FileSink[Any], records: int, deaths: set[int], parallelisms: list[int]) -> None:
+        super().__init__(records, deaths, parallelisms)
         self.sink = sink
-        self.records = records
-        self.deaths = deaths
-        self.parallelisms = parallelisms
-        self.calls = 0
-        #: The last snapshot that was begun.
-        self.number = 0
-        # Completed checkpoint: its number, position of the source, writer states, committables by subtask.
-        self.checkpoint: tuple[int, int, list[Any], list[list[Any]]] = (0, 0, [], [])
-        #: What each savepoint that was taken holds.
-        self.savepoints: list[list[Any]] = []
-
-    def step(self) -> None:
-        self.calls += 1
-        if self.calls in self.deaths:
-            raise Killed
-
-    def run(self) -> None:
-        attempt = 0
-        while True:
-            try:
-                self.attempt(attempt, self.parallelisms[attempt % len(self.parallelisms)])
-                return
-            except Killed:
-                attempt += 1
 
     def attempt(self, attempt: int, parallelism: int) -> None:
         restored_id, position, states, committables = pickle.loads(pickle.dumps(self.checkpoint))

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -29,10 +29,10 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 from tests.servers.jars import installed, java
 from tests.servers.ports import free_port
+from tests.servers.waiting import WAIT_S, await_true
 
 VERSION = "4.3.1"
 JARS = (f"org.apache.kafka:kafka_2.13:{VERSION}", "org.slf4j:slf4j-simple:1.7.36")
-WAIT_S = 60.0
 _OPTIONS = "-Xmx192m -Xss512k -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"
 _LOGGING = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn -Dorg.slf4j.simpleLogger.showDateTime=true"
 _CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
@@ -294,13 +294,6 @@ class KafkaCluster:
         finally:
             consumer.close()
         return sorted(found, key=lambda message: (message.partition(), message.offset()))
-
-
-def await_true(condition: Callable[[], bool], complaint: str) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline, complaint
-        time.sleep(0.05)
 
 
 @contextmanager

@@ -9,39 +9,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.base.errors import FormatError
-from penstock.base.typeinfo import RowTypeInfo
 from penstock.codecs.column_data import COLUMN_BATCH_ROWS, ColumnData
 from penstock.formats.arrow_writer import ArrowWriter, ArrowWriterFactory
-from penstock.formats.bulk_format import BatchWriter, BulkFile, BulkFormat
-from penstock.formats.columns import chosen_columns, records_of
+from penstock.formats.bulk_format import BatchWriter, BulkFile
+from penstock.formats.columnar_format import ColumnarFormat, columns_to_read
+from penstock.formats.columns import records_of
 
 _READ_ROWS = 4096
 
 
-class ParquetFormat(BulkFormat[Any]):
-    """Reads Parquet: each row a `dict`, a `Row` with names when `columns` is a row type, or a tuple.
-
-    A large file is shared by row groups.
-
-    Args:
-        columns: names of the columns wanted, in the order wanted, or a row type; None for all.
-        as_tuple: make each record a tuple.
-        as_columns: hand records over as columns, in batches of up to `COLUMN_BATCH_ROWS`; where an operator works
-            record by record they are rows with names.
-        leaves: what to read of the columns, where rows in them are not wanted with all of their fields: paths such as
-            `place.city`; None for all.
-    """
-
-    def __init__(
-        self,
-        columns: Sequence[str] | RowTypeInfo | None = None,
-        *,
-        as_tuple: bool = False,
-        as_columns: bool = False,
-        leaves: Sequence[str] | None = None,
-    ) -> None:
-        self.columns, self.output = chosen_columns(columns, as_tuple, as_columns)
-        self.leaves = None if leaves is None else list(leaves)
+class ParquetFormat(ColumnarFormat):
+    """Reads Parquet; see `ColumnarFormat`. A large file is shared by row groups."""
 
     def open(self, file: BinaryIO) -> ParquetFile:
         try:
@@ -56,9 +34,7 @@ class ParquetFile(BulkFile[Any]):
     def __init__(self, file: Any, columns: list[str] | None, output: str, leaves: list[str] | None = None) -> None:
         self.file = file
         names = list(file.schema_arrow.names)
-        self._columns = names if columns is None else columns
-        if missing := [name for name in self._columns if name not in names]:
-            raise FormatError(f"the file has no column {', '.join(map(repr, missing))}")
+        self._columns = columns_to_read(names, columns)
         self._read = self._columns if leaves is None else leaves
         self._output = output
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 from typing import Any
 
-from tests.connectors.harness import SinkHost
+from tests.connectors.harness import MortalJob, SinkHost
 
 from penstock.codecs.serialization import SerializationSchema
 from penstock.connectors.delivery import DeliveryGuarantee
@@ -17,10 +17,6 @@ from penstock.connectors.kafka.transactions import Brokers
 from penstock.drivers.simulation.kafka_model import KafkaModel, ModelBrokers, ModelTransaction
 
 TOPIC = "topic"
-
-
-class Killed(Exception):
-    pass
 
 
 class Text(SerializationSchema[Any]):
@@ -46,40 +42,18 @@ class ModelSink(KafkaSink[Any]):
         return ModelTransaction(self._model, transactional_id)
 
 
-class HostileJob:
-    """A source of numbers and `parallelism` writers with checkpoints, killed at the steps in `deaths`.
+class HostileJob(MortalJob):
+    """Steps are those of the job and those of the brokers.
 
-    Steps are those of the job and those of the brokers. Ahead of each checkpoint it takes a savepoint. Restored
-    committables are committed subtask by subtask, while other subtasks are at work already.
+    Restored committables are committed subtask by subtask, while other subtasks are at work already.
     """
 
     def __init__(self, records: int, deaths: set[int], parallelisms: list[int], zombies: bool = False) -> None:
+        super().__init__(records, deaths, parallelisms)
         self.model = KafkaModel(step=self.step)
         self.sink = ModelSink(self.model)
-        self.records = records
-        self.deaths = deaths
-        self.parallelisms = parallelisms
         self.zombies = zombies
-        self.calls = 0
-        self.number = 0
-        #: completed checkpoint: its number, position of the source, writer states, committables by subtask
-        self.checkpoint: tuple[int, int, list[Any], list[list[Any]]] = (0, 0, [], [])
-        self.savepoints: list[list[Any]] = []
         self.living: list[Any] = []
-
-    def step(self) -> None:
-        self.calls += 1
-        if self.calls in self.deaths:
-            raise Killed
-
-    def run(self) -> None:
-        attempt = 0
-        while True:
-            try:
-                self.attempt(attempt, self.parallelisms[attempt % len(self.parallelisms)])
-                return
-            except Killed:
-                attempt += 1
 
     def attempt(self, attempt: int, parallelism: int) -> None:
         restored_id, position, states, committables = pickle.loads(pickle.dumps(self.checkpoint))

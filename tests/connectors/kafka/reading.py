@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.connectors.harness import Cluster
-from tests.servers.kafka import WAIT_S, KafkaCluster
+from tests.servers.kafka import KafkaCluster
+from tests.servers.waiting import WAIT_S
 
 from penstock.common import SimpleStringSchema
 from penstock.core.records import Batch

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from tests.connectors.harness import Cluster
 from tests.connectors.kafka.reading import EARLIEST, LATEST, poll_until, read_some, read_to_end, texts
-from tests.servers.kafka import KafkaCluster, await_true, kafka_cluster, kafka_server
+from tests.servers.kafka import KafkaCluster, kafka_cluster, kafka_server
+from tests.servers.waiting import await_true
 
 from penstock.base.errors import OperationError
 from penstock.connectors.kafka.partitions import KafkaPartitionSplit

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from tests.connectors.kafka.reading import LATEST, texts
 from tests.failing import FailsOnce
-from tests.servers.kafka import KafkaCluster, await_true, kafka_server
+from tests.servers.kafka import KafkaCluster, kafka_server
+from tests.servers.waiting import await_true
 
 from penstock.base.errors import JobExecutionError
 from penstock.common import Configuration, JsonRowDeserializationSchema, OutputTag, Row, Types, WatermarkStrategy

@@ -14,7 +14,8 @@ import pytest
 from tests.connectors.harness import SinkHost
 from tests.connectors.kafka.programs import check, kafka_sink
 from tests.datastream.environments import local_environment
-from tests.servers.kafka import KafkaCluster, await_true, kafka_server
+from tests.servers.kafka import KafkaCluster, kafka_server
+from tests.servers.waiting import await_true
 
 from penstock.base.errors import ConfigurationError, UnsupportedError, WrongTypeError
 from penstock.codecs.json_row import JsonRowSerializationSchema

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tests.connectors.harness import Cluster
 from tests.connectors.postgres.conftest import Database
-from tests.servers.kafka import await_true
+from tests.servers.waiting import await_true
 
 from penstock.base.errors import ConfigurationError, FormatError, MissingPathError, UnknownNameError
 from penstock.common import Configuration, Time

@@ -7,7 +7,8 @@ from typing import Any, cast
 
 import pyarrow as pa
 import pytest
-from tests.servers.kafka import KafkaCluster, await_true
+from tests.servers.kafka import KafkaCluster
+from tests.servers.waiting import await_true
 from tests.table.connectors.kafka_tables import insert, kafka_ddl, kafka_tables, messages
 from tests.table.connectors.tables import reader_of, write_of
 

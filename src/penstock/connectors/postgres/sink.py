@@ -9,8 +9,9 @@ from penstock.base.composite_types import RowTypeInfo, TupleTypeInfo
 from penstock.base.errors import MisuseError, UnsupportedError
 from penstock.base.typeinfo import TypeInformation
 from penstock.base.types import Row, RowKind
-from penstock.connectors.postgres.client import Address, Link, driver
-from penstock.connectors.postgres.ledger import HeldRows, LedgerCommitter, Writing, run_name
+from penstock.connectors.postgres.client import Address, driver
+from penstock.connectors.postgres.gathering import Gathered, GatheringWriter, RowsToHold, WrittenRows
+from penstock.connectors.postgres.ledger import LedgerCommitter, run_name
 from penstock.connectors.postgres.options import (
     JdbcConnectionOptions,
     JdbcExactlyOnceOptions,
@@ -20,7 +21,7 @@ from penstock.connectors.postgres.statements import Execution, Statement
 from penstock.core.connector import Committer, RecordError, Sink, SinkWriter, SinkWriterContext
 
 if TYPE_CHECKING:
-    import psycopg
+    pass
 
 
 class JdbcSink(Sink[Any]):
@@ -97,9 +98,12 @@ class JdbcSink(Sink[Any]):
     def create_writer(self, context: SinkWriterContext) -> SinkWriter[Any, Any]:
         """See `Sink`."""
         to_row = _row_maker(self._statement)
-        if self._exactly_once is not None:
-            return HoldingWriter(run_name(context), to_row)
-        return WritingWriter(context, self._address, self._execution, Execution(self._statement), to_row)
+        gathered: Gathered = (
+            WrittenRows(context, self._address, self._execution, Execution(self._statement))
+            if self._exactly_once is None
+            else RowsToHold(run_name(context))
+        )
+        return _RecordsWriter(gathered, to_row)
 
     def create_committer(self, context: SinkWriterContext) -> Committer[Any] | None:
         """See `Sink`."""
@@ -144,71 +148,14 @@ def _row_maker(statement: Statement) -> Callable[[Sequence[Any]], list[tuple[Any
     return made
 
 
-class WritingWriter(SinkWriter[Any, Any]):
-    """Writes what it has gathered when it is enough, when it has waited long enough, and at every checkpoint."""
+class _RecordsWriter(GatheringWriter):
+    """Gathers rows."""
 
-    def __init__(
-        self,
-        context: SinkWriterContext,
-        address: Address,
-        options: JdbcExecutionOptions,
-        writing: Writing,
-        to_rows: Callable[[Sequence[Any]], Sequence[Any]],
-    ) -> None:
-        self._context = context
-        self._link = Link(address)
-        self._options = options
-        self._writing = writing
+    def __init__(self, gathered: Gathered, to_rows: Callable[[Sequence[Any]], Sequence[Any]]) -> None:
+        super().__init__(gathered)
         self._to_rows = to_rows
-        self._rows: list[Any] = []
-        self._due_ms: int | None = None
 
     def write_batch(self, values: list[Any], timestamps: list[int] | None) -> None:
         """See `SinkWriter`."""
-        self._rows += self._to_rows(values)
-        if len(self._rows) >= self._options.batch_size:
-            self.flush(False)
-        elif self._due_ms is None and self._options.batch_interval_ms:
-            self._due_ms = self._context.now_ms() + self._options.batch_interval_ms
-
-    def next_flush_ms(self) -> int | None:
-        """When rows have waited for as long as they may."""
-        return self._due_ms
-
-    def flush(self, end_of_input: bool) -> None:
-        """Write what there is."""
-        self._due_ms = None
-        if self._rows:
-            self._link.retrying(self._options.max_retries, self._write)
-            self._rows = []
-
-    def _write(self, connection: psycopg.Connection[Any]) -> None:
-        self._writing.prepare(connection)
-        with connection.transaction():
-            self._writing.run(connection, self._rows)
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._link.close()
-
-
-class HoldingWriter(SinkWriter[Any, HeldRows]):
-    """Holds rows until a checkpoint takes them."""
-
-    def __init__(self, run: str, to_rows: Callable[[Sequence[Any]], Sequence[Any]]) -> None:
-        self._run = run
-        self._to_rows = to_rows
-        self._number = 0
-        self._rows: list[Any] = []
-
-    def write_batch(self, values: list[Any], timestamps: list[int] | None) -> None:
-        """See `SinkWriter`."""
-        self._rows += self._to_rows(values)
-
-    def prepare_commit(self) -> list[HeldRows]:
-        """See `SinkWriter`."""
-        if not self._rows:
-            return []
-        self._number += 1
-        rows, self._rows = self._rows, []
-        return [HeldRows(self._run, self._number, rows)]
+        rows = self._to_rows(values)
+        self._gathered.add(rows, len(rows))

@@ -22,7 +22,7 @@ from penstock.table.batch.scalar_queries import scalar_query
 from penstock.table.data.logical_types import DoubleType, FloatType
 from penstock.table.plan import logical
 from penstock.table.plan.logical import JoinType
-from penstock.table.typed.nodes import Constant, Field, FunctionCall, Typed
+from penstock.table.typed.nodes import Constant, Field, FunctionCall, Typed, conjuncts
 
 _FLOATING: Final = (FloatType, DoubleType)
 _WORDS: Final = {
@@ -32,13 +32,6 @@ _WORDS: Final = {
 #: the text of a column that a chain does not have
 _NOT_THERE: Final = "\0"
 _EXISTENCE: Final = {JoinType.SEMI: "EXISTS", JoinType.ANTI: "NOT EXISTS"}
-
-
-def conjuncts(condition: Typed) -> list[Typed]:
-    """The parts of a condition that all have to be true."""
-    if isinstance(condition, FunctionCall) and condition.function == "AND":
-        return [part for operand in condition.operands for part in conjuncts(operand)]
-    return [condition]
 
 
 @dataclass(slots=True)

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from penstock.base.errors import UnsupportedError
-from penstock.table.batch.chains import chain_of, conjuncts
+from penstock.table.batch.chains import chain_of
 from penstock.table.batch.native import NATIVE, native_text
 from penstock.table.batch.planning import BatchPlanner, column, select
 from penstock.table.data.logical_types import BooleanType
 from penstock.table.plan import logical
 from penstock.table.plan.logical import JoinType
 from penstock.table.plan.text import node_text
-from penstock.table.typed.nodes import Field, FunctionCall, Typed, transformed
+from penstock.table.typed.nodes import Field, FunctionCall, Typed, conjuncts, transformed
 
 _WORDS: Final = {
     JoinType.INNER: "JOIN",

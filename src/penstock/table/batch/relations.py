@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from penstock.table.batch.chains import chain_of, conjuncts, projected
+from penstock.table.batch.chains import chain_of, projected
 from penstock.table.batch.kernels import Correlated
 from penstock.table.batch.native import native_text
 from penstock.table.batch.planning import BatchPlanner, column, order_text, select
 from penstock.table.batch.stored import spark_type
 from penstock.table.data.logical_types import BooleanType, DataType
 from penstock.table.plan import logical
-from penstock.table.typed.nodes import FunctionCall, Typed
+from penstock.table.typed.nodes import FunctionCall, Typed, conjuncts
 
 
 def project(planner: BatchPlanner, node: logical.Project) -> str:

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from penstock.codecs.column_data import ColumnData
-from penstock.connectors.postgres.client import Address, Link, naming, quoted, quoted_list, quoted_path
-from penstock.connectors.postgres.ledger import HeldRows, LedgerCommitter, run_name
+from penstock.connectors.postgres.client import Address, naming, quoted, quoted_list, quoted_path
+from penstock.connectors.postgres.gathering import Gathered, GatheringWriter, RowsToHold, WrittenRows
+from penstock.connectors.postgres.ledger import LedgerCommitter, run_name
 from penstock.connectors.postgres.options import JdbcExecutionOptions
 from penstock.connectors.postgres.statements import is_plain_table
 from penstock.connectors.postgres.text_columns import SESSION, csv_of, texts_of
@@ -65,9 +66,13 @@ class JdbcTableSink(Sink[Any]):
 
     def create_writer(self, context: SinkWriterContext) -> SinkWriter[Any, Any]:
         """See `Sink`."""
-        if self._ledger_table is not None:
-            return _HoldingWriter(self._target, run_name(context))
-        return _WritingWriter(self._target, context, self._execution)
+        target = self._target
+        gathered: Gathered = (
+            WrittenRows(context, target.address, self._execution, ColumnsWriting(target))
+            if self._ledger_table is None
+            else RowsToHold(run_name(context))
+        )
+        return _TableWriter(target, gathered)
 
     def create_committer(self, context: SinkWriterContext) -> Committer[Any] | None:
         """See `Sink`."""
@@ -82,13 +87,12 @@ class JdbcTableSink(Sink[Any]):
         return self._ledger_table is not None
 
 
-class _TableWriter(SinkWriter[Any, Any]):
+class _TableWriter(GatheringWriter):
     """Gathers columns."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, gathered: Gathered) -> None:
+        super().__init__(gathered)
         self._target = target
-        self._parts: list[Part] = []
-        self._count = 0
 
     def write_batch(self, values: list[Any], timestamps: list[int] | None) -> None:
         """See `SinkWriter`."""
@@ -109,60 +113,7 @@ class _TableWriter(SinkWriter[Any, Any]):
         self._add(data, kinds)
 
     def _add(self, data: ColumnData, kinds: bytes | None) -> None:
-        self._parts.append((data, kinds))
-        self._count += len(data)
-
-
-class _WritingWriter(_TableWriter):
-    """Writes what it has gathered when it is enough, when it has waited long enough, and at every checkpoint."""
-
-    def __init__(self, target: Target, context: SinkWriterContext, options: JdbcExecutionOptions) -> None:
-        super().__init__(target)
-        self._context = context
-        self._options = options
-        self._link = Link(target.address)
-        self._writing = ColumnsWriting(target)
-        self._due_ms: int | None = None
-
-    def _add(self, data: ColumnData, kinds: bytes | None) -> None:
-        super()._add(data, kinds)
-        if self._count >= self._options.batch_size:
-            self.flush(False)
-        elif self._due_ms is None and self._options.batch_interval_ms:
-            self._due_ms = self._context.now_ms() + self._options.batch_interval_ms
-
-    def next_flush_ms(self) -> int | None:
-        return self._due_ms
-
-    def flush(self, end_of_input: bool) -> None:
-        self._due_ms = None
-        if self._parts:
-            self._link.retrying(self._options.max_retries, self._write)
-            self._parts, self._count = [], 0
-
-    def _write(self, connection: psycopg.Connection[Any]) -> None:
-        self._writing.prepare(connection)
-        with connection.transaction():
-            self._writing.run(connection, self._parts)
-
-    def close(self) -> None:
-        self._link.close()
-
-
-class _HoldingWriter(_TableWriter):
-    """Holds rows until a checkpoint takes them."""
-
-    def __init__(self, target: Target, run: str) -> None:
-        super().__init__(target)
-        self._run = run
-        self._number = 0
-
-    def prepare_commit(self) -> list[HeldRows]:
-        if not self._parts:
-            return []
-        self._number += 1
-        parts, self._parts, self._count = self._parts, [], 0
-        return [HeldRows(self._run, self._number, parts)]
+        self._gathered.add([(data, kinds)], len(data))
 
 
 class ColumnsWriting:
