@@ -312,7 +312,7 @@ def test_a_damaged_mark_before_a_takeover(job: SmallJob) -> None:
     """G8, G11: whether the job has ended is not known; where checkpoints are left the last one does, and where none is
     there is a report, so that the job does not begin from nothing."""
     job.store.mark_job(JobMark("job-1", "job", "FINISHED", 1))
-    (path,) = job.fs.glob(f"{job.root}/jobs/*-job-1")
+    (path,) = [path for path in job.fs.find(f"{job.root}/jobs") if "/mark-of-master-" in path]
     whole = job.fs.cat_file(path)
     job.fs.pipe_file(path, whole[:-1])
     recovery = recovery_of(job)

@@ -30,7 +30,9 @@ from penstock.connectors.number_sequence import NumberSequenceSource
 from penstock.datastream.connectors.file_system import FileSink
 from penstock.storage.file_store import FileCheckpointStore
 from penstock.storage.job_marks import JobMark
-from penstock.storage.leadership import DeposedError, Leaders
+from penstock.storage.keyed_files import ObjectFiles
+from penstock.storage.keyed_leadership import KeyedLeaders
+from penstock.storage.leadership import DeposedError
 from penstock.storage.metadata import METADATA_NAME
 from penstock.storage.savepoint_directories import claim_savepoint, delete_savepoint, empty_savepoint
 
@@ -194,8 +196,8 @@ def test_the_number_of_a_job_master_is_given_once(live: Path, cut: PowerCut, tmp
 
 def test_numbers_are_given_once_in_other_file_systems() -> None:
     """G8, G11."""
-    with mock.patch.object(Leaders, "highest", return_value=0):  # by listings that were made before all of them
-        leaders = Leaders(fsspec.filesystem("memory"), "/numbers-of-masters", "words")
+    with mock.patch.object(ObjectFiles, "names", return_value=[]):  # by listings that were made before all of them
+        leaders = KeyedLeaders(ObjectFiles(fsspec.filesystem("memory")), "/numbers-of-masters", "words")
         assert [leaders.take("a") for _ in range(3)] == [1, 2, 3]
 
 

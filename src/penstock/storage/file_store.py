@@ -21,26 +21,27 @@ from msgspec.structs import replace
 from penstock.base.errors import CheckpointError
 from penstock.storage.files import (
     absolute_url,
+    lists_exactly,
     load_metadata,
     revoke_metadata,
     sync_found,
     write_file,
     write_metadata,
 )
-from penstock.storage.job_marks import JobMark, JobMarks, Left, LeftByJobs, of_name
-from penstock.storage.leadership import Leaders, checkpoint_counts, mark_counts
+from penstock.storage.job_marks import JobMark, JobMarks, LeftByJobs, file_of_name, id_of_metadata, of_name
+from penstock.storage.keyed_files import ObjectFiles
+from penstock.storage.keyed_leadership import KeyedLeaders, Newest, ids_to_note
+from penstock.storage.leadership import Leaders, mark_counts
+from penstock.storage.left_by_jobs import read_left
 from penstock.storage.metadata import (
     METADATA_NAME,
     CheckpointMetadata,
-    RevokedError,
     StateFile,
     check_file,
     checksum,
 )
 from penstock.storage.savepoint_directories import check_or_claim_snapshot, delete_savepoint, discard_savepoint
 
-#: The job and the number of a checkpoint, by its directory.
-CHECKPOINT_DIRECTORY: Final = re.compile(r"/([^/]+)/chk-(\d+)$")
 #: What may be deleted as a job's directory, whatever a file says that its name is.
 DIRECTORY_OF_JOB: Final = re.compile(r"[\w-]+")
 #: State that one subtask may hold inside the job master when no directory is configured.
@@ -54,7 +55,9 @@ class FileCheckpointStore:
         self._inline_bytes_max = inline_bytes_max
         #: that of the job master, once it has one
         self._number = 0
-        self._leaders: Leaders | None = None
+        self._leaders: Leaders | KeyedLeaders | None = None
+        #: the checkpoints of the job that are known to have metadata
+        self._known_ids: set[int] = set()
         self._fs: Any = None
         self._job_id = job_id
         if directory is not None:
@@ -140,7 +143,11 @@ class FileCheckpointStore:
             return savepoint_path or "<job master>"
         directory = self._checkpoint_directory(metadata.checkpoint_id)
         write_metadata(self._fs, directory, metadata)
+        if isinstance(self._leaders, KeyedLeaders):
+            ids = ids_to_note(self._known_ids, metadata.checkpoint_id)
+            self._leaders.note_newest(self._number, Newest(self._job_id, ids))
         self.check_leads()
+        self._known_ids.add(metadata.checkpoint_id)
         return savepoint_path or directory
 
     def revoke(self, checkpoint_id: int) -> None:
@@ -174,12 +181,18 @@ class FileCheckpointStore:
         delete_savepoint(savepoint_path)
 
     def listing(self) -> list[str]:
-        """The paths of all files below the job's directory, in the form of `StateFile.path`."""
-        if self._fs is None or not self._fs.exists(self._root):
+        """The paths of all files below the job's directory, in the form of `StateFile.path`.
+
+        Where listings may be late, a file may be missing, or gone. Metadata that this master knows of is not missing.
+        """
+        if self._fs is None:
             return []
         self._fs.invalidate_cache(self._root)
         found: list[str] = self._fs.find(self._root)
-        return found
+        if lists_exactly(self._fs):
+            return found
+        known = (posixpath.join(self._checkpoint_directory(one), METADATA_NAME) for one in self._known_ids)
+        return sorted({*found, *known})
 
     def delete(self, paths: list[str]) -> None:
         """Delete files in this order, then empty directories; a file that is gone already is not an error."""
@@ -189,6 +202,7 @@ class FileCheckpointStore:
         for path in paths:
             with contextlib.suppress(FileNotFoundError):
                 self._fs.rm_file(path)
+            self._known_ids.discard(id_of_metadata(path, self._job_id))
         for directory in {posixpath.dirname(path) for path in paths} | {self._root}:
             # Not empty (a task still writes there), or no directories at all in this file system. HDFS deletes the
             # contents of a directory too, so it has to be asked first.
@@ -200,22 +214,27 @@ class FileCheckpointStore:
 
     def join(self, job_name: str) -> None:
         """Begin a job anew, beside those of its name."""
-        marks = self._marks()
-        if marks is not None:
-            self._leaders = marks.leaders(job_name)
+        if self._fs is not None:
+            self._leaders = self._leaders_of(job_name)
             self._number = self._leaders.highest()
 
     def take_over(self, job_name: str) -> LeftByJobs:
         """Depose the job masters of a name; then read what has been left, and record it, as far as it counts."""
-        marks = self._marks()
-        if marks is None:
+        if self._fs is None:
             raise CheckpointError("without execution.checkpointing.dir, jobs leave nothing that could be continued")
-        self._leaders = marks.leaders(job_name)
-        self._number = number = self._leaders.take(self._job_id)
-        before = [one for one in self._leaders.former(number) if DIRECTORY_OF_JOB.fullmatch(one[1])]
-        left = self._left_by(job_name, marks, self._leaders).of_master(number, before, self._has_left)
-        self._leaders.note(left.found())
+        self._leaders = leaders = self._leaders_of(job_name)
+        self._number = number = leaders.take(self._job_id)
+        before = [one for one in leaders.former(number) if DIRECTORY_OF_JOB.fullmatch(one[1])]
+        left = self._left_by(job_name, leaders).of_master(number, before, self._has_left)
+        leaders.note(left.found())
+        self._known_ids = left.ids_of(self._job_id)
         return left
+
+    def _leaders_of(self, job_name: str) -> Leaders | KeyedLeaders:
+        directory = posixpath.join(self._marks.directory, file_of_name(job_name))
+        if lists_exactly(self._fs):
+            return Leaders(self._fs, directory, job_name)
+        return KeyedLeaders(ObjectFiles(self._fs), directory, job_name)
 
     def _has_left(self, job_id: str) -> bool:
         return bool(self._fs.exists(self._directory_of(job_id)))
@@ -241,38 +260,43 @@ class FileCheckpointStore:
 
     # --- what has become of jobs -----------------------------------------------------------------------------------
 
-    def _marks(self) -> JobMarks | None:
-        return None if self._fs is None else JobMarks(self._fs, posixpath.dirname(self._root))
+    @property
+    def _marks(self) -> JobMarks:
+        return JobMarks(self._fs, posixpath.dirname(self._root))
 
     def mark_job(self, mark: JobMark) -> None:
         """Record durably what has become of the job; does nothing without a directory."""
-        if (marks := self._marks()) is not None:
-            marks.set(replace(mark, job_master=self._number), None if self._leaders is None else self._leaders.found())
-            self.check_leads()
+        if self._fs is None:
+            return
+        mark = replace(mark, job_master=self._number)
+        leaders = self._leaders or self._leaders_of(mark.job_name)
+        if isinstance(leaders, KeyedLeaders):
+            found = leaders.found()
+            for replaced in leaders.put_mark(mark):
+                self._marks.delete_what_ended(replaced, found)
+        else:
+            self._marks.set(mark, None if self._leaders is None else leaders.found())
+        self.check_leads()
 
-    def _left_by(self, job_name: str, marks: JobMarks, leaders: Leaders) -> LeftByJobs:
+    def _left_by(self, job_name: str, leaders: Leaders | KeyedLeaders) -> LeftByJobs:
         """What counts of all that jobs of a name have left; reads the metadata of every checkpoint there."""
-        before = leaders.found()
-        found = []
-        for file in marks.metadata_files():
-            match = CHECKPOINT_DIRECTORY.search(posixpath.dirname(file))
-            assert match is not None
-            directory = self._fs.unstrip_protocol(posixpath.dirname(file))
-            number, metadata, damage = int(match[2]), None, ""
-            try:
-                metadata = self.load(directory)
-            except RevokedError:
-                continue
-            except CheckpointError as error:
-                damage = str(error)
-            if metadata is not None and (metadata.job_id, metadata.checkpoint_id) != (match[1], number):
-                damage = f"it holds metadata of checkpoint {metadata.checkpoint_id}, not its own"
-                metadata = None
-            if metadata is None or checkpoint_counts(before, match[1], number, metadata.job_master):
-                found.append(Left(directory, match[1], number, metadata, damage))
-                sync_found(self._fs, posixpath.dirname(file))
-        set_marks, damaged = marks.of_name(job_name)
-        marks.sync()
+        before, root = leaders.found(), posixpath.dirname(self._root)
+        places = set(self._marks.checkpoints())
+        if isinstance(leaders, KeyedLeaders):
+            places |= leaders.known_checkpoints(before)
+
+        def directory_of(job_id: str, checkpoint_id: int) -> str:
+            path: str = self._fs.unstrip_protocol(posixpath.join(root, job_id, f"chk-{checkpoint_id}"))
+            return path
+
+        found = read_left(places, before, directory_of, self.load)
+        for left in found:
+            sync_found(self._fs, posixpath.join(root, left.job_id, f"chk-{left.checkpoint_id}"))
+        set_marks, damaged = self._marks.of_name(job_name)
+        self._marks.sync()
+        if isinstance(leaders, KeyedLeaders):
+            keyed, more = leaders.marks()
+            set_marks, damaged = [*set_marks, *keyed], [*damaged, *more]
         counting = [mark for mark in set_marks if mark_counts(before, mark.job_id, mark.status, mark.job_master)]
         return LeftByJobs(of_name(job_name, found), tuple(counting), damaged=tuple(damaged))
 

@@ -31,6 +31,7 @@ from penstock.storage.metadata import (
     METADATA_NAME,
     REVOKED,
     CheckpointMetadata,
+    MissingMetadataError,
     StateFile,
     checksum,
     decode_metadata,
@@ -41,6 +42,11 @@ from penstock.storage.metadata import (
 NAME_CHARACTERS_MAX: Final = 120
 #: File systems but the local one in which a file is seen while it is written, and renaming is one step.
 _RENAMING: Final = frozenset({"hdfs", "webhdfs"})
+
+
+def lists_exactly(fs: Any) -> bool:
+    """Whether a listing shows at once what was made and deleted: in the local file system, and in Hadoop's."""
+    return is_local(fs) or not _RENAMING.isdisjoint(protocols_of(fs))
 
 
 def absolute_url(path: str) -> str:
@@ -141,7 +147,7 @@ def _write_whole(fs: Any, path: str, data: bytes, replaces: bool = True) -> None
     if is_local(fs):
         write_bytes(partial, data)
         (os.replace if replaces else publish)(partial, path)
-    elif _RENAMING.isdisjoint(protocols_of(fs)):
+    elif not lists_exactly(fs):
         fs.pipe_file(path, data, mode="overwrite" if replaces else "create")
     else:
         fs.pipe_file(partial, data)
@@ -155,6 +161,8 @@ def load_metadata(fs: Any, directory: str) -> CheckpointMetadata:
     where = posixpath.join(directory, METADATA_NAME)
     try:
         data: bytes = fs.cat_file(where)
-    except (FileNotFoundError, IsADirectoryError) as error:
+    except FileNotFoundError as error:
+        raise MissingMetadataError(f"{where} cannot be read: {type(error).__name__}: {error}") from error
+    except IsADirectoryError as error:
         raise CheckpointError(f"{where} cannot be read: {type(error).__name__}: {error}") from error
     return decode_metadata(data, where)

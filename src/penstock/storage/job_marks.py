@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import posixpath
+import re
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 from urllib.parse import quote
@@ -19,7 +20,7 @@ from msgspec.structs import replace
 
 from penstock.base.errors import CheckpointError
 from penstock.storage.files import sync_found, write_named
-from penstock.storage.leadership import Found, Leaders, mark_counts
+from penstock.storage.leadership import Found, mark_counts
 from penstock.storage.metadata import METADATA_NAME, CheckpointMetadata, checksum
 
 MARKS_DIRECTORY: Final = "jobs"
@@ -28,6 +29,8 @@ BEGUN: Final = "BEGUN"
 #: How much of a job's name goes into the name of its file.
 NAME_CHARACTERS_MAX: Final = 80
 _PARTIAL: Final = ".part"
+#: The job and the number of a checkpoint, by its metadata's path.
+CHECKPOINT: Final = re.compile(rf"(?:^|/)([^/]+)/chk-(\d+)/{METADATA_NAME}$")
 
 
 class JobMark(msgspec.Struct, frozen=True):
@@ -82,6 +85,10 @@ class LeftByJobs(msgspec.Struct, frozen=True):
         former = tuple((other, job_id) for other, job_id in before if other > since or has_left(job_id))
         return replace(self, number=number, former=former)
 
+    def ids_of(self, job_id: str) -> set[int]:
+        """The ids of a job's checkpoints, of damaged ones too."""
+        return {one.checkpoint_id for one in self.checkpoints if one.job_id == job_id}
+
     def found(self) -> Found:
         """The record of what its job master found."""
         return Found(
@@ -89,6 +96,7 @@ class LeftByJobs(msgspec.Struct, frozen=True):
             tuple((left.job_id, left.checkpoint_id) for left in self.checkpoints),
             tuple((mark.job_id, mark.status) for mark in self.marks),
             self.former,
+            tuple(mark.job_master for mark in self.marks),
         )
 
 
@@ -101,6 +109,12 @@ def mark_file(mark: JobMark) -> str:
 def file_of_name(job_name: str) -> str:
     """A job's name as part of a path."""
     return f"{quote(job_name, safe='')[:NAME_CHARACTERS_MAX]}-{checksum(job_name.encode()):016x}"
+
+
+def id_of_metadata(path: str, job_id: str) -> int:
+    """The id of the checkpoint whose metadata a path is; 0 if it is another file, or of another job."""
+    match = CHECKPOINT.search(path)
+    return int(match[2]) if match is not None and match[1] == job_id else 0
 
 
 def encode_mark(mark: JobMark) -> bytes:
@@ -128,7 +142,8 @@ class JobMarks:
     def __init__(self, fs: Any, root: str) -> None:
         self._fs = fs
         self._root = root
-        self._directory = posixpath.join(root, MARKS_DIRECTORY)
+        #: where the marks are, and a directory for each name with what its job masters have left of themselves
+        self.directory = posixpath.join(root, MARKS_DIRECTORY)
 
     def set(self, mark: JobMark, found: Found | None) -> None:
         """Set a job's mark durably, in place of those of its name; what they had begun to delete is deleted.
@@ -136,7 +151,7 @@ class JobMarks:
         Those of later job masters stay. `found` says which ones count.
         """
         name = mark_file(mark)
-        write_named(self._fs, self._directory, name, encode_mark(mark))
+        write_named(self._fs, self.directory, name, encode_mark(mark))
         self._remove((other for other in self._of_name(mark.job_name) if other != name), mark.job_master, found)
 
     def of_name(self, job_name: str) -> tuple[list[JobMark], list[str]]:
@@ -154,21 +169,18 @@ class JobMarks:
 
     def sync(self) -> None:
         """Let the marks that were read survive."""
-        sync_found(self._fs, self._directory)
+        sync_found(self._fs, self.directory)
 
-    def leaders(self, job_name: str) -> Leaders:
-        """The numbers of a name's job masters."""
-        return Leaders(self._fs, posixpath.join(self._directory, file_of_name(job_name)), job_name)
-
-    def metadata_files(self) -> list[str]:
-        """The metadata of all checkpoints of all jobs."""
+    def checkpoints(self) -> list[tuple[str, int]]:
+        """The jobs and numbers of all checkpoints that have metadata."""
         self._fs.invalidate_cache(self._root)
-        return sorted(self._fs.glob(f"{self._root}/*/chk-*/{METADATA_NAME}"))
+        files = map(CHECKPOINT.search, self._fs.glob(f"{self._root}/*/chk-*/{METADATA_NAME}"))
+        return sorted((match[1], int(match[2])) for match in files if match is not None)
 
     def _names(self) -> list[str]:
-        self._fs.invalidate_cache(self._directory)
+        self._fs.invalidate_cache(self.directory)
         try:
-            return sorted(posixpath.basename(path.rstrip("/")) for path in self._fs.ls(self._directory, detail=False))
+            return sorted(posixpath.basename(path.rstrip("/")) for path in self._fs.ls(self.directory, detail=False))
         except FileNotFoundError:
             return []
 
@@ -177,7 +189,7 @@ class JobMarks:
         return [name for name in self._names() if name.startswith(prefix)]
 
     def _read(self, name: str) -> JobMark | None:
-        path = posixpath.join(self._directory, name)
+        path = posixpath.join(self.directory, name)
         try:
             return None if name.endswith(_PARTIAL) else decode_mark(self._fs.cat_file(path), path)
         except FileNotFoundError:
@@ -188,8 +200,13 @@ class JobMarks:
             mark = self._read(name)
             if mark is not None and mark.job_master > number:
                 continue
+            if mark is not None:
+                self.delete_what_ended(mark, found)
             with contextlib.suppress(FileNotFoundError):
-                if mark is not None and mark.discards and mark_counts(found, mark.job_id, mark.status, mark.job_master):
-                    self._fs.rm(posixpath.join(self._root, mark.job_id), recursive=True)
+                self._fs.rm_file(posixpath.join(self.directory, name))
+
+    def delete_what_ended(self, mark: JobMark, found: Found | None) -> None:
+        """Delete the checkpoints of a job that has said that it deletes them, as far as that counts."""
+        if mark.discards and mark_counts(found, mark.job_id, mark.status, mark.job_master):
             with contextlib.suppress(FileNotFoundError):
-                self._fs.rm_file(posixpath.join(self._directory, name))
+                self._fs.rm(posixpath.join(self._root, mark.job_id), recursive=True)

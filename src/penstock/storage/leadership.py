@@ -44,13 +44,15 @@ class DeposedError(JobExecutionError):
 class Found(msgspec.Struct, frozen=True):
     """What counted when the job master of a number took over.
 
-    `checkpoints`: jobs and ids; `marks`: jobs and what they had said; `former`: masters and their jobs.
+    `checkpoints`: jobs and ids; `marks`: jobs and what they had said; `former`: masters and their jobs; `mark_numbers`:
+    those of the masters whose marks these are.
     """
 
     number: int
     checkpoints: tuple[tuple[str, int], ...] = ()
     marks: tuple[tuple[str, str], ...] = ()
     former: tuple[tuple[int, str], ...] = ()
+    mark_numbers: tuple[int, ...] = ()
 
 
 def checkpoint_counts(found: Found | None, job_id: str, checkpoint_id: int, master: int) -> bool:
@@ -76,8 +78,23 @@ def decode_found(data: bytes, where: str) -> Found:
         raise CheckpointError(f"{where} does not say what a job master found: {error}") from error
 
 
+def deposed_error(job_name: str, number: int, leads: int) -> DeposedError:
+    """Why the master of a number must do nothing more: one of a higher number leads."""
+    return DeposedError(
+        job_name,
+        f"another driver, number {leads} of this name, has taken the job over. This one, number {number}, leaves its "
+        "checkpoints and output to it",
+    )
+
+
+def number_of_file(name: str) -> int | None:
+    """The number in the name of a file that a master has left of itself; None for any other."""
+    match = _NUMBERED.match(name)
+    return None if match is None else int(match[2])
+
+
 class Leaders:
-    """The numbers of the job masters of one name: files in a directory of their own."""
+    """The numbers of the job masters of one name: files in a directory of their own, whose listings are exact."""
 
     def __init__(self, fs: Any, directory: str, job_name: str) -> None:
         self._fs = fs
@@ -115,11 +132,7 @@ class Leaders:
         """Raise `DeposedError` if a master has taken a number above that one."""
         leads = self.highest()
         if leads > number:
-            reason = (
-                f"another driver, number {leads} of this name, has taken the job over. This one, number {number}, "
-                "leaves its checkpoints and output to it"
-            )
-            raise DeposedError(self._job_name, reason)
+            raise deposed_error(self._job_name, number, leads)
 
     def found(self) -> Found | None:
         """The newest record of what a master found."""

@@ -29,6 +29,10 @@ class RevokedError(CheckpointError):
     """A checkpoint was given up, and is none."""
 
 
+class MissingMetadataError(CheckpointError):
+    """There is no metadata: the checkpoint was deleted, or never became one."""
+
+
 class StateFile(msgspec.Struct, frozen=True):
     """Bytes of state: either inline, or in a file at `path`. `checksum` is xxh3-64 of the bytes."""
 

@@ -13,8 +13,8 @@ from penstock.base.errors import CheckpointError
 from penstock.storage.files import create, delete_metadata, load_metadata
 from penstock.storage.metadata import METADATA_NAME, StateFile
 
-#: What a file begins with that says which job writes a savepoint at a path that a person chose.
-CLAIM_PREFIX: Final = ".claim-"
+#: The file that says which job writes a savepoint at a path that a person chose.
+CLAIM_NAME: Final = ".claim"
 #: The file that says which job begins from a savepoint or checkpoint and will delete it.
 CLAIMED_NAME: Final = "_claimed"
 
@@ -34,20 +34,18 @@ def claim_savepoint(savepoint_path: str, owner: str) -> None:
         CheckpointError: if there is something at the path, or another job has claimed it.
     """
     fs, directory = fsspec.core.url_to_fs(savepoint_path)
-    if not is_taken(savepoint_path):
-        create(fs, directory, f"{CLAIM_PREFIX}{owner}")
-        fs.invalidate_cache(directory)
-        if [posixpath.basename(path) for path in fs.find(directory)] == [f"{CLAIM_PREFIX}{owner}"]:
-            return
-        release_savepoint(savepoint_path, owner)
-    raise CheckpointError(f"{savepoint_path} already exists; name a directory that does not exist")
+    # Of two that see nothing there only one makes the file.
+    if is_taken(savepoint_path) or not create(fs, directory, CLAIM_NAME, owner.encode()):
+        raise CheckpointError(f"{savepoint_path} already exists; name a directory that does not exist")
 
 
 def release_savepoint(savepoint_path: str, owner: str) -> None:
     """Release a claim; everything else there stays."""
     fs, directory = fsspec.core.url_to_fs(savepoint_path)
+    claim = posixpath.join(directory, CLAIM_NAME)
     with contextlib.suppress(FileNotFoundError):
-        fs.rm_file(posixpath.join(directory, f"{CLAIM_PREFIX}{owner}"))
+        if fs.cat_file(claim) == owner.encode():
+            fs.rm_file(claim)
     fs.invalidate_cache(directory)
     if fs.exists(directory) and not fs.find(directory):
         fs.rm(directory, recursive=True)
@@ -61,7 +59,7 @@ def empty_savepoint(savepoint_path: str, owner: str, kept: Iterable[StateFile] |
     """
     check_savepoint_is_own(savepoint_path, owner)
     fs, directory = fsspec.core.url_to_fs(savepoint_path)
-    needed = {f"{CLAIM_PREFIX}{owner}"}
+    needed = {CLAIM_NAME}
     if kept is not None:
         needed |= {METADATA_NAME, *(posixpath.basename(file.path) for file in kept if file.path is not None)}
     if METADATA_NAME not in needed:

@@ -64,8 +64,9 @@ def read_recovery(store: CheckpointStore, job_id: str, job_name: str, retained: 
     end = max(own, key=lambda mark: mark.job_master, default=None)
     if end is not None:
         return Recovery((), 0, left, (), (), end, _savepoint_of(store, end))
-    ids, highest = complete_ids(store.listing())
+    listed, highest = complete_ids(store.listing())  # which may be late
     counting = {one.checkpoint_id for one in left.checkpoints if one.job_id == job_id}
+    ids, highest = sorted(counting.union(listed), reverse=True), max(highest, *counting, 0)
     completed: list[CheckpointMetadata] = []
     damaged, passed_over = [], 0
     for checkpoint_id in filter(counting.__contains__, ids):

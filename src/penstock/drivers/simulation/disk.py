@@ -10,6 +10,7 @@ import msgspec
 from penstock.base.errors import CheckpointError
 from penstock.drivers.simulation.page_cache import PageCache, directory_of, make_directories
 from penstock.storage.job_marks import MARKS_DIRECTORY, Left, LeftByJobs, decode_mark, of_name
+from penstock.storage.keyed_leadership import MARK_PREFIX
 from penstock.storage.leadership import (
     FOUND_PREFIX,
     MASTER_PREFIX,
@@ -18,7 +19,14 @@ from penstock.storage.leadership import (
     decode_found,
     mark_counts,
 )
-from penstock.storage.metadata import REVOKED, CheckpointMetadata, StateFile, check_file, decode_metadata
+from penstock.storage.metadata import (
+    REVOKED,
+    CheckpointMetadata,
+    MissingMetadataError,
+    StateFile,
+    check_file,
+    decode_metadata,
+)
 
 METADATA = "_metadata"
 PARTIAL = "_metadata.part"
@@ -190,7 +198,7 @@ class Disk(PageCache):
         where = f"{directory}/{METADATA}"
         data = self.files.get(where)
         if data is None:
-            raise CheckpointError(f"{directory} holds no savepoint")
+            raise MissingMetadataError(f"{directory} holds no savepoint")
 
         def located(file: StateFile) -> StateFile:
             name = file.path
@@ -216,8 +224,9 @@ class Disk(PageCache):
                     continue
                 if checkpoint_counts(before, job_id, number, metadata.job_master):
                     found.append(Left(directory, job_id, number, metadata))
-        paths = [path for path in self.below(MARKS_DIRECTORY) if not path.endswith(PART)]
-        of_jobs = [mark for path in paths if (mark := decode_mark(self.files[path], path)).job_name == job_name]
+        said = [self.files[path] for path in self.below(MARKS_DIRECTORY) if not path.endswith(PART)]
+        said += self.numbered(MARK_PREFIX).values()
+        of_jobs = [mark for data in said if (mark := decode_mark(data, MARKS_DIRECTORY)).job_name == job_name]
         counting = [mark for mark in of_jobs if mark_counts(before, mark.job_id, mark.status, mark.job_master)]
         return LeftByJobs(of_name(job_name, found), tuple(counting))
 

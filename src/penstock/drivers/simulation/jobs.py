@@ -19,6 +19,7 @@ from penstock.drivers.simulation.reference import Consumed, Epoch
 from penstock.drivers.simulation.savepoint_checks import consumed
 from penstock.drivers.simulation.scenario import Scenario
 from penstock.drivers.simulation.store import MemoryStore
+from penstock.drivers.simulation.store_kind import make_store
 from penstock.storage.metadata import CheckpointMetadata
 
 
@@ -146,7 +147,7 @@ class Jobs:
             program,
             configuration,
             program.topology.job_graph(configuration),
-            MemoryStore(self.disk, job_id, self._scenario.inline_bytes_max, self._faults),
+            make_store(self.disk, job_id, self._scenario.inline_bytes_max, self._faults),
             metadata,
             begun_at,
             None if forerunner is None else begun_at if forerunner.was_drained else forerunner.read_to,

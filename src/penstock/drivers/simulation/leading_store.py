@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from msgspec.structs import replace
 
 from penstock.drivers.simulation.store import MemoryStore
-from penstock.storage.job_marks import JobMark, LeftByJobs
+from penstock.storage.job_marks import JobMark, LeftByJobs, id_of_metadata
 from penstock.storage.leadership import DeposedError, checkpoint_counts
 from penstock.storage.metadata import CheckpointMetadata
 
@@ -18,11 +18,12 @@ class LeadingStore:
     def __init__(self, store: MemoryStore) -> None:
         self._store = store
         self._number = 0
+        self._known_ids: set[int] = set()
         #: called between the steps of a call, in which other processes may do something
         self.between: Callable[[], None] = lambda: None
 
     def join(self, job_name: str) -> None:
-        self._number = self._store.leader()
+        self._number = self._store.known_leader()
 
     def take_over(self, job_name: str) -> LeftByJobs:
         self._number = self._store.take_number()
@@ -31,6 +32,7 @@ class LeadingStore:
         left = self._store.left_by(job_name).of_master(self._number, before, self._store.has_left)
         self.between()
         self._store.put_found(left)
+        self._known_ids = left.ids_of(self._store.job_id)
         return left
 
     def counts(self, checkpoint_id: int) -> bool:
@@ -43,14 +45,16 @@ class LeadingStore:
         return self._number in (0, self._store.leader())
 
     def check_leads(self) -> None:
-        if self._store.leader() > self._number:
+        if self._store.is_deposed(self._number):
             raise DeposedError(self._store.job_id, "another job master has taken the job over")
 
     def complete(self, metadata: CheckpointMetadata, savepoint_path: str | None = None) -> str:
         path = self._store.complete(replace(metadata, job_master=self._number), savepoint_path)
         self.between()
         if savepoint_path is None or metadata.ends_job:
+            self._store.note_newest(self._number, self._known_ids, metadata.checkpoint_id)
             self.check_leads()
+            self._known_ids.add(metadata.checkpoint_id)
         return path
 
     def revoke(self, checkpoint_id: int) -> None:
@@ -65,11 +69,13 @@ class LeadingStore:
         self._store.delete_savepoint(savepoint_path)
 
     def listing(self) -> list[str]:
-        return self._store.listing()
+        return self._store.listing(self._known_ids)
 
     def delete(self, paths: list[str]) -> None:
         self.check_leads()
         self._store.delete(paths)
+        for path in paths:
+            self._known_ids.discard(id_of_metadata(path, self._store.job_id))
 
     def delete_jobs(self, job_ids: Iterable[str]) -> None:
         self.check_leads()

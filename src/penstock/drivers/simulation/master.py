@@ -21,7 +21,7 @@ from penstock.drivers.simulation.ready import Action
 
 START_MS_MAX = 100
 #: How a job master fails whose successor is to try again: the store was out of reach when it began.
-OUT_OF_REACH = re.compile(r"cannot (be read|read what .* left): planned")
+OUT_OF_REACH = re.compile(r"cannot (be read|read what .* left): (OSError: )?planned")
 
 
 @dataclass

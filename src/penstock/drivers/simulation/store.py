@@ -63,7 +63,7 @@ class MemoryStore:
             return StateFile(len(data), digest, data=data)
         self._faults.maybe_die()
         if savepoint_path is None:
-            path, upload = f"{self.directory_of(checkpoint_id)}/{name}", self.upload
+            path, upload = self.state_path(checkpoint_id, name, digest), self.upload
         else:
             path, upload = f"{savepoint_path}/{name}-{digest:016x}", self.upload_for_savepoint
         fault = self._faults.storage_fault(("write-refused", "write-torn", "write-done-but-error"))
@@ -72,7 +72,9 @@ class MemoryStore:
         there = self._disk.files.get(path)
         # A task that has finished counts without its part, so a savepoint may hold a copy of what it is still to write.
         # That is the same file, and it is there whole, or not at all.
-        if there is not None and (savepoint_path is None or there != data):
+        if there is not None and not (
+            self.may_write_again(there, data) or (savepoint_path is not None and there == data)
+        ):
             self._disk.violations.append(f"state file {path} was written twice")
         if there is None or fault != "write-torn":
             upload(path, data[: len(data) // 2] if fault == "write-torn" else data)
@@ -80,6 +82,14 @@ class MemoryStore:
             raise OSError("planned: the connection broke")
         self._faults.maybe_die()
         return StateFile(len(data), digest, path=path)
+
+    def state_path(self, checkpoint_id: int, name: str, digest: int) -> str:
+        """Where a state file lies."""
+        return f"{self.directory_of(checkpoint_id)}/{name}"
+
+    def may_write_again(self, there: bytes, data: bytes) -> bool:
+        """Whether it does no harm when a state file is written where there is one."""
+        return False
 
     def upload(self, path: str, data: bytes) -> None:
         """Store one file: its bytes survive a power cut, and its name once its directory is synced."""
@@ -248,12 +258,13 @@ class MemoryStore:
     def discard_savepoint(self, savepoint_path: str) -> None:
         if f"{savepoint_path}/{METADATA}" in self._disk.files:
             return
-        self._delete_all(lambda: self._disk.below(savepoint_path), "discard")
+        self._delete_all(lambda: self.found_below(savepoint_path), "discard")
 
     def delete_savepoint(self, savepoint_path: str) -> None:
         self._delete_all(lambda: self._disk.claim_savepoint(savepoint_path), syncs=True)
 
-    def listing(self) -> list[str]:
+    def listing(self, known_ids: Iterable[int] = ()) -> list[str]:
+        """The job's files; `known_ids`: the checkpoints that its master knows, which a late listing may not show."""
         if self._faults.storage_fault(("listing-refused",)):
             raise OSError("planned: the listing was refused")
         return self.own_files()
@@ -268,10 +279,14 @@ class MemoryStore:
 
     def delete_jobs(self, job_ids: Iterable[str]) -> None:
         def find() -> list[str]:
-            found = [path for job_id in job_ids for path in self._disk.below(job_id)]
+            found = [path for job_id in job_ids for path in self.found_below(job_id)]
             return sorted(found, key=lambda path: not path.endswith(f"/{METADATA}"))
 
         self._delete_all(find)
+
+    def found_below(self, directory: str) -> list[str]:
+        """What a deletion finds in a directory."""
+        return self._disk.below(directory)
 
     def _delete_all(self, find: Callable[[], list[str]], verb: str = "delete", syncs: bool = False) -> None:
         """Delete what `find` finds, unless a fault refuses it or stops it half-way; `syncs`: metadata for good."""
@@ -286,6 +301,10 @@ class MemoryStore:
             self.on_delete()
         if fault is not None:
             raise OSError("planned: the connection broke")
+        self.remove_directories(paths)
+
+    def remove_directories(self, paths: list[str]) -> None:
+        """Remove the directories of files that are gone, as far as they are empty."""
         for directory in sorted({directory_of(path) for path in paths}):
             self._disk.remove_directory(directory)
 
@@ -296,6 +315,17 @@ class MemoryStore:
     def leader(self) -> int:
         """The number of the job master that leads."""
         return self._disk.leader
+
+    def known_leader(self) -> int:
+        """The same, as a job master finds it."""
+        return self.leader()
+
+    def is_deposed(self, number: int) -> bool:
+        """Whether a job master has taken a number above that one."""
+        return self.leader() > number
+
+    def note_newest(self, number: int, known_ids: Iterable[int], checkpoint_id: int) -> None:
+        """Listings tell which checkpoint is the newest."""
 
     def take_number(self) -> int:
         """Take a number above all others: whoever led is deposed from now on."""

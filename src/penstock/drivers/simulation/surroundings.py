@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from penstock.drivers.simulation.disk import Disk
 from penstock.drivers.simulation.engine import EventLog
 from penstock.drivers.simulation.faults import Faults
 from penstock.drivers.simulation.jobs import Jobs
 from penstock.drivers.simulation.outside import Outside, present
 from penstock.drivers.simulation.power import Power
 from penstock.drivers.simulation.scenario import Scenario
+from penstock.drivers.simulation.store_kind import make_disk
 
 _files_log = logging.getLogger("penstock.connectors.file")
 
@@ -38,7 +38,7 @@ class Surroundings:
         """Those of a scenario, before anything has happened."""
         log = EventLog(f"seed {seed}: {scenario.topology}", is_traced)
         faults = Faults(scenario.rates, chance, log.write)
-        disk = Disk()
+        disk = make_disk(world, faults)
         jobs = Jobs(seed, scenario, disk, faults)
         power = Power(scenario.rates.power_cut, world, disk, faults, log.write)
         return cls(

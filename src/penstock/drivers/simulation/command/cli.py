@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
+from typing import Any
 
 import click
 
@@ -18,10 +19,16 @@ from penstock.drivers.simulation.scenario import MODES
 from penstock.drivers.simulation.simulation import History, run_seed
 from penstock.drivers.simulation.stepwise.batch import run_batch_seed
 from penstock.drivers.simulation.stepwise.history import run_stepwise_seed
+from penstock.drivers.simulation.store_kind import FILES, KINDS, with_store
 
 #: The histories of each tempo; those of epochs begin with a back-fill at times. In those that change it, each job goes
 #: on in a tempo of its own.
-TEMPOS = {"streaming": run_seed, "epochs": run_stepwise_seed, "batch": run_batch_seed, "changing": run_changing_seed}
+TEMPOS: dict[str, Callable[..., History]] = {
+    "streaming": run_seed,
+    "epochs": run_stepwise_seed,
+    "batch": run_batch_seed,
+    "changing": run_changing_seed,
+}
 
 
 class SeedRange(click.ParamType[range]):
@@ -56,6 +63,13 @@ class SeedRange(click.ParamType[range]):
     show_default=True,
     help="How jobs run; changing: by chance, each continues in another way than the one before.",
 )
+@click.option(
+    "--store",
+    type=click.Choice(KINDS),
+    default=FILES,
+    show_default=True,
+    help="Where checkpoints are: in a file system, or in objects, whose listings are late, as S3's may be.",
+)
 @click.option("--crash-points", is_flag=True, help="Crash at every step of the protocol instead; see --pairs.")
 @click.option("--power-cuts", is_flag=True, help="With --crash-points in streaming: all hosts lose power at each step.")
 @click.option("--pairs", type=click.IntRange(0), default=0, help="Also run this many random pairs of crashes.")
@@ -66,6 +80,7 @@ def main(
     keep_going: bool,
     mode: str | None,
     tempo: str,
+    store: str,
     crash_points: bool,
     power_cuts: bool,
     pairs: int,
@@ -83,7 +98,7 @@ def main(
     resumed: Counter[str] = Counter()
     modes: Counter[str] = Counter()
     failed: list[int] = []
-    for history in _histories(seeds, jobs, trace, mode, tempo):
+    for history in _histories(seeds, jobs, trace, mode, tempo, store):
         totals.update(
             histories=1,
             steps=history.steps,
@@ -101,7 +116,7 @@ def main(
             print("\n".join(history.log), flush=True)
         if history.violations:
             failed.append(history.seed)
-            _print_failure(history, mode, tempo)
+            _print_failure(history, mode, tempo, store)
             if not keep_going:
                 break
     seconds = time.monotonic() - begun
@@ -119,9 +134,14 @@ def _counts(counter: Counter[str]) -> str:
     return ", ".join(f"{kind} {counter[kind]}" for kind in sorted(counter)) or "none"
 
 
-def _histories(seeds: range, jobs: int, trace: bool, mode: str | None, tempo: str) -> Iterator[History]:
+def _run(seed: int, tempo: str, store: str, more: dict[str, Any]) -> History:
+    with with_store(store):
+        return TEMPOS[tempo](seed, **more)
+
+
+def _histories(seeds: range, jobs: int, trace: bool, mode: str | None, tempo: str, store: str) -> Iterator[History]:
     modes = {"mode": mode} if tempo == "streaming" else {}
-    run: Callable[[int], History] = partial(TEMPOS[tempo], is_traced=trace, **modes)  # type: ignore[arg-type]
+    run: Callable[[int], History] = partial(_run, tempo=tempo, store=store, more={"is_traced": trace, **modes})
     if jobs == 1:
         yield from map(run, seeds)
         return
@@ -129,11 +149,12 @@ def _histories(seeds: range, jobs: int, trace: bool, mode: str | None, tempo: st
         yield from pool.map(run, seeds, chunksize=8)
 
 
-def _print_failure(history: History, mode: str | None, tempo: str) -> None:
+def _print_failure(history: History, mode: str | None, tempo: str, store: str) -> None:
     print(f"seed {history.seed}, {history.mode} ({history.topology})")
     for violation in history.violations:
         print(f"  {violation}")
     only = f" --tempo {tempo}" if tempo != "streaming" else f" --mode {mode}" if mode else ""
+    only += f" --store {store}" if store != FILES else ""
     print(f"  replay: penstock-sim --seeds {history.seed}..{history.seed}{only} --trace", flush=True)
 
 

@@ -1,0 +1,100 @@
+"""The objects of a simulation: a store that has no directories, no renaming, late listings, and at times wants to rest.
+
+An object is there, whole and for good, as soon as it was put, and power cuts take nothing of it. What a listing shows
+may be late: of the objects that were put or deleted just now it shows by chance what there was before, and the next
+listing by chance again. At times the store refuses requests for a while, whatever they ask for, as S3 does when there
+are too many (503, Slow Down).
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from typing import Final
+
+from penstock.drivers.simulation.disk import Disk
+from penstock.drivers.simulation.faults import Faults
+from penstock.drivers.simulation.page_cache import ROOT, Node, directory_of
+from penstock.storage.metadata import METADATA_NAME
+
+#: Of how many of the last puts and deletions a listing may not know.
+LATE_MAX: Final = 24
+#: The rate at which the store begins to refuse requests, and how many it refuses.
+THROTTLING: Final = 0.0015
+REFUSED_MAX: Final = 6
+THROTTLINGS_MAX: Final = 6
+
+
+class ObjectDisk(Disk):
+    """Objects by path, on top of the files of everything else that the simulation has."""
+
+    def __init__(self, world: str, faults: Faults) -> None:
+        super().__init__()
+        self._faults = faults
+        self._chance = random.Random(f"objects of {world}")
+        #: the last paths that were put or deleted, and whether they were there before
+        self._recent: deque[tuple[str, bool]] = deque(maxlen=LATE_MAX)
+        #: what deletions have missed, because no listing showed it
+        self.missed: set[str] = set()
+        self._refusals_left = 0
+
+    def put(self, path: str, data: bytes) -> None:
+        """Put an object in one step."""
+        if not self._begin():
+            return
+        self._recent.append((path, path in self.files))
+        directory = directory_of(path)
+        while directory != ROOT and not self.is_directory(directory):
+            self._nodes[directory] = self._device[directory] = Node(is_directory=True)
+            directory = directory_of(directory)
+        self._nodes[path] = self._device[path] = Node(data=data, synced=data)
+        self.files[path] = data
+
+    def unlink(self, path: str) -> None:
+        was_there = path in self.files
+        super().unlink(path)
+        if was_there and path not in self.files:
+            self._recent.append((path, True))
+            self._device.pop(path, None)
+
+    def put_savepoint(self, directory: str, data: bytes) -> None:
+        """Put the metadata of a savepoint where there is none: from now on it exists, for ever and as it is."""
+        if directory in self.savepoints:
+            self.violations.append(f"savepoint {directory} was written over")
+        self.put(f"{directory}/{METADATA_NAME}", data)
+        if not self.is_off:
+            self.savepoints[directory] = data
+
+    def listed(self) -> list[str]:
+        """What a listing shows of all there is."""
+        shown = dict.fromkeys(self.files)
+        if not self._faults.are_over:
+            for path, was_there in self._recent:
+                if self._chance.random() < 1 / 2:
+                    if was_there:
+                        shown[path] = None
+                    else:
+                        shown.pop(path, None)
+        return list(shown)
+
+    def listed_below(self, directory: str) -> list[str]:
+        """What it shows of a directory, and of those in it."""
+        return [path for path in self.listed() if path.startswith(f"{directory}/")]
+
+    def to_delete_below(self, directory: str) -> list[str]:
+        """What a deletion finds in a directory; whatever it misses is left for good, or until the next one."""
+        found = self.listed_below(directory)
+        self.missed.update(set(self.below(directory)).difference(found))
+        return found
+
+    def ask(self) -> None:
+        """Call before each request; raises `OSError` at times."""
+        if self._faults.are_over:
+            return
+        may_begin = self._refusals_left == 0 and self._faults.seen["throttling"] < THROTTLINGS_MAX
+        if may_begin and self._chance.random() < THROTTLING:
+            self._faults.seen["throttling"] += 1
+            self._refusals_left = self._chance.randint(1, REFUSED_MAX)
+        if self._refusals_left:
+            self._refusals_left -= 1
+            raise OSError("planned: 503, Slow Down")

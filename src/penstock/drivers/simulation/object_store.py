@@ -1,0 +1,195 @@
+"""Checkpoint storage in a store of objects: each file is one object, and nothing that must be right is listed.
+
+Who leads and what jobs have left is found by the product's own code (`storage.keyed_leadership`), over simulated
+objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from penstock.base.errors import CheckpointError
+from penstock.drivers.simulation.disk import LEADERS, METADATA
+from penstock.drivers.simulation.faults import Faults
+from penstock.drivers.simulation.object_disk import ObjectDisk
+from penstock.drivers.simulation.store import MemoryStore
+from penstock.storage.job_marks import JobMark, LeftByJobs, of_name
+from penstock.storage.keyed_leadership import KeyedLeaders, Newest, ids_to_note
+from penstock.storage.leadership import DeposedError, mark_counts
+from penstock.storage.left_by_jobs import read_left
+from penstock.storage.metadata import REVOKED, CheckpointMetadata, StateFile, decode_metadata, encode_metadata
+
+NAME = "simulated"
+
+
+class DiskObjects:
+    """The objects of a disk, small ones by names that are known. Implements `KeyedFiles`."""
+
+    def __init__(self, disk: ObjectDisk) -> None:
+        self._disk = disk
+
+    def read(self, path: str) -> bytes | None:
+        self._disk.ask()
+        return self._disk.files.get(path)
+
+    def create(self, path: str, data: bytes) -> bool:
+        self._disk.ask()
+        if path in self._disk.files:
+            return False
+        self._disk.put(path, data)
+        return True
+
+    def put(self, path: str, data: bytes) -> None:
+        self._disk.ask()
+        self._disk.put(path, data)
+
+    def delete(self, path: str) -> None:
+        self._disk.ask()
+        self._disk.unlink(path)
+
+    def names(self, directory: str) -> list[str]:
+        self._disk.ask()
+        return [path.removeprefix(f"{directory}/") for path in self._disk.listed_below(directory)]
+
+
+class ObjectStore(MemoryStore):
+    """See the module's text."""
+
+    def __init__(self, disk: ObjectDisk, job_id: str, inline_bytes_max: int, faults: Faults) -> None:
+        super().__init__(disk, job_id, inline_bytes_max, faults)
+        self._objects = disk
+        self._leaders = KeyedLeaders(DiskObjects(disk), LEADERS, NAME)
+
+    # --- files -------------------------------------------------------------------------------------------------------
+
+    def state_path(self, checkpoint_id: int, name: str, digest: int) -> str:
+        return f"{super().state_path(checkpoint_id, name, digest)}-{digest:016x}"
+
+    def may_write_again(self, there: bytes, data: bytes) -> bool:
+        return there == data  # two masters of one job may use the number of a checkpoint
+
+    def _put_state_file(self, path: str, data: bytes) -> None:
+        self._objects.ask()
+        self._objects.put(path, data)
+
+    def read(self, file: StateFile) -> bytes:
+        if file.path is not None:
+            self._objects.ask()
+        return super().read(file)
+
+    def _put_metadata(self, directory: str, metadata: CheckpointMetadata, publish: Callable[[], None]) -> None:
+        data = encode_metadata(metadata)
+        self._objects.ask()
+        fault = self._faults.storage_fault(("complete-refused", "complete-done-but-error"))
+        if fault == "complete-refused":
+            raise OSError("planned: the write was refused")
+        self.put_new(directory, data)
+        if fault is not None:
+            raise OSError("planned: the connection broke")
+        self._disk.promise(directory)
+
+    def put_new(self, directory: str, data: bytes) -> None:
+        """Put metadata where there is none: from now on the checkpoint or savepoint exists."""
+        there = self._disk.files.get(f"{directory}/{METADATA}")
+        if there is not None:
+            is_known = there == REVOKED or decode_metadata(there, "").job_master != decode_metadata(data, "").job_master
+            if not is_known:
+                self._disk.violations.append(f"checkpoint {directory} was written twice")
+            raise CheckpointError(f"{directory}/{METADATA} exists")
+        if not directory.startswith(self._root):
+            self._objects.put_savepoint(directory, data)
+            return
+        self._objects.put(f"{directory}/{METADATA}", data)
+        self._note_visible(int(directory.removeprefix(f"{self._root}chk-")))
+
+    def put_revocation(self, directory: str) -> None:
+        self._objects.ask()
+        self._disk.promised.pop(directory, None)
+        self._objects.put(f"{directory}/{METADATA}", REVOKED)
+
+    def discard_savepoint(self, savepoint_path: str) -> None:
+        self._objects.ask()
+        super().discard_savepoint(savepoint_path)
+
+    def found_below(self, directory: str) -> list[str]:
+        return self._objects.to_delete_below(directory)
+
+    def own_files(self) -> list[str]:
+        return self._objects.below(self._root.rstrip("/"))
+
+    def listing(self, known_ids: Iterable[int] = ()) -> list[str]:
+        self._objects.ask()
+        super().listing()
+        known = (f"{self.directory_of(checkpoint_id)}/{METADATA}" for checkpoint_id in known_ids)
+        return sorted({*self._objects.listed_below(self._root.rstrip("/")), *known})
+
+    def remove_directories(self, paths: list[str]) -> None:
+        """There are none."""
+
+    # --- who leads ---------------------------------------------------------------------------------------------------
+
+    def known_leader(self) -> int:
+        return self._leaders.highest()
+
+    def is_deposed(self, number: int) -> bool:
+        try:
+            self._leaders.check(number)
+        except DeposedError:
+            return True
+        return False
+
+    def take_number(self) -> int:
+        if self._faults.storage_fault(("claim-refused",)):
+            raise OSError("planned: the write was refused")
+        return self._leaders.take(self.job_id)
+
+    def former(self, number: int) -> list[tuple[int, str]]:
+        return list(self._leaders.former(number))
+
+    def has_left(self, job_id: str) -> bool:
+        return bool(self._objects.listed_below(job_id))
+
+    def put_found(self, left: LeftByJobs) -> None:
+        self._leaders.note(left.found())
+
+    def note_newest(self, number: int, known_ids: Iterable[int], checkpoint_id: int) -> None:
+        self._leaders.note_newest(number, Newest(self.job_id, ids_to_note(known_ids, checkpoint_id)))
+
+    # --- what has become of jobs -------------------------------------------------------------------------------------
+
+    def put_mark(self, mark: JobMark) -> None:
+        for _ in self._leaders.put_mark(mark):
+            pass
+
+    def load(self, path: str) -> CheckpointMetadata:
+        self._objects.ask()
+        return super().load(path)
+
+    def left_by(self, job_name: str) -> LeftByJobs:
+        if self._faults.storage_fault(("load-refused",)):
+            raise OSError("planned: the read failed")
+        before = self._leaders.found()
+        places = {*self._listed_checkpoints(), *self._leaders.known_checkpoints(before)}
+        found = read_left(places, before, lambda job_id, number: f"{job_id}/chk-{number}", self._load_found)
+        marks, damaged = self._leaders.marks()
+        counting = [mark for mark in marks if mark_counts(before, mark.job_id, mark.status, mark.job_master)]
+        for left in found:
+            self.sync_found(left.directory)
+        return LeftByJobs(of_name(job_name, found), tuple(counting), damaged=tuple(damaged))
+
+    def _listed_checkpoints(self) -> Iterator[tuple[str, int]]:
+        self._objects.ask()
+        for path in self._objects.listed():
+            job_id, _, rest = path.partition("/chk-")
+            if rest.endswith(f"/{METADATA}"):
+                yield job_id, int(rest.partition("/")[0])
+
+    def _load_found(self, directory: str) -> CheckpointMetadata:
+        self._objects.ask()
+        return self._disk.load_savepoint(directory)
+
+    def sync_found(self, directory: str) -> None:
+        if f"{directory}/{METADATA}" in self._disk.files and directory not in self._disk.given_up:
+            self._disk.promise(directory)
+        if directory.startswith(self._root):
+            self._note_visible(int(directory.removeprefix(f"{self._root}chk-")))
