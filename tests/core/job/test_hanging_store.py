@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
 from tests.core.job.master_rig import MasterRig, running
 
 CONF = {"execution.checkpointing.timeout": "5000 ms"}
@@ -81,3 +83,19 @@ def test_a_job_waits_for_the_store_to_begin() -> None:
     assert [line for line in rig.logs if "store" in line] == [
         f"the checkpoint store has not answered for {seconds} s{words}" for seconds in (5, 10)
     ]
+
+
+def test_a_store_that_refuses_requests_for_long() -> None:
+    """G8: the job tries again for as long as it takes: that the store cannot be read says nothing about the program."""
+    rig = running(conf={**CONF, "restart-strategy.fixed-delay.attempts": "1000"})
+    rig.advance(1000)
+    rig.acknowledge(1)
+    with mock.patch.object(type(rig.store), "verify", side_effect=OSError("503, Slow Down")):
+        rig.fail()
+        rig.end_cancelled()
+        for _ in range(30):
+            rig.advance(100)
+            assert rig.status == "RESTARTING"
+    rig.advance(100)
+    assert rig.status == "RUNNING"
+    assert {task.restored_checkpoint_id for task in rig.deployed} == {1}

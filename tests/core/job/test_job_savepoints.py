@@ -223,6 +223,21 @@ def test_a_savepoint_that_a_task_is_not_ready_for_is_taken_a_little_later(ask: C
     assert list(rig.store.savepoints) == [path_of(3)]
 
 
+@pytest.mark.parametrize("ask", [trigger, stop])
+def test_a_task_that_had_finished_before_it_was_asked(ask: Callable[[MasterRig], Waiter]) -> None:
+    """H1, G10: it says so first, and then that it knows nothing of the savepoint, which does without it."""
+    rig = running(conf={INTERVAL: None})
+    for source in rig.executions[:2]:
+        rig.master.on_message(EndOfDataReached(source))
+    waiter = ask(rig)
+    rig.say("FINISHED", rig.executions[0])
+    unready(rig, 0, 1)
+    rig.acknowledge(1, *rig.executions[1:])
+    assert list(rig.store.savepoints) == [path_of(1)]
+    assert rig.status == "RUNNING"
+    assert "declined" not in str(waiter.heard)
+
+
 def test_a_checkpoint_may_come_ahead_of_a_savepoint_that_was_put_off() -> None:
     """H1, F6: the task that is not ready may be waiting for one."""
     rig = running()

@@ -311,7 +311,9 @@ class CheckpointCoordinator:
     def on_decline(self, decline: DeclineCheckpoint) -> None:
         """A task cannot take part."""
         pending = self._pending.get(decline.checkpoint_id)
-        if pending is not None and not pending.is_completing:
+        # One that it had finished before the trigger came is not missed, see `on_finished`.
+        is_missed = pending is not None and decline.execution in pending.missing
+        if pending is not None and not pending.is_completing and (is_missed or not decline.is_unready):
             execution = self._graph.find(decline.execution)
             name = decline.execution if execution is None else f"'{self._graph.name_of(execution)}'"
             reason = f"declined by {name}: {decline.reason}"

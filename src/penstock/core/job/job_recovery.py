@@ -23,6 +23,7 @@ from penstock.core.checkpoint.restore import check_fit
 from penstock.core.checkpoint.store_calls import StoreCalls
 from penstock.core.graph.execution_graph import ExecutionGraph
 from penstock.core.graph.job_graph import JobGraph
+from penstock.core.healing import is_outside
 from penstock.core.job.news import AttemptFailed, AttemptReady, BeginKnown, JobGivenUp, JobHadEnded, JobNews
 from penstock.core.job.turns import Turns
 from penstock.core.ports import CheckpointStore, Clock
@@ -249,7 +250,7 @@ class JobRecovery:
             if not isinstance(error, CheckpointError):
                 # The store could not be read just now; the checkpoint may be whole.
                 what = CHECKPOINTING_DIR.key() if metadata is None else f"checkpoint {metadata.checkpoint_id}"
-                failure = Failure(f"{what} could not be read: {error}")
+                failure = Failure(f"{what} could not be read: {error}", is_outside=is_outside(error))
                 self._tell(AttemptFailed(failure))
                 return
             self._on_damage(error)
