@@ -1,0 +1,35 @@
+"""Checkpoints in a store of objects: no renaming, late listings, requests that are refused for a while (G8, G11)."""
+
+from __future__ import annotations
+
+import pytest
+from tests.effort import tries
+from tests.simulation.find_mutants import kinds_of
+from tests.simulation.fresh_seeds import fresh_seeds
+from tests.simulation.mutants_of_objects import MUTANTS_OF_OBJECTS
+from tests.simulation.planting import Mutant
+
+from penstock.drivers.simulation.changing.history import run_changing_seed
+from penstock.drivers.simulation.simulation import run_seed
+from penstock.drivers.simulation.stepwise.history import run_stepwise_seed
+from penstock.drivers.simulation.store_kind import OBJECTS, with_store
+
+TEMPOS = {"streaming": run_seed, "epochs": run_stepwise_seed, "changing": run_changing_seed}
+
+
+@pytest.mark.parametrize("tempo", TEMPOS)
+def test_fresh_histories_keep_their_promises(tempo: str) -> None:
+    """G5, G8, G11: the same promises as in a file system, and nothing of them hangs on a listing."""
+    first = fresh_seeds().start
+    with with_store(OBJECTS):
+        failed = {seed: found for seed in range(first, first + tries(15)) if (found := TEMPOS[tempo](seed).violations)}
+    assert not failed, [f"penstock-sim --seeds {s}..{s} --tempo {tempo} --store objects" for s in failed] + [failed]
+
+
+@pytest.mark.parametrize("mutant", MUTANTS_OF_OBJECTS, ids=lambda mutant: mutant.__name__)
+def test_planted_bug_is_found(mutant: Mutant) -> None:
+    by = MUTANTS_OF_OBJECTS[mutant]
+    with with_store(OBJECTS):
+        assert not by.run(by.seed).violations
+        with mutant():
+            assert kinds_of(by.run(by.seed).violations).intersection(by.kinds)
