@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 from tests.class_archive import ARCHIVE, options
+from tests.servers.s3 import S3Server, s3_server
 from tests.simulation.fresh_seeds import fresh_seeds
+from tests.stores import OPTIONS_OF_STORE, STORES, at, is_proof_on_s3
 
 if TYPE_CHECKING:
     from tests.servers.kafka import KafkaCluster
 
 #: Files that take long though they start no Spark.
 LONG = ("tests/simulation/", "tests/datastream/test_tempos_agree.py", "tests/test_reference.py")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--store s3`."""
+    help = "where checkpoints and savepoints lie; with s3 only the tests run that keep theirs in `store_directory`"
+    parser.addoption("--store", choices=STORES, default="local", help=help)
 
 
 def pytest_configure() -> None:
@@ -25,8 +35,12 @@ def pytest_configure() -> None:
     os.environ.setdefault("SPARK_SUBMIT_OPTS", options(ARCHIVE))
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Long files first: the processes that share the files should end together, not one with a long file left."""
+    if config.getoption("--store") == "s3":
+        others = [item for item in items if not is_proof_on_s3(item)]
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if is_proof_on_s3(item)]
     on_spark = {item.nodeid.partition("::")[0] for item in items if item.get_closest_marker("spark")}
 
     def rank(item: pytest.Item) -> int:
@@ -40,6 +54,50 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Name the seeds that only this commit's tests run."""
     seeds = fresh_seeds()
     terminalreporter.write_line(f"seeds of this commit: penstock-sim --seeds {seeds.start}..{seeds.stop - 1}")
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[S3Server]:
+    """A server of S3."""
+    with s3_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="session", autouse=True)
+def store(request: pytest.FixtureRequest) -> S3Server | None:
+    """The server in which checkpoints lie, before Spark inherits where it is; None where they lie in directories."""
+    server: S3Server | None = request.getfixturevalue("s3") if request.config.getoption("--store") == "s3" else None
+    return server
+
+
+@pytest.fixture(scope="session")
+def bucket(store: S3Server | None) -> str | None:
+    """The bucket of all these tests."""
+    return None if store is None else store.new_bucket()
+
+
+@pytest.fixture(scope="session")
+def new_store_directory(bucket: str | None, tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Path]:
+    """Makes such directories as `store_directory` for what many tests read."""
+    if bucket is None:
+        return lambda: tmp_path_factory.mktemp("store")
+    return lambda: at(f"{bucket}/{uuid.uuid4().hex[:12]}")
+
+
+@pytest.fixture
+def store_directory(bucket: str | None, tmp_path: Path, new_store_directory: Callable[[], Path]) -> Path:
+    """Where a test keeps checkpoints and savepoints, and what else may lie in any file system: see `tests.stores`."""
+    return tmp_path if bucket is None else new_store_directory()
+
+
+@pytest.fixture
+def checkpoints_in_store(
+    request: pytest.FixtureRequest, store_directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Jobs in virtual time that name no directory keep their checkpoints in the job master, or in files of S3."""
+    if request.config.getoption("--store") == "s3":
+        monkeypatch.setitem(OPTIONS_OF_STORE, "execution.checkpointing.dir", store_directory / "checkpoints")
+        monkeypatch.setitem(OPTIONS_OF_STORE, "execution.checkpointing.data-inline-threshold", "0 b")
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import io
-from collections.abc import Iterator
 from typing import Any
 
 import fsspec
@@ -12,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from tests.connectors.harness import SinkHost, read
 from tests.connectors.test_file_sink import COLUMNS, ROWS, Job
-from tests.servers.s3 import S3Server, s3_server
+from tests.servers.s3 import S3Server
 
 from penstock.common import Encoder
 from penstock.connectors.file.buckets import BucketAssigner
@@ -23,12 +22,6 @@ from penstock.formats.parquet import ParquetWriterFactory
 from penstock.formats.stream_format import StreamFormat
 
 LARGE = "x" * (1 << 20)
-
-
-@pytest.fixture(scope="module")
-def s3() -> Iterator[S3Server]:
-    with s3_server() as server:
-        yield server
 
 
 @pytest.fixture

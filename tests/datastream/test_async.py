@@ -39,6 +39,8 @@ from penstock.datastream.async_retry_strategies import (
 
 logging.getLogger("penstock").addHandler(logging.NullHandler())
 
+pytestmark = pytest.mark.usefixtures("checkpoints_in_store")
+
 NUMBERS = range(300)
 TEMPOS = [RuntimeExecutionMode.STREAMING, RuntimeExecutionMode.BATCH, RuntimeExecutionMode.MICRO_BATCH]
 
@@ -308,7 +310,7 @@ def test_retry_strategies() -> None:
 
 @pytest.mark.parametrize("unaligned", [True, False])
 @pytest.mark.parametrize("ordered", [True, False])
-def test_results_are_exactly_once_through_a_failure(ordered: bool, unaligned: bool, tmp_path: Path) -> None:
+def test_results_are_exactly_once_through_a_failure(ordered: bool, unaligned: bool, store_directory: Path) -> None:
     """G8: calls that were out at the checkpoint are made again, and each result is emitted once."""
     env = environment(2, **{"penstock.source.batch-records": 8, "execution.checkpointing.unaligned.enabled": unaligned})
     env.enable_checkpointing(2)
@@ -317,9 +319,9 @@ def test_results_are_exactly_once_through_a_failure(ordered: bool, unaligned: bo
     numbers = env.from_source(
         DataGeneratorSource(lambda n: n, 300, 2_000), WatermarkStrategy.no_watermarks(), "numbers"
     )
-    stream = wait(numbers.rebalance(), LookUp(), None, 10).map(FailsOnce(tmp_path / "failed", 40))
+    stream = wait(numbers.rebalance(), LookUp(), None, 10).map(FailsOnce(store_directory / "failed", 40))
     assert sorted(collect(stream)) == EXPECTED
-    assert (tmp_path / "failed").exists()
+    assert (store_directory / "failed").exists()
 
 
 async def in_virtual_time(value: int) -> list[int]:
@@ -357,23 +359,23 @@ def stop(job: VirtualJob, drain: bool, directory: Path, stopped: list[Any]) -> N
 
 @pytest.mark.parametrize("parallelisms", [(1,), (2, 1, 3)])
 def test_stopped_without_drain_calls_are_made_again_by_the_next_job(
-    parallelisms: tuple[int, ...], tmp_path: Path
+    parallelisms: tuple[int, ...], store_directory: Path
 ) -> None:
     """D4, H2, H4: what is out at the stop is called by the job that goes on, at any parallelism, and committed once."""
-    stops, committed = in_legs(tmp_path, False, parallelisms, 530)
+    stops, committed = in_legs(store_directory, False, parallelisms, 530)
     assert stops >= 2
     assert committed == list(range(120))
 
 
-def test_stopped_with_drain_all_that_was_read_is_committed(tmp_path: Path) -> None:
+def test_stopped_with_drain_all_that_was_read_is_committed(store_directory: Path) -> None:
     """H2, G9: a drained job has waited for every call of a record that it read."""
-    stops, committed = in_legs(tmp_path, True, (2,), 1_030)
+    stops, committed = in_legs(store_directory, True, (2,), 1_030)
     assert stops == 1
     assert 20 < len(committed) < 120
     assert len(set(committed)) == len(committed)
 
 
-def test_records_of_a_stopped_job_are_called_in_epochs(tmp_path: Path) -> None:
+def test_records_of_a_stopped_job_are_called_in_epochs(store_directory: Path) -> None:
     """H2, I1: a savepoint of a streaming job that held records on their way goes on in micro-batches."""
     clear_ledger()
     begin: dict[str, Any] = {}
@@ -388,7 +390,7 @@ def test_records_of_a_stopped_job_are_called_in_epochs(tmp_path: Path) -> None:
             break
         job = VirtualJob(env)
         stopped: list[Any] = []
-        job.at(530, partial(stop, job, False, tmp_path, stopped))
+        job.at(530, partial(stop, job, False, store_directory, stopped))
         assert job.run() is JobStatus.FINISHED, job.failure()
         assert 0 < len(LEDGER["out"]) < 40
         begin = {"execution.state-recovery.path": stopped[0].result(0)}

@@ -137,15 +137,15 @@ def test_the_broadcast_side_reaches_every_subtask(parallelism: int) -> None:
 
 @pytest.mark.parametrize("unaligned", ["false", "true"])
 @pytest.mark.parametrize("parallelism", [1, 3])
-def test_through_a_failure(parallelism: int, unaligned: str, tmp_path: Path) -> None:
+def test_through_a_failure(parallelism: int, unaligned: str, store_directory: Path) -> None:
     """G8, D2: after a failure broadcast and keyed state are those of the checkpoint."""
     options = {"execution.checkpointing.unaligned.enabled": unaligned, "penstock.source.batch-records": 16}
     env = environment(parallelism, **options)
     env.enable_checkpointing(2)
     env.set_restart_strategy(RestartStrategies.fixed_delay_restart(3, 1))
-    stream = build_factors(env, 1_000, 5_000).map(FailsOnce(tmp_path / "marker", 100))
+    stream = build_factors(env, 1_000, 5_000).map(FailsOnce(store_directory / "marker", 100))
     assert sorted(stream.execute_and_collect()) == expected_factors(1_000)
-    assert (tmp_path / "marker").exists()
+    assert (store_directory / "marker").exists()
 
 
 # --- from parallelism to parallelism ----------------------------------------------------------------------------------
@@ -182,10 +182,10 @@ def in_turns(build: Any, parallelisms: Iterable[int], directory: Path, taken: in
 
 
 @pytest.mark.parametrize("parallelisms", [(1, 3, 2), (3, 1, 3), (2, 2)])
-def test_broadcast_state_at_another_parallelism(parallelisms: tuple[int, ...], tmp_path: Path) -> None:
+def test_broadcast_state_at_another_parallelism(parallelisms: tuple[int, ...], store_directory: Path) -> None:
     """D2, D4, H2: the broadcast stream ended in the first turn, and every subtask of all others knows its rules."""
     count = 3_000
-    results = in_turns(lambda env, rate: build_factors(env, count, rate), parallelisms, tmp_path, 150)
+    results = in_turns(lambda env, rate: build_factors(env, count, rate), parallelisms, store_directory, 150)
     assert sorted(results) == expected_factors(count)
 
 
@@ -220,7 +220,7 @@ class Batches(FlatMapFunction, CheckpointedFunction):
 
 
 @pytest.mark.parametrize("parallelisms", [(1, 3, 2), (3, 1, 2), (2, 2)])
-def test_list_state_at_another_parallelism(parallelisms: tuple[int, ...], tmp_path: Path) -> None:
+def test_list_state_at_another_parallelism(parallelisms: tuple[int, ...], store_directory: Path) -> None:
     """D2, D4: of a list each item is restored once; of a union list all are, in every subtask."""
     count = 3_000
 
@@ -229,7 +229,7 @@ def test_list_state_at_another_parallelism(parallelisms: tuple[int, ...], tmp_pa
         numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers").uid("numbers")
         return numbers.set_parallelism(1).rebalance().flat_map(Batches(count - 100)).uid("batches")
 
-    results = in_turns(build, parallelisms, tmp_path, 150)
+    results = in_turns(build, parallelisms, store_directory, 150)
     assert sorted(number for number, _ in results) == list(range(count))
     # In each turn all subtasks knew how many had been emitted before it.
     turns: dict[int, int] = {}
@@ -243,16 +243,16 @@ def test_list_state_at_another_parallelism(parallelisms: tuple[int, ...], tmp_pa
 
 
 @pytest.mark.parametrize("parallelism", [1, 3])
-def test_list_state_through_a_failure(parallelism: int, tmp_path: Path) -> None:
+def test_list_state_through_a_failure(parallelism: int, store_directory: Path) -> None:
     """G8, D2: operator state of a user's function goes back to the checkpoint, so nothing is lost or twice."""
     env = environment(parallelism, **{"penstock.source.batch-records": 16})
     env.enable_checkpointing(5)
     env.set_restart_strategy(RestartStrategies.fixed_delay_restart(3, 1))
     source: DataGeneratorSource[int] = DataGeneratorSource(lambda i: i, 1_000, 4_000)
     numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers").set_parallelism(1).rebalance()
-    stream = numbers.map(FailsOnce(tmp_path / "marker", 100)).flat_map(Batches(900))
+    stream = numbers.map(FailsOnce(store_directory / "marker", 100)).flat_map(Batches(900))
     assert sorted(number for number, _ in stream.execute_and_collect()) == list(range(1_000))
-    assert (tmp_path / "marker").exists()
+    assert (store_directory / "marker").exists()
 
 
 def test_a_function_with_operator_state_on_a_keyed_stream() -> None:

@@ -205,10 +205,12 @@ def test_a_list_of_other_files_is_refused(tmp_path: Path) -> None:
     assert (tmp_path / "precious").exists()
 
 
-def test_an_epoch_that_cannot_commit_leaves_both_checkpoints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_epoch_that_cannot_commit_leaves_both_checkpoints(
+    store_directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """G9, I1: the one before is let go of when the output of the new one is visible; a job goes on from the new one."""
     options = {
-        "execution.checkpointing.dir": str(tmp_path / "checkpoints"),
+        "execution.checkpointing.dir": str(store_directory / "checkpoints"),
         "execution.micro-batch.max-records": 100,
     }
 
@@ -216,18 +218,18 @@ def test_an_epoch_that_cannot_commit_leaves_both_checkpoints(tmp_path: Path, mon
         env = environment(1, MICRO, **options, **more)
         source: Any = DataGeneratorSource(str, RECORDS)
         numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers").uid("numbers")
-        numbers.sink_to(FileSink.for_row_format(str(tmp_path / "out"), Encoder.simple_string_encoder()).build()).uid(
-            "f"
-        )
+        numbers.sink_to(
+            FileSink.for_row_format(str(store_directory / "out"), Encoder.simple_string_encoder()).build()
+        ).uid("f")
         env.execute()
 
     failing(monkeypatch, lambda number: number >= 3)
     with pytest.raises(JobExecutionError, match="as told"):
         epochs()
     monkeypatch.undo()
-    assert len(lines_below(tmp_path / "out")) == 300
-    kept = sorted((tmp_path / "checkpoints").glob("*/chk-*/_metadata"))
+    assert len(lines_below(store_directory / "out")) == 300
+    kept = sorted((store_directory / "checkpoints").glob("*/chk-*/_metadata"))
     assert [path.parent.name for path in kept] == ["chk-3", "chk-4"]
     epochs(**{"execution.state-recovery.path": str(kept[-1].parent)})
-    assert lines_below(tmp_path / "out") == EXPECTED
-    assert not files_below(tmp_path / "out")
+    assert lines_below(store_directory / "out") == EXPECTED
+    assert not files_below(store_directory / "out")

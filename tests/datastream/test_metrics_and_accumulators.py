@@ -195,15 +195,15 @@ def test_accumulators_of_all_epochs_are_one_at_the_end(epochs: dict[str, Any]) -
 
 
 @pytest.mark.parametrize("mode", ["MICRO_BATCH", "BATCH"])
-def test_an_epoch_that_is_run_again_counts_once(mode: str, tmp_path: Path) -> None:
+def test_an_epoch_that_is_run_again_counts_once(mode: str, store_directory: Path) -> None:
     """A1, G8: what the attempt that failed had added is forgotten; the same for a back-fill."""
     epochs: dict[str, Any] = {"execution__micro_batch__max_records": 10}
-    back_fill: dict[str, Any] = {"execution__batch__savepoint_path": tmp_path / "filled"}
+    back_fill: dict[str, Any] = {"execution__batch__savepoint_path": store_directory / "filled"}
     env = local_environment(1, execution__runtime_mode=mode, **(epochs if mode == "MICRO_BATCH" else back_fill))
     env.set_restart_strategy(RestartStrategies.fixed_delay_restart(1, 1))
-    env.from_collection(list(range(100))).map(Adds()).map(FailsOnce(tmp_path / "marker", 5)).print()
+    env.from_collection(list(range(100))).map(Adds()).map(FailsOnce(store_directory / "marker", 5)).print()
     result = env.execute()
-    assert (tmp_path / "marker").exists()
+    assert (store_directory / "marker").exists()
     assert result.get_accumulator_result("records") == 100
     assert sorted(result.get_accumulator_result("values")) == list(range(100))
 

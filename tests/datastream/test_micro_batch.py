@@ -80,28 +80,28 @@ def lines_below(directory: Path) -> list[str]:
     return sorted(line for file in directory.rglob("part-*") for line in file.read_text().splitlines())
 
 
-def test_files_are_written_exactly_once(tmp_path: Path) -> None:
+def test_files_are_written_exactly_once(store_directory: Path) -> None:
     """G9, I1: every epoch commits what it has written."""
     env = environment(2, **{"execution.micro-batch.max-records": 250})
-    counting(env, tmp_path)
+    counting(env, store_directory)
     env.execute()
-    assert lines_below(tmp_path) == expected()
+    assert lines_below(store_directory) == expected()
 
 
-def test_an_epoch_that_fails_begins_anew(tmp_path: Path) -> None:
+def test_an_epoch_that_fails_begins_anew(store_directory: Path) -> None:
     """G8: from the checkpoint before it, and nothing of the failed attempt is seen."""
     env = environment(1, **{"execution.micro-batch.max-records": 250})
     env.set_restart_strategy(RestartStrategies.fixed_delay_restart(1, 1))
     source: Any = DataGeneratorSource(lambda n: n, RECORDS)
     numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers")
-    counted = numbers.key_by(lambda n: n % 7).process(Count()).map(FailsOnce(tmp_path / "marker", 170))
-    counted.sink_to(FileSink.for_row_format(str(tmp_path / "out"), Encoder.simple_string_encoder()).build())
+    counted = numbers.key_by(lambda n: n % 7).process(Count()).map(FailsOnce(store_directory / "marker", 170))
+    counted.sink_to(FileSink.for_row_format(str(store_directory / "out"), Encoder.simple_string_encoder()).build())
     env.execute()
-    assert (tmp_path / "marker").exists()
-    assert lines_below(tmp_path / "out") == expected()
+    assert (store_directory / "marker").exists()
+    assert lines_below(store_directory / "out") == expected()
 
 
-def test_without_a_restart_strategy_a_failure_ends_the_job(tmp_path: Path) -> None:
+def test_without_a_restart_strategy_a_failure_ends_the_job(store_directory: Path) -> None:
     """G8: with the user's error."""
     env = environment()
     env.from_collection([1, 0]).map(lambda n: 1 // n).print()
@@ -111,7 +111,7 @@ def test_without_a_restart_strategy_a_failure_ends_the_job(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
 @pytest.mark.parametrize("drain_at_the_end", [True])
-def test_one_state_for_all_tempos(tmp_path: Path, backend: str, drain_at_the_end: bool) -> None:
+def test_one_state_for_all_tempos(store_directory: Path, backend: str, drain_at_the_end: bool) -> None:
     """H4, I1: a job goes from epochs to streaming, back, and to its end, at another parallelism each time; the files
     hold what one run would have written."""
     savepoint: str | None = None
@@ -121,71 +121,71 @@ def test_one_state_for_all_tempos(tmp_path: Path, backend: str, drain_at_the_end
         if savepoint is not None:
             options["execution.state-recovery.path"] = savepoint
         env = environment(parallelism, mode, **options)
-        counting(env, tmp_path / "out", 20_000)
+        counting(env, store_directory / "out", 20_000)
         job = env.execute_async()
-        savepoint = job.stop_with_savepoint(False, str(tmp_path)).result(60)
+        savepoint = job.stop_with_savepoint(False, str(store_directory)).result(60)
         job.wait()
-    before = len(lines_below(tmp_path / "out"))
+    before = len(lines_below(store_directory / "out"))
     assert 0 < before < 20_000
     assert savepoint is not None
     env = environment(2, **{"state.backend.type": backend, "execution.state-recovery.path": savepoint})
-    counting(env, tmp_path / "out", 20_000)
+    counting(env, store_directory / "out", 20_000)
     env.execute()
-    assert lines_below(tmp_path / "out") == expected(20_000)
+    assert lines_below(store_directory / "out") == expected(20_000)
 
 
 @pytest.mark.parametrize("before", [STREAMING, MICRO])
 @pytest.mark.parametrize("mode", [MICRO, RuntimeExecutionMode.BATCH])
-def test_after_a_drain_nothing_is_read(mode: Any, before: Any, tmp_path: Path) -> None:
+def test_after_a_drain_nothing_is_read(mode: Any, before: Any, store_directory: Path) -> None:
     """H2: what was drained has fired for the last time; a job that begins there reads no more, in whichever tempo."""
     options = {"penstock.source.batch-records": "1", "execution.micro-batch.max-records": "50"}
     env = environment(2, before, **options, **{"execution.checkpointing.interval": "5 ms"})
-    counting(env, tmp_path / "out", 20_000)
+    counting(env, store_directory / "out", 20_000)
     job = env.execute_async()
-    savepoint = job.stop_with_savepoint(True, str(tmp_path)).result(60)
+    savepoint = job.stop_with_savepoint(True, str(store_directory)).result(60)
     job.wait()
-    drained = lines_below(tmp_path / "out")
+    drained = lines_below(store_directory / "out")
     assert len(drained) < 20_000
     for next_mode in (mode, STREAMING):
         options = {"execution.state-recovery.path": savepoint}
         if next_mode is RuntimeExecutionMode.BATCH:
-            savepoint = options["execution.batch.savepoint-path"] = str(tmp_path / "filled")
+            savepoint = options["execution.batch.savepoint-path"] = str(store_directory / "filled")
         env = environment(1, next_mode, **options)
-        counting(env, tmp_path / "out", 20_000)
+        counting(env, store_directory / "out", 20_000)
         env.execute()
-        assert lines_below(tmp_path / "out") == drained
+        assert lines_below(store_directory / "out") == drained
 
 
-def test_a_run_goes_on_where_the_last_one_found_nothing_more(tmp_path: Path) -> None:
+def test_a_run_goes_on_where_the_last_one_found_nothing_more(store_directory: Path) -> None:
     """I1: an unbounded source is read as far as it goes; the next run takes what has come since."""
     options = {
-        "execution.checkpointing.dir": str(tmp_path / "checkpoints"),
+        "execution.checkpointing.dir": str(store_directory / "checkpoints"),
         "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
     }
-    (tmp_path / "in").mkdir()
+    (store_directory / "in").mkdir()
     latest: str | None = None
     for run in range(3):
-        (tmp_path / "in" / f"{run}.txt").write_text("\n".join(f"{run}-{n}" for n in range(10)))
+        (store_directory / "in" / f"{run}.txt").write_text("\n".join(f"{run}-{n}" for n in range(10)))
         env = environment(2, **options, **({} if latest is None else {"execution.state-recovery.path": latest}))
-        read_lines(env, tmp_path)
+        read_lines(env, store_directory)
         result = env.execute()
-        (latest,) = map(str, (tmp_path / "checkpoints" / str(result.get_job_id())).glob("chk-*/_metadata"))
-        assert lines_below(tmp_path / "out") == sorted(f"{r}-{n}" for r in range(run + 1) for n in range(10))
+        (latest,) = map(str, (store_directory / "checkpoints" / str(result.get_job_id())).glob("chk-*/_metadata"))
+        assert lines_below(store_directory / "out") == sorted(f"{r}-{n}" for r in range(run + 1) for n in range(10))
 
 
 @pytest.mark.parametrize("mode", [MICRO, RuntimeExecutionMode.BATCH])
-def test_many_files_without_a_record_are_no_end(mode: RuntimeExecutionMode, tmp_path: Path) -> None:
+def test_many_files_without_a_record_are_no_end(mode: RuntimeExecutionMode, store_directory: Path) -> None:
     """I1: a reader that has passed them and has nothing for the moment is asked again, in the same pass."""
-    (tmp_path / "in").mkdir()
+    (store_directory / "in").mkdir()
     for number in range(50):
-        (tmp_path / "in" / f"{number:02d}.txt").write_text("{")
-    (tmp_path / "in" / "99.txt").write_text('{"one": 1}')
+        (store_directory / "in" / f"{number:02d}.txt").write_text("{")
+    (store_directory / "in" / "99.txt").write_text('{"one": 1}')
     env = environment(1, mode)
     if mode is not MICRO:
-        env.configure(Configuration.from_dict({"execution.batch.savepoint-path": str(tmp_path / "filled")}))
-    read_lines(env, tmp_path, JsonLinesFormat(on_error="skip"))
+        env.configure(Configuration.from_dict({"execution.batch.savepoint-path": str(store_directory / "filled")}))
+    read_lines(env, store_directory, JsonLinesFormat(on_error="skip"))
     env.execute()
-    assert lines_below(tmp_path / "out") == ["{'one': 1}"]
+    assert lines_below(store_directory / "out") == ["{'one': 1}"]
 
 
 def read_lines(env: Any, directory: Path, file_format: Any = None) -> None:
@@ -199,29 +199,29 @@ def read_lines(env: Any, directory: Path, file_format: Any = None) -> None:
     lines.sink_to(sink).uid("files")
 
 
-def test_a_savepoint_can_be_taken_while_epochs_go_on(tmp_path: Path) -> None:
+def test_a_savepoint_can_be_taken_while_epochs_go_on(store_directory: Path) -> None:
     """H1: and the job goes on; asked for too late, it is refused."""
     env = environment(1, **{"execution.micro-batch.max-records": 20})
-    counting(env, tmp_path / "out", 5_000)
+    counting(env, store_directory / "out", 5_000)
     job = env.execute_async()
-    path = job.trigger_savepoint(str(tmp_path / "savepoints")).result(60)
+    path = job.trigger_savepoint(str(store_directory / "savepoints")).result(60)
     assert Path(path, "_metadata").exists()
     job.wait()
-    assert lines_below(tmp_path / "out") == expected(5_000)
+    assert lines_below(store_directory / "out") == expected(5_000)
     with pytest.raises(CheckpointError, match="the job is over"):
-        job.trigger_savepoint(str(tmp_path)).result(10)
+        job.trigger_savepoint(str(store_directory)).result(10)
 
 
-def test_a_checkpoint_can_be_asked_for(tmp_path: Path) -> None:
+def test_a_checkpoint_can_be_asked_for(store_directory: Path) -> None:
     """G1: the next epoch begins at once, whatever the interval, and its checkpoint is there when the answer is."""
     options: Any = {"execution.micro-batch.interval": "1 h", "execution.micro-batch.max-records": 20}
-    env = environment(1, **options, **{"execution.checkpointing.dir": tmp_path / "checkpoints"})
-    counting(env, tmp_path / "out", None)
+    env = environment(1, **options, **{"execution.checkpointing.dir": store_directory / "checkpoints"})
+    counting(env, store_directory / "out", None)
     job = env.execute_async("asked")
     first = job.trigger_checkpoint().result(60)
     second = job.trigger_checkpoint().result(60)
     assert second == first + 1
-    assert list((tmp_path / "checkpoints").rglob(f"chk-{second}/_metadata"))
+    assert list((store_directory / "checkpoints").rglob(f"chk-{second}/_metadata"))
     job.cancel()
     with pytest.raises(JobExecutionError):
         job.get_job_execution_result().result(60)
@@ -230,7 +230,7 @@ def test_a_checkpoint_can_be_asked_for(tmp_path: Path) -> None:
 
 
 def test_a_deletion_that_fails_is_said_and_the_job_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    store_directory: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """G6: the next deletion finds the same files."""
     refused: list[int] = []
@@ -244,25 +244,27 @@ def test_a_deletion_that_fails_is_said_and_the_job_goes_on(
 
     monkeypatch.setattr(FileCheckpointStore, "delete", refuse_once)
     env = environment(
-        2, **{"execution.micro-batch.max-records": 250, "execution.checkpointing.dir": tmp_path / "checkpoints"}
+        2, **{"execution.micro-batch.max-records": 250, "execution.checkpointing.dir": store_directory / "checkpoints"}
     )
-    counting(env, tmp_path / "out")
+    counting(env, store_directory / "out")
     with caplog.at_level(logging.INFO, "penstock"):
         env.execute()
     assert refused
     assert "old checkpoints could not be deleted: PermissionError: planned" in caplog.text
-    assert lines_below(tmp_path / "out") == expected()
-    assert not list((tmp_path / "checkpoints").rglob("chk-*"))
+    assert lines_below(store_directory / "out") == expected()
+    assert not list((store_directory / "checkpoints").rglob("chk-*"))
 
 
 @pytest.mark.parametrize("drains", [True, False])
-def test_a_stop_whose_commit_fails_is_a_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drains: bool) -> None:
+def test_a_stop_whose_commit_fails_is_a_stop(
+    store_directory: Path, monkeypatch: pytest.MonkeyPatch, drains: bool
+) -> None:
     """H2, G9: the savepoint is whole, so the job does not read on; the restart strategy has the commit done again."""
     failures: list[Any] = []
     commit = SinkCommits.commit
 
     def fail_while_stopping(commits: SinkCommits, prepared: Any) -> None:
-        if list((tmp_path / "savepoints").rglob("_metadata")) and len(failures) < 2:
+        if list((store_directory / "savepoints").rglob("_metadata")) and len(failures) < 2:
             failures.append(prepared)
             raise OSError("planned")
         commit(commits, prepared)
@@ -270,11 +272,11 @@ def test_a_stop_whose_commit_fails_is_a_stop(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(SinkCommits, "commit", fail_while_stopping)
     env = environment(1, **{"execution.micro-batch.interval": "1 ms", "execution.micro-batch.max-records": 50})
     env.set_restart_strategy(RestartStrategies.fixed_delay_restart(3, 1))
-    counting(env, tmp_path / "out", None)
+    counting(env, store_directory / "out", None)
     job = env.execute_async("stopped")
-    savepoint = job.stop_with_savepoint(drains, str(tmp_path / "savepoints")).result(60)
+    savepoint = job.stop_with_savepoint(drains, str(store_directory / "savepoints")).result(60)
     job.get_job_execution_result().result(60)
     assert len(failures) == 2
     assert Path(savepoint, "_metadata").exists()
-    seen = lines_below(tmp_path / "out")
+    seen = lines_below(store_directory / "out")
     assert seen == expected(len(seen))

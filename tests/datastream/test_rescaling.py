@@ -8,16 +8,15 @@ the output of one job that nobody ended. Everything runs in virtual time, so a r
 from __future__ import annotations
 
 import itertools
-import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.datastream.places import Places
 from tests.jobs import BUCKETS, JOBS, Count, Job, same
 from tests.spec.virtual_job import LEDGER, LedgerSink, VirtualJob, clear_ledger, environment
-from tests.state.rocks import MEMORY
 
 from penstock.base.errors import JobExecutionError
 from penstock.base.job_status import JobStatus
@@ -59,24 +58,17 @@ def nothing_committed() -> None:
     clear_ledger()
 
 
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """In memory where there is such a place: RocksDB waits for its disk."""
-    with tempfile.TemporaryDirectory(dir=MEMORY) as name:
-        yield Path(name)
-
-
 def shapes(chain: Sequence[int], backends: Sequence[str]) -> list[tuple[int, str]]:
     """Parallelism and backend of each job."""
     return list(zip(chain, itertools.cycle(backends), strict=False))
 
 
-def begin(job: Job, shape: tuple[int, str], folder: Path, path: str | None, options: Any) -> VirtualJob:
+def begin(job: Job, shape: tuple[int, str], places: Places, path: str | None, options: Any) -> VirtualJob:
     """The next job of a row, from what the one before left."""
     parallelism, backend = shape
     settings = {
         "state.backend.type": backend,
-        "state.backend.rocksdb.localdir": folder / "rocksdb",
+        "state.backend.rocksdb.localdir": places.local / "rocksdb",
         "execution.state-recovery.path": path,
         **options,
     }
@@ -85,16 +77,16 @@ def begin(job: Job, shape: tuple[int, str], folder: Path, path: str | None, opti
     return VirtualJob(env)
 
 
-def stop(job: VirtualJob, folder: Path) -> str:
+def stop(job: VirtualJob, places: Places) -> str:
     """Stop it in the middle; the savepoint's path."""
     asked: list[Any] = []
-    job.when(lambda: job.turns >= TURNS, lambda: asked.append(job.stop_with_savepoint(False, str(folder / "s"))))
+    job.when(lambda: job.turns >= TURNS, lambda: asked.append(job.stop_with_savepoint(False, str(places.store / "s"))))
     assert job.run() is JobStatus.FINISHED, job.failure()
     path: str = asked[0].result(0)
     return path
 
 
-def cancel(job: VirtualJob, folder: Path) -> tuple[str, CheckpointMetadata]:
+def cancel(job: VirtualJob, places: Places) -> tuple[str, CheckpointMetadata]:
     """Cancel it in the middle, as soon as its second checkpoint is there; where that lies, and what it says."""
 
     def take() -> None:
@@ -107,18 +99,18 @@ def cancel(job: VirtualJob, folder: Path) -> tuple[str, CheckpointMetadata]:
     job.when(lambda: len(job.checkpoints) == 2, job.cancel)
     assert job.run() is JobStatus.CANCELED, job.failure()
     kept = job.checkpoints[-1]
-    return str(folder / "c" / kept.job_id / f"chk-{kept.checkpoint_id}"), kept
+    return str(places.store / "c" / kept.job_id / f"chk-{kept.checkpoint_id}"), kept
 
 
-def finish(job: VirtualJob, folder: Path) -> None:
+def finish(job: VirtualJob, places: Places) -> None:
     """Let the last one of a row come to its end; none has left files of RocksDB's behind."""
     assert job.run() is JobStatus.FINISHED, job.failure()
-    assert list(folder.glob("rocksdb/*")) == []
+    assert list(places.local.glob("rocksdb/*")) == []
 
 
-def in_flight(metadata: CheckpointMetadata) -> int:
+def in_flight(metadata: CheckpointMetadata, places: Places) -> int:
     """How many records a checkpoint holds that were between two tasks."""
-    store = FileCheckpointStore(None, "", 0)
+    store = FileCheckpointStore(str(places.store / "c"), metadata.job_id, 0)
     return sum(
         len(item[0])
         for operator in metadata.operators
@@ -160,15 +152,15 @@ def native_files(metadata: CheckpointMetadata) -> int:
 @pytest.mark.parametrize("backends", BACKENDS.values(), ids=BACKENDS)
 @pytest.mark.parametrize("chain", CHAINS, ids=str)
 @pytest.mark.parametrize("job", JOBS, ids=lambda job: job.name)
-def test_stopped_and_resumed(job: Job, chain: tuple[int, ...], backends: tuple[str, ...], folder: Path) -> None:
+def test_stopped_and_resumed(job: Job, chain: tuple[int, ...], backends: tuple[str, ...], places: Places) -> None:
     """H2, D4: from savepoints, at any parallelism, and in either backend whichever one wrote them."""
     *ended, last = shapes(chain, backends)
     options = {**SMALL_STEPS, "execution.checkpointing.interval": None}
     path: str | None = None
     for shape in ended:
-        path = stop(begin(job, shape, folder, path, options), folder)
+        path = stop(begin(job, shape, places, path, options), places)
     assert len(LEDGER.get("out", ())) < len(job.expected())
-    finish(begin(job, last, folder, path, options), folder)
+    finish(begin(job, last, places, path, options), places)
     assert sorted(LEDGER["out"]) == job.expected()
 
 
@@ -180,53 +172,53 @@ def test_stopped_and_resumed(job: Job, chain: tuple[int, ...], backends: tuple[s
 @pytest.mark.parametrize("job", JOBS, ids=lambda job: job.name)
 @pytest.mark.parametrize("mode", ["aligned", "unaligned"])
 def test_cancelled_and_begun_from_its_checkpoint(
-    mode: str, job: Job, chain: tuple[int, ...], backend: str, folder: Path
+    mode: str, job: Job, chain: tuple[int, ...], backend: str, places: Places
 ) -> None:
     """H4, D4, G5: from checkpoints that outlived their jobs. Records in flight are partitioned anew, and RocksDB's own
     files are cut by key groups."""
     *ended, last = shapes(chain, (backend,))
     options = {**RETAINED, **(SLOW_CONSUMERS if mode == "unaligned" else SMALL_STEPS)}
-    options["execution.checkpointing.dir"] = folder / "c"
+    options["execution.checkpointing.dir"] = places.store / "c"
     path: str | None = None
     for shape in ended:
-        path, kept = cancel(begin(job, shape, folder, path, options), folder)
-        assert (in_flight(kept) > 0) == (mode == "unaligned")
+        path, kept = cancel(begin(job, shape, places, path, options), places)
+        assert (in_flight(kept, places) > 0) == (mode == "unaligned")
         assert (native_files(kept) > 0) == (backend == "rocksdb")
     assert len(LEDGER.get("out", ())) < len(job.expected())
-    finish(begin(job, last, folder, path, options), folder)
+    finish(begin(job, last, places, path, options), places)
     assert sorted(LEDGER["out"]) == job.expected()
 
 
 @pytest.mark.parametrize("chain", CHAINS, ids=str)
-def test_a_checkpoint_of_the_heap_goes_on_in_rocksdb(chain: tuple[int, ...], folder: Path) -> None:
+def test_a_checkpoint_of_the_heap_goes_on_in_rocksdb(chain: tuple[int, ...], places: Places) -> None:
     """D4, G5, H4: the heap's checkpoints have files that both backends read, with records in flight beside them."""
     *ended, last = shapes(chain, ("hashmap",))
-    options = {**RETAINED, **SLOW_CONSUMERS, "execution.checkpointing.dir": folder / "c"}
+    options = {**RETAINED, **SLOW_CONSUMERS, "execution.checkpointing.dir": places.store / "c"}
     path: str | None = None
     for shape in ended:
-        path, kept = cancel(begin(BUCKETS, shape, folder, path, options), folder)
-        assert in_flight(kept) > 0
-    finish(begin(BUCKETS, (last[0], "rocksdb"), folder, path, options), folder)
+        path, kept = cancel(begin(BUCKETS, shape, places, path, options), places)
+        assert in_flight(kept, places) > 0
+    finish(begin(BUCKETS, (last[0], "rocksdb"), places, path, options), places)
     assert sorted(LEDGER["out"]) == BUCKETS.expected()
 
 
 @pytest.mark.parametrize("parallelism", [1, 4])
 @pytest.mark.parametrize("mode", [RuntimeExecutionMode.MICRO_BATCH, RuntimeExecutionMode.BATCH])
-def test_records_in_flight_do_not_go_into_epochs(mode: RuntimeExecutionMode, parallelism: int, folder: Path) -> None:
+def test_records_in_flight_do_not_go_into_epochs(mode: RuntimeExecutionMode, parallelism: int, places: Places) -> None:
     """G5, H4: the job is refused before it reads anything, at the same parallelism as at a lower one."""
-    options = {**RETAINED, **SLOW_CONSUMERS, "execution.checkpointing.dir": folder / "c"}
-    path, kept = cancel(begin(BUCKETS, (4, "hashmap"), folder, None, options), folder)
-    assert in_flight(kept) > 0
+    options = {**RETAINED, **SLOW_CONSUMERS, "execution.checkpointing.dir": places.store / "c"}
+    path, kept = cancel(begin(BUCKETS, (4, "hashmap"), places, None, options), places)
+    assert in_flight(kept, places) > 0
     settings: Any = {"execution.target": "local", "execution.state-recovery.path": path}
     if mode is RuntimeExecutionMode.BATCH:
-        settings["execution.batch.savepoint-path"] = folder / "filled"
+        settings["execution.batch.savepoint-path"] = places.store / "filled"
     env = environment(parallelism, **settings).set_runtime_mode(mode)
     before = list(LEDGER.get("out", ()))
     BUCKETS.build(env).sink_to(LedgerSink("out")).uid("sink")
     with pytest.raises(JobExecutionError, match="micro-batch execution cannot take over the records in flight"):
         env.execute()
     assert LEDGER.get("out", []) == before
-    assert not (folder / "filled").exists()
+    assert not (places.store / "filled").exists()
 
 
 # --- broadcasts ------------------------------------------------------------------------------------------------------
@@ -279,18 +271,18 @@ PAIRS = Job("pairs", build_pairs, expected_pairs)
 
 
 @pytest.mark.parametrize("chain", CHAINS, ids=str)
-def test_a_broadcast_under_back_pressure_is_rescaled(chain: tuple[int, ...], folder: Path) -> None:
+def test_a_broadcast_under_back_pressure_is_rescaled(chain: tuple[int, ...], places: Places) -> None:
     """G5, D4: unaligned checkpoints hold records in flight, but none on its way to a task with a broadcast input. So
     all of its subtasks have seen the same rules, and others can take over."""
     *ended, last = shapes(chain, ("hashmap",))
-    options = {**RETAINED, **SLOW_CONSUMERS, "execution.checkpointing.dir": folder / "c"}
+    options = {**RETAINED, **SLOW_CONSUMERS, "execution.checkpointing.dir": places.store / "c"}
     path: str | None = None
     for shape in ended:
-        path, kept = cancel(begin(PAIRS, shape, folder, path, options), folder)
-        assert in_flight(kept) > 0
-        assert "pairs" not in readers_of_what_is_in_flight(kept)
+        path, kept = cancel(begin(PAIRS, shape, places, path, options), places)
+        assert in_flight(kept, places) > 0
+        assert "pairs" not in readers_of_what_is_in_flight(kept, places)
     assert len(LEDGER.get("out", ())) < len(PAIRS.expected())
-    finish(begin(PAIRS, last, folder, path, options), folder)
+    finish(begin(PAIRS, last, places, path, options), places)
     assert sorted(LEDGER["out"]) == PAIRS.expected()
 
 
@@ -324,16 +316,16 @@ IN_ORDER = Job("in order", build_in_order, expected_in_order)
 
 
 @pytest.mark.parametrize("chain", CHAINS, ids=str)
-def test_records_in_flight_keep_their_order(chain: tuple[int, ...], folder: Path) -> None:
+def test_records_in_flight_keep_their_order(chain: tuple[int, ...], places: Places) -> None:
     """D4, G5, B3: those that were in flight come first, and those of one producer and key in the order in which they
     were sent."""
     *ended, last = shapes(chain, ("hashmap",))
-    options = {**RETAINED, **SLOW_CONSUMERS, "execution.checkpointing.dir": folder / "c"}
+    options = {**RETAINED, **SLOW_CONSUMERS, "execution.checkpointing.dir": places.store / "c"}
     path: str | None = None
     for shape in ended:
-        path, kept = cancel(begin(IN_ORDER, shape, folder, path, options), folder)
-        assert in_flight(kept) > 0
-    finish(begin(IN_ORDER, last, folder, path, options), folder)
+        path, kept = cancel(begin(IN_ORDER, shape, places, path, options), places)
+        assert in_flight(kept, places) > 0
+    finish(begin(IN_ORDER, last, places, path, options), places)
     assert sorted(LEDGER["out"], key=lambda r: r[:2]) == expected_in_order()
 
 
@@ -351,10 +343,10 @@ def build_tens(env: StreamExecutionEnvironment, path: Path) -> DataStream:
 
 
 @pytest.mark.parametrize("chain", [(4, 2, 3, 1), (4, 3, 2), (3, 1)], ids=str)
-def test_readers_go_on_in_the_order_of_the_files(chain: tuple[int, ...], folder: Path) -> None:
+def test_readers_go_on_in_the_order_of_the_files(chain: tuple[int, ...], places: Places) -> None:
     """D4, C2: readers that take over files that others had begun read the earlier first, so that the watermark leaves
     none behind."""
-    files = folder / "files"
+    files = places.local / "files"
     files.mkdir()
     for number in range(FILES):
         seconds = range(10_000 + number * LINES, 10_000 + (number + 1) * LINES)
@@ -363,6 +355,6 @@ def test_readers_go_on_in_the_order_of_the_files(chain: tuple[int, ...], folder:
     *ended, last = shapes(chain, ("hashmap",))
     path: str | None = None
     for shape in ended:
-        path = stop(begin(job, shape, folder, path, SMALL_STEPS), folder)
-    finish(begin(job, last, folder, path, SMALL_STEPS), folder)
+        path = stop(begin(job, shape, places, path, SMALL_STEPS), places)
+    finish(begin(job, last, places, path, SMALL_STEPS), places)
     assert LEDGER["out"] == ["10"] * (FILES * LINES // 10)

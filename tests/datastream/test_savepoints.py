@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 import logging
-import shutil
 import threading
 from collections import defaultdict
 from pathlib import Path
@@ -25,6 +24,7 @@ from tests.spec.virtual_job import (
     error_of,
     records,
 )
+from tests.stores import at, copy_tree, remove_tree
 
 from penstock.base.errors import CheckpointError, JobExecutionError
 from penstock.base.job_status import JobStatus
@@ -45,6 +45,9 @@ MODES = {
 }
 STOPS_MAX, NEVER = 5, 1 << 60
 SMALL_STEPS: Any = {"penstock.source.batch-records": 4, "penstock.network.buffer-records": 3}
+
+
+pytestmark = pytest.mark.usefixtures("checkpoints_in_store")
 
 
 @pytest.fixture(autouse=True)
@@ -78,31 +81,31 @@ def in_legs(job: Job, parallelisms: tuple[int, ...], turns: int, directory: Path
 
 @pytest.mark.parametrize("options", MODES.values(), ids=MODES)
 @pytest.mark.parametrize("job", JOBS, ids=lambda job: job.name)
-def test_stopped_and_resumed(job: Job, options: Any, tmp_path: Path) -> None:
+def test_stopped_and_resumed(job: Job, options: Any, store_directory: Path) -> None:
     """H2, A1: a job that is stopped again and again gives the output of one uninterrupted run, in every mode of
     checkpoints and without any: no record is lost or committed twice, windows and timers go on where they were."""
-    stops = in_legs(job, (2,), 40, tmp_path, **options)
+    stops = in_legs(job, (2,), 40, store_directory, **options)
     assert stops >= 2
     assert sorted(LEDGER["out"]) == job.expected()
 
 
 @pytest.mark.parametrize("parallelisms", [(1, 3, 2), (4, 1)], ids=str)
 @pytest.mark.parametrize("job", JOBS, ids=lambda job: job.name)
-def test_resumed_at_another_parallelism(job: Job, parallelisms: tuple[int, ...], tmp_path: Path) -> None:
+def test_resumed_at_another_parallelism(job: Job, parallelisms: tuple[int, ...], store_directory: Path) -> None:
     """H2, H4, D4: the same when each job in the row has another parallelism."""
-    assert in_legs(job, parallelisms, 40, tmp_path, **OFF) >= 2
+    assert in_legs(job, parallelisms, 40, store_directory, **OFF) >= 2
     assert sorted(LEDGER["out"]) == job.expected()
 
 
 @pytest.mark.parametrize("turns", [*range(1, 10), *range(10, 90, 5)])
-def test_stopped_at_any_moment(turns: int, tmp_path: Path) -> None:
+def test_stopped_at_any_moment(turns: int, store_directory: Path) -> None:
     """H2: the same whenever the stop comes: before the job runs, in the middle, or while it is ending by itself."""
-    in_legs(WORD_COUNT, (2,), turns, tmp_path, **FREQUENT)
+    in_legs(WORD_COUNT, (2,), turns, store_directory, **FREQUENT)
     assert sorted(LEDGER["out"]) == WORD_COUNT.expected()
 
 
 @pytest.mark.parametrize("options", [OFF, {"execution.checkpointing.interval": "1 h"}], ids=["off", "on"])
-def test_a_stop_that_comes_while_the_job_is_ending_does_no_harm(options: Any, tmp_path: Path) -> None:
+def test_a_stop_that_comes_while_the_job_is_ending_does_no_harm(options: Any, store_directory: Path) -> None:
     """H2: a stop that comes when the sources have ended by themselves, and that cannot be taken any more, is refused;
     the job ends as it would have: it is not restarted, which without checkpoints would repeat what was committed."""
 
@@ -117,13 +120,13 @@ def test_a_stop_that_comes_while_the_job_is_ending_does_no_harm(options: Any, tm
     harmed = []
     for turns in range(undisturbed.turns - 30, undisturbed.turns + 1):
         stopped = job()
-        stop_after(stopped, turns, tmp_path)
+        stop_after(stopped, turns, store_directory)
         if stopped.master.history.restarts or not set(LEDGER["out"]) <= set(WORD_COUNT.expected()):
             harmed.append(turns - undisturbed.turns)
     assert harmed == []
 
 
-def test_what_a_savepoint_covers_is_committed_when_the_stop_is_done(tmp_path: Path) -> None:
+def test_what_a_savepoint_covers_is_committed_when_the_stop_is_done(store_directory: Path) -> None:
     """H2, G9: the future of a stop is done when all output up to the savepoint is committed, and not before."""
     env = environment(2, **{"execution.checkpointing.interval": "1 h"})
     stream = env.from_source(Timed(1_000, (None,)), WatermarkStrategy.no_watermarks(), "records")
@@ -132,14 +135,14 @@ def test_what_a_savepoint_covers_is_committed_when_the_stop_is_done(tmp_path: Pa
     committed: list[Any] = []
 
     def stop() -> None:
-        future = job.stop_with_savepoint(False, str(tmp_path))
+        future = job.stop_with_savepoint(False, str(store_directory))
         future.add_done_callback(lambda done: committed.append((done.result(0), sorted(LEDGER["out"]))))
 
     job.at(5_500, stop)
     assert job.run() is JobStatus.FINISHED
     ((path, output),) = committed
     assert output == records(6, 6)
-    assert Path(path).parent == tmp_path
+    assert at(path).parent == store_directory
     assert job.now_ms == 5_500, "no record after the stop"
 
 
@@ -162,7 +165,7 @@ class Sum(AggregateFunction):
 
 @pytest.mark.parametrize("options", [OFF, {"execution.checkpointing.interval": "1 h"}], ids=["off", "on"])
 @pytest.mark.parametrize("parallelism", [1, 2])
-def test_drain_fires_all_windows(parallelism: int, options: Any, tmp_path: Path) -> None:
+def test_drain_fires_all_windows(parallelism: int, options: Any, store_directory: Path) -> None:
     """H2, C1: with drain all windows fire, those far in the future of event time included, and their results are
     committed; without it none does that was not due."""
 
@@ -172,7 +175,7 @@ def test_drain_fires_all_windows(parallelism: int, options: Any, tmp_path: Path)
         stream = env.from_source(Timed(1_000, (None,)), strategy, "records").key_by(lambda record: record[1] % 3)
         stream.window(TumblingEventTimeWindows.of(5_000)).aggregate(Sum()).sink_to(LedgerSink("out"))
         job = VirtualJob(env)
-        job.at(12_500, lambda: job.stop_with_savepoint(drain, str(tmp_path)))
+        job.at(12_500, lambda: job.stop_with_savepoint(drain, str(store_directory)))
         assert job.run() is JobStatus.FINISHED
         return job
 
@@ -189,7 +192,7 @@ def test_drain_fires_all_windows(parallelism: int, options: Any, tmp_path: Path)
     assert sorted(LEDGER["out"]) == sums(13)
 
 
-def test_a_drained_job_has_nothing_more_to_do(tmp_path: Path) -> None:
+def test_a_drained_job_has_nothing_more_to_do(store_directory: Path) -> None:
     """H2, G10: a job that begins from the savepoint of a drained one finds everything finished, and ends at once."""
 
     def job(**options: Any) -> VirtualJob:
@@ -198,7 +201,7 @@ def test_a_drained_job_has_nothing_more_to_do(tmp_path: Path) -> None:
         stream.key_by(lambda record: record).map(lambda record: record).sink_to(LedgerSink("out"))
         return VirtualJob(env)
 
-    path = stop_after(job(), 40, tmp_path, drain=True)
+    path = stop_after(job(), 40, store_directory, drain=True)
     before = list(LEDGER["out"])
     again = job(**{"execution.state-recovery.path": path})
     assert again.run() is JobStatus.FINISHED
@@ -218,14 +221,14 @@ def numbers(parallelism: int = 2, **options: Any) -> VirtualJob:
 
 
 @pytest.mark.parametrize("interval", ["10 s", None])
-def test_a_savepoint_takes_nothing_from_the_job(interval: str | None, tmp_path: Path) -> None:
+def test_a_savepoint_takes_nothing_from_the_job(interval: str | None, store_directory: Path) -> None:
     """H1, G9: a job of which savepoints are taken gives the whole of its output, each record once; so does each job
     that begins from one of them, for what comes after it and what it held uncommitted."""
     options: Any = {"execution.checkpointing.interval": interval}
     job = numbers(**options)
     taken: list[Any] = []
     for time_ms in (5_500, 15_500, 25_500):
-        job.at(time_ms, lambda: taken.append(job.trigger_savepoint(str(tmp_path))))
+        job.at(time_ms, lambda: taken.append(job.trigger_savepoint(str(store_directory))))
     assert job.run() is JobStatus.FINISHED
     assert sorted(LEDGER["out"]) == records(40, 40)
     for future, committed in zip(taken, (0, 10, 20), strict=True):
@@ -238,13 +241,13 @@ def test_a_savepoint_takes_nothing_from_the_job(interval: str | None, tmp_path: 
 
 
 @pytest.mark.parametrize("interval", ["10 s", None])
-def test_cancelled_with_a_savepoint_and_resumed(interval: str | None, tmp_path: Path) -> None:
+def test_cancelled_with_a_savepoint_and_resumed(interval: str | None, store_directory: Path) -> None:
     """H1, G9: what a job that is cancelled with a savepoint had not committed is committed by the one that begins from
     it: together they have every record once."""
     options: Any = {"execution.checkpointing.interval": interval}
     job = numbers(**options)
     taken: list[Any] = []
-    job.at(15_500, lambda: taken.append(job.cancel_with_savepoint(str(tmp_path))))
+    job.at(15_500, lambda: taken.append(job.cancel_with_savepoint(str(store_directory))))
     assert job.run() is JobStatus.CANCELED
     assert len(LEDGER.get("out", [])) < 40
     again = numbers(3, **{**options, "execution.state-recovery.path": taken[0].result(0)})
@@ -252,17 +255,17 @@ def test_cancelled_with_a_savepoint_and_resumed(interval: str | None, tmp_path: 
     assert sorted(LEDGER["out"]) == records(40, 40)
 
 
-def test_begin_from_a_retained_checkpoint(tmp_path: Path) -> None:
+def test_begin_from_a_retained_checkpoint(store_directory: Path) -> None:
     """H4: a checkpoint that outlived its job serves like a savepoint, and is not changed by the job that begins."""
     kept: Any = {
-        "execution.checkpointing.dir": tmp_path,
+        "execution.checkpointing.dir": store_directory,
         "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
         "execution.checkpointing.data-inline-threshold": "0 b",
     }
     job = numbers(**kept)
     job.at(15_500, job.cancel)
     assert job.run() is JobStatus.CANCELED
-    (directory,) = tmp_path.glob("*/chk-*")
+    (directory,) = store_directory.glob("*/chk-*")
     files = sorted((p, p.stat().st_size) for p in directory.iterdir())
     again = numbers(**{**kept, "execution.state-recovery.path": directory})
     assert again.run() is JobStatus.FINISHED
@@ -270,20 +273,20 @@ def test_begin_from_a_retained_checkpoint(tmp_path: Path) -> None:
     assert sorted((p, p.stat().st_size) for p in directory.iterdir()) == files
 
 
-def test_a_savepoint_that_was_moved(tmp_path: Path) -> None:
+def test_a_savepoint_that_was_moved(store_directory: Path) -> None:
     """H1, H4: a savepoint directory may be copied to another place, and the job that it is of may be gone."""
     inline: Any = {
         "execution.checkpointing.data-inline-threshold": "0 b",
-        "execution.checkpointing.dir": tmp_path / "c",
+        "execution.checkpointing.dir": store_directory / "c",
     }
     job = numbers(**inline)
     taken: list[Any] = []
-    job.at(15_500, lambda: taken.append(job.stop_with_savepoint(False, str(tmp_path / "before"))))
+    job.at(15_500, lambda: taken.append(job.stop_with_savepoint(False, str(store_directory / "before"))))
     assert job.run() is JobStatus.FINISHED
-    shutil.copytree(taken[0].result(0), tmp_path / "after" / "copy")
-    shutil.rmtree(tmp_path / "before")
-    shutil.rmtree(tmp_path / "c", ignore_errors=True)
-    again = numbers(3, **{**inline, "execution.state-recovery.path": tmp_path / "after" / "copy"})
+    copy_tree(taken[0].result(0), store_directory / "after" / "copy")
+    remove_tree(store_directory / "before")
+    remove_tree(store_directory / "c")
+    again = numbers(3, **{**inline, "execution.state-recovery.path": store_directory / "after" / "copy"})
     assert again.run() is JobStatus.FINISHED, again.failure()
     assert sorted(LEDGER["out"]) == records(40, 40)
 
@@ -310,17 +313,17 @@ def _ask(job: Any, call: str, directory: str | None) -> Any:
 
 
 @pytest.mark.parametrize("call", ["trigger", "cancel", "stop"])
-def test_the_configured_directory(call: str, tmp_path: Path) -> None:
+def test_the_configured_directory(call: str, store_directory: Path) -> None:
     """H1: the directory of the configuration is taken when none is named; a named one comes first."""
-    options: Any = {"execution.checkpointing.savepoint-dir": tmp_path / "configured"}
+    options: Any = {"execution.checkpointing.savepoint-dir": store_directory / "configured"}
     job = numbers(**options)
     asked: list[Any] = []
-    job.at(4_500, lambda: asked.append(job.trigger_savepoint(str(tmp_path / "named"))))
+    job.at(4_500, lambda: asked.append(job.trigger_savepoint(str(store_directory / "named"))))
     job.at(5_500, lambda: asked.append(_ask(job, call, None)))
     job.run()
-    assert Path(asked[0].result(0)).parent == tmp_path / "named"
-    assert Path(asked[1].result(0)).parent == tmp_path / "configured"
-    assert all((Path(future.result(0)) / "_metadata").exists() for future in asked)
+    assert at(asked[0].result(0)).parent == store_directory / "named"
+    assert at(asked[1].result(0)).parent == store_directory / "configured"
+    assert all((at(future.result(0)) / "_metadata").exists() for future in asked)
 
 
 @pytest.mark.parametrize("call", ["trigger", "cancel", "stop"])
@@ -339,19 +342,19 @@ def test_a_directory_that_cannot_be_written(call: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("call", ["trigger", "cancel", "stop"])
-def test_a_job_that_is_over(call: str, tmp_path: Path) -> None:
+def test_a_job_that_is_over(call: str, store_directory: Path) -> None:
     """H1, H2: asking a job that has ended is an error, not a wait."""
     job = numbers()
     job.run()
     with pytest.raises(CheckpointError, match="the job is over"):
-        _ask(job, call, str(tmp_path)).result(0)
+        _ask(job, call, str(store_directory)).result(0)
 
 
-def test_a_program_that_does_not_fit(tmp_path: Path) -> None:
+def test_a_program_that_does_not_fit(store_directory: Path) -> None:
     """H4: a savepoint with state that the program has no operator for is an error that names it."""
     job = numbers()
     taken: list[Any] = []
-    job.at(5_500, lambda: taken.append(job.stop_with_savepoint(False, str(tmp_path))))
+    job.at(5_500, lambda: taken.append(job.stop_with_savepoint(False, str(store_directory))))
     job.run()
     env = environment(2, **{"execution.state-recovery.path": taken[0].result(0)})
     stream = env.from_source(Timed(1_000, (40,)), WatermarkStrategy.no_watermarks(), "records")
@@ -365,7 +368,7 @@ def test_a_program_that_does_not_fit(tmp_path: Path) -> None:
 # --- with real threads ----------------------------------------------------------------------------------------------
 
 
-def test_client_calls_of_a_running_job(tmp_path: Path) -> None:
+def test_client_calls_of_a_running_job(store_directory: Path) -> None:
     """H1, H2, E1: the client's calls from another thread, in real time: savepoints of a running job, a stop, and the
     job that goes on from it; a stopped job has finished, a cancelled one was cancelled."""
 
@@ -379,19 +382,19 @@ def test_client_calls_of_a_running_job(tmp_path: Path) -> None:
 
     client = begin()
     assert seen.wait(20)
-    plain = client.trigger_savepoint(str(tmp_path)).result(20)
+    plain = client.trigger_savepoint(str(store_directory)).result(20)
     assert client.get_job_status().result() is JobStatus.RUNNING
-    path = client.stop_with_savepoint(False, str(tmp_path)).result(20)
+    path = client.stop_with_savepoint(False, str(store_directory)).result(20)
     assert len(LEDGER["out"]) == len(set(LEDGER["out"])) > 0
     client.get_job_execution_result().result(20)
     assert client.get_job_status().result() is JobStatus.FINISHED
     assert plain != path
     client = begin(**{"execution.state-recovery.path": path})
     assert seen.wait(20)
-    last = client.cancel_with_savepoint(str(tmp_path)).result(20)
+    last = client.cancel_with_savepoint(str(store_directory)).result(20)
     with pytest.raises(JobExecutionError, match="cancelled"):
         client.get_job_execution_result().result(20)
-    assert (Path(last) / "_metadata").exists()
+    assert (at(last) / "_metadata").exists()
     assert len(LEDGER["out"]) == len(set(LEDGER["out"])), "each number once, through both jobs"
 
 

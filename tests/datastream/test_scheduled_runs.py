@@ -65,8 +65,8 @@ class Runs:
 
 
 @pytest.fixture
-def runs(tmp_path: Path) -> Runs:
-    return Runs(tmp_path)
+def runs(store_directory: Path) -> Runs:
+    return Runs(store_directory)
 
 
 @pytest.mark.parametrize("parallelism", [1, 3])
@@ -95,13 +95,13 @@ def test_event_time_waits_for_a_source_that_is_new(runs: Runs) -> None:
     assert runs.written == ["a 1", "a 1", "a 2"]
 
 
-def test_through_streaming_and_back(runs: Runs, tmp_path: Path) -> None:
+def test_through_streaming_and_back(runs: Runs, store_directory: Path) -> None:
     """I1, C2: streaming begins from such a checkpoint, and its savepoints have no event time, as ever."""
     runs.put("1", 1, 2, 3, 11)
     runs.run()
     runs.put("2", 12)
     job = runs.job(mode=STREAMING).execute_async("windows")
-    job.stop_with_savepoint(False, str(tmp_path / "savepoints")).result()
+    job.stop_with_savepoint(False, str(store_directory / "savepoints")).result()
     job.get_job_execution_result().result()
     runs.put("3", 21)
     runs.run()
@@ -120,12 +120,12 @@ def test_from_a_back_fill(runs: Runs) -> None:
     assert runs.written == ["a 2", "a 3"]
 
 
-def test_a_run_after_one_that_was_stopped(runs: Runs, tmp_path: Path) -> None:
+def test_a_run_after_one_that_was_stopped(runs: Runs, store_directory: Path) -> None:
     """H2: it goes on from the savepoint that the run was stopped with."""
     runs.put("1", 1, 11)
     often: dict[str, Any] = {"execution.micro-batch.interval": "10 ms"}
     job = runs.job(**often).execute_async("windows")
-    path = job.stop_with_savepoint(False, str(tmp_path / "savepoints")).result()
+    path = job.stop_with_savepoint(False, str(store_directory / "savepoints")).result()
     job.get_job_execution_result().result()
     runs.put("2", 2, 21)
     runs.run()
@@ -146,16 +146,16 @@ def test_a_damaged_checkpoint_is_not_passed_over(runs: Runs) -> None:
     assert runs.written == ["a 1", "a 1"]
 
 
-def test_a_bounded_program_has_its_end(tmp_path: Path) -> None:
+def test_a_bounded_program_has_its_end(store_directory: Path) -> None:
     """G8, G9: another run finds that nothing is left to do."""
     for _ in range(2):
-        conf = {"execution.checkpointing.dir": tmp_path / "checkpoints", "penstock.recovery.from-latest": "true"}
+        conf = {"execution.checkpointing.dir": store_directory / "checkpoints", "penstock.recovery.from-latest": "true"}
         env = environment(1, MICRO, **conf)
-        sink = FileSink.for_row_format(str(tmp_path / "out"), Encoder.simple_string_encoder()).build()
+        sink = FileSink.for_row_format(str(store_directory / "out"), Encoder.simple_string_encoder()).build()
         env.from_collection(["a", "b"]).sink_to(sink)
         job = env.execute_async("letters")
         job.get_job_execution_result().result()
         assert job.get_job_status().result() is JobStatus.FINISHED
         with pytest.raises(CheckpointError, match="the job is over"):
-            job.trigger_savepoint(str(tmp_path / "savepoints")).result(60)
-    assert lines_below(tmp_path / "out") == ["a", "b"]
+            job.trigger_savepoint(str(store_directory / "savepoints")).result(60)
+    assert lines_below(store_directory / "out") == ["a", "b"]

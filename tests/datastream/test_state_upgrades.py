@@ -1,6 +1,8 @@
 """Jobs that begin from the savepoint of another version of themselves."""
 
 import threading
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -53,13 +55,13 @@ def job(info: Any, savepoint: str | None = None) -> Any:
 
 
 @pytest.fixture(scope="module")
-def savepoint(tmp_path_factory: pytest.TempPathFactory) -> str:
+def savepoint(new_store_directory: Callable[[], Path]) -> str:
     """That of the old version, taken in the middle of its records."""
     env, counted = job(OLD)
     counted.print().uid("printer")
     client = env.execute_async("old")
     assert HAS_COUNTED.wait(60)
-    path: str = client.stop_with_savepoint(False, str(tmp_path_factory.mktemp("savepoints"))).result(60)
+    path: str = client.stop_with_savepoint(False, str(new_store_directory())).result(60)
     return path
 
 

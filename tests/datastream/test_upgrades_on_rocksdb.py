@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Iterable, Iterator
-from pathlib import Path
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
+from tests.datastream.places import Places
 from tests.spec.virtual_job import LEDGER, LedgerSink, VirtualJob, clear_ledger, environment
-from tests.state.rocks import MEMORY
 
 from penstock.base.job_status import JobStatus
 from penstock.common import Row, Types
@@ -58,22 +56,19 @@ def expected() -> list[Any]:
     return sorted(found)
 
 
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """In memory where there is such a place: RocksDB waits for its disk."""
+@pytest.fixture(autouse=True)
+def nothing_committed() -> None:
     clear_ledger()
-    with tempfile.TemporaryDirectory(dir=MEMORY) as name:
-        yield Path(name)
 
 
-def program(folder: Path, parallelism: int, rows: Any, numbers: Any, path: str | None, backend: str) -> VirtualJob:
+def program(places: Places, parallelism: int, rows: Any, numbers: Any, path: str | None, backend: str) -> VirtualJob:
     env = environment(
         parallelism,
         **{
             "state.backend.type": backend,
-            "state.backend.rocksdb.localdir": folder / "rocksdb",
+            "state.backend.rocksdb.localdir": places.local / "rocksdb",
             "execution.state-recovery.path": path,
-            "execution.checkpointing.dir": folder / "c",
+            "execution.checkpointing.dir": places.store / "c",
             "execution.checkpointing.interval": "1 h",
             "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
             "penstock.source.batch-records": 2,
@@ -84,36 +79,36 @@ def program(folder: Path, parallelism: int, rows: Any, numbers: Any, path: str |
     return VirtualJob(env)
 
 
-def checkpoint(folder: Path) -> str:
+def checkpoint(places: Places) -> str:
     """That of the old version, cancelled in the middle of its records."""
-    job = program(folder, 2, OLD, Types.INT(), None, "rocksdb")
+    job = program(places, 2, OLD, Types.INT(), None, "rocksdb")
     job.when(lambda: job.turns >= 26, job.trigger_checkpoint)
     job.when(lambda: job.checkpoints, job.cancel)
     assert job.run() is JobStatus.CANCELED, job.failure()
     (kept,) = job.checkpoints
     assert any(s.native for o in kept.operators for s in o.subtasks.values())
     assert 0 < len(LEDGER.get("out", ())) < RECORDS
-    return str(folder / "c" / kept.job_id / f"chk-{kept.checkpoint_id}")
+    return str(places.store / "c" / kept.job_id / f"chk-{kept.checkpoint_id}")
 
 
 @pytest.mark.parametrize("parallelism", [1, 2, 3])
-def test_a_compatible_version_goes_on(folder: Path, parallelism: int) -> None:
+def test_a_compatible_version_goes_on(places: Places, parallelism: int) -> None:
     """D4, H4: rows of maps, lists and reduced values become what they are now declared as, at any parallelism."""
-    job = program(folder, parallelism, NEW, Types.BIG_INT(), checkpoint(folder), "rocksdb")
+    job = program(places, parallelism, NEW, Types.BIG_INT(), checkpoint(places), "rocksdb")
     assert job.run() is JobStatus.FINISHED, job.failure()
     assert sorted(LEDGER["out"]) == expected()
 
 
-def test_an_incompatible_version_fails_at_once(folder: Path) -> None:
+def test_an_incompatible_version_fails_at_once(places: Places) -> None:
     """H4: the error names the operator with its uid, the state and both types."""
-    job = program(folder, 2, NEW, Types.STRING(), checkpoint(folder), "rocksdb")
+    job = program(places, 2, NEW, Types.STRING(), checkpoint(places), "rocksdb")
     assert job.run() is JobStatus.FAILED
     assert "(uid 'remember'): state 'all' was written as ListState<INT> and is now declared as" in job.failure()
 
 
-def test_the_hash_map_refuses(folder: Path) -> None:
+def test_the_hash_map_refuses(places: Places) -> None:
     """D3, H4: before anything runs, with the ways out."""
-    job = program(folder, 2, OLD, Types.INT(), checkpoint(folder), "hashmap")
+    job = program(places, 2, OLD, Types.INT(), checkpoint(places), "hashmap")
     assert job.run() is JobStatus.FAILED
     assert "(uid 'remember'): the checkpoint holds its keyed state in files of the backend 'rocksdb'" in job.failure()
     assert "RUNNING" not in job.listener.statuses

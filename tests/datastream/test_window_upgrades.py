@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Iterable, Iterator
-from pathlib import Path
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
+from tests.datastream.places import Places
 from tests.spec.virtual_job import LEDGER, LedgerSink, VirtualJob, clear_ledger, environment
-from tests.state.rocks import MEMORY
 
 from penstock.base.job_status import JobStatus
 from penstock.base.watermark_strategy import WatermarkStrategy
@@ -49,22 +47,21 @@ VERSIONS: dict[str, Any] = {
 }
 
 
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """In memory where there is such a place: RocksDB waits for its disk."""
+@pytest.fixture(autouse=True)
+def nothing_committed() -> None:
     clear_ledger()
-    with tempfile.TemporaryDirectory(dir=MEMORY) as name:
-        yield Path(name)
 
 
-def program(folder: Path, backend: str, assigner: Any, version: str, parallelism: int, path: str | None) -> VirtualJob:
+def program(
+    places: Places, backend: str, assigner: Any, version: str, parallelism: int, path: str | None
+) -> VirtualJob:
     env = environment(
         parallelism,
         **{
             "state.backend.type": backend,
-            "state.backend.rocksdb.localdir": folder / "rocksdb",
+            "state.backend.rocksdb.localdir": places.local / "rocksdb",
             "execution.state-recovery.path": path,
-            "execution.checkpointing.dir": folder / "c",
+            "execution.checkpointing.dir": places.store / "c",
             "execution.checkpointing.interval": "1 h",
             "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
             "penstock.source.batch-records": 2,
@@ -78,13 +75,13 @@ def program(folder: Path, backend: str, assigner: Any, version: str, parallelism
     return VirtualJob(env)
 
 
-def cancelled(folder: Path, job: VirtualJob, turns: int) -> str:
+def cancelled(places: Places, job: VirtualJob, turns: int) -> str:
     """The path of its checkpoint."""
     job.when(lambda: job.turns >= turns, job.trigger_checkpoint)
     job.when(lambda: job.checkpoints, job.cancel)
     assert job.run() is JobStatus.CANCELED, job.failure()
     (kept,) = job.checkpoints
-    return str(folder / "c" / kept.job_id / f"chk-{kept.checkpoint_id}")
+    return str(places.store / "c" / kept.job_id / f"chk-{kept.checkpoint_id}")
 
 
 @pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
@@ -95,15 +92,15 @@ def cancelled(folder: Path, job: VirtualJob, turns: int) -> str:
     ids="-".join,
 )
 def test_windows_go_on_in_another_version_of_the_program(
-    versions: tuple[str, str], assigner: Any, backend: str, folder: Path
+    versions: tuple[str, str], assigner: Any, backend: str, places: Places
 ) -> None:
     """C1, H4: in a backend's own files too, at another parallelism, and though no uid says which operator it is."""
-    path = cancelled(folder, program(folder, backend, assigner, versions[0], 2, None), 24)
+    path = cancelled(places, program(places, backend, assigner, versions[0], 2, None), 24)
     committed = len(LEDGER.get("out", ()))
-    job = program(folder, backend, assigner, versions[1], 3, path)
+    job = program(places, backend, assigner, versions[1], 3, path)
     assert job.run() is JobStatus.FINISHED, job.failure()
     found = sorted(LEDGER["out"])
     clear_ledger()
-    assert program(folder, backend, assigner, "plain", 2, None).run() is JobStatus.FINISHED
+    assert program(places, backend, assigner, "plain", 2, None).run() is JobStatus.FINISHED
     assert found == sorted(LEDGER["out"])
     assert committed < len(found)

@@ -9,6 +9,7 @@ import pytest
 from tests.golden.make import BACKENDS, DIRECTORY
 from tests.golden.program import COUNT, KEYS, build, expected
 from tests.spec.virtual_job import LEDGER, VirtualJob, clear_ledger, environment
+from tests.stores import put_tree
 
 from penstock.common.job_status import JobStatus
 from penstock.state_processor import SavepointReader
@@ -21,6 +22,14 @@ def nothing_committed() -> None:
     clear_ledger()
 
 
+@pytest.fixture(params=SAVEPOINTS, ids=lambda path: path.name)
+def savepoint(request: pytest.FixtureRequest, store_directory: Path) -> Path:
+    """One of them, in the store of this run."""
+    place = store_directory / "golden"
+    put_tree(request.param, place)
+    return place
+
+
 def test_there_are_some() -> None:
     """H4: both backends have left one."""
     assert {path.name.rpartition("-")[2] for path in SAVEPOINTS} >= set(BACKENDS)
@@ -28,7 +37,6 @@ def test_there_are_some() -> None:
 
 @pytest.mark.parametrize("parallelism", [1, 2, 3])
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("savepoint", SAVEPOINTS, ids=lambda path: path.name)
 def test_a_job_goes_on_from_it(savepoint: Path, backend: str, parallelism: int) -> None:
     """H4, D3, D4: on either backend and at any parallelism a job that begins from it ends with the whole answer."""
     options = {"execution.state-recovery.path": savepoint, "state.backend.type": backend}
@@ -39,7 +47,6 @@ def test_a_job_goes_on_from_it(savepoint: Path, backend: str, parallelism: int) 
     assert Counter(map(repr, LEDGER["golden"])) == expected()
 
 
-@pytest.mark.parametrize("savepoint", SAVEPOINTS, ids=lambda path: path.name)
 def test_its_tables_are_read(savepoint: Path) -> None:
     """H5: states, timers and windows are there as tables."""
     reader = SavepointReader.read(str(savepoint))

@@ -11,12 +11,12 @@ from penstock.state_processor import SavepointWriter
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> str:
+def made(store_directory: Path) -> str:
     rows = [(f"key-{i}", i) for i in range(2_000)]
     writer = SavepointWriter.new_savepoint(parallelism=2)
     writer.with_keyed_state("counter", ValueStateDescriptor("count"), rows, 0, 1)
     writer.with_operator_state("reader", "positions", [1, 2, 3], "union")
-    return writer.write(str(tmp_path / "made"))
+    return writer.write(str(store_directory / "made"))
 
 
 @pytest.mark.parametrize("count", [False, True])
@@ -34,9 +34,9 @@ def test_show_lists_operators_and_states(made: str, count: bool, monkeypatch: py
     assert positions[5:9] == ["positions", "list", "union", "3"]
 
 
-def test_what_is_no_savepoint_is_said_in_one_line(tmp_path: Path) -> None:
+def test_what_is_no_savepoint_is_said_in_one_line(store_directory: Path) -> None:
     """H5: a directory without metadata is an error, in one line."""
-    result = CliRunner().invoke(main, ["savepoint", "show", str(tmp_path)])
+    result = CliRunner().invoke(main, ["savepoint", "show", str(store_directory)])
     assert result.exit_code == 1
-    assert result.output.startswith(f"error: {tmp_path}/_metadata cannot be read")
+    assert result.output.startswith(f"error: {store_directory}/_metadata cannot be read")
     assert result.output.count("\n") == 1

@@ -284,20 +284,27 @@ class Series:
         folder: for output, checkpoints and savepoints.
         chance: draws the moments of kills.
         settings: of every job, in place of these; None for none.
+        store: for checkpoints and savepoints, if they do not lie in the folder.
     """
 
     def __init__(
-        self, flights: Flights, folder: Path, chance: random.Random, settings: dict[str, Any] | None = None
+        self,
+        flights: Flights,
+        folder: Path,
+        chance: random.Random,
+        settings: dict[str, Any] | None = None,
+        store: Path | None = None,
     ) -> None:
         self.flights = flights
         self.output = folder / "output"
         self.left = flights.count
-        self._savepoints = folder / "savepoints"
+        store = store or folder
+        self._savepoints = store / "savepoints"
         self._everything = all_flights(flights.original)
         defaults = {
             "pipeline.max-parallelism": MAX_PARALLELISM,
             "execution.checkpointing.interval": 500,
-            "execution.checkpointing.dir": str(folder / "checkpoints"),
+            "execution.checkpointing.dir": str(store / "checkpoints"),
             "restart-strategy.type": "fixed-delay",
             "restart-strategy.fixed-delay.attempts": 100,
             "restart-strategy.fixed-delay.delay": "200 ms",

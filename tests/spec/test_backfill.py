@@ -43,10 +43,11 @@ FILE = 100
 
 
 class Series:
-    """Phases one behind the other, over one folder that grows, into the same files."""
+    """Phases one behind the other, over one folder that grows, into the same files; what they store is elsewhere."""
 
-    def __init__(self, folder: Path, **settings: Any) -> None:
+    def __init__(self, folder: Path, store: Path, **settings: Any) -> None:
         self.folder = folder
+        self.store = store
         self.out = folder / "out"
         self.input = folder / "in"
         self.input.mkdir()
@@ -65,7 +66,7 @@ class Series:
         return env.execute_async()
 
     def back_fill(self, parallelism: int, name: str = "filled", begin_from: str | None = None, **settings: Any) -> str:
-        path = str(self.folder / name)
+        path = str(self.store / name)
         self.start("BATCH", parallelism, begin_from, execution__batch__savepoint_path=path, **settings).wait()
         return path
 
@@ -74,12 +75,12 @@ class Series:
         self.grow(count)
         while len(written(self.out)[COUNTS]) < self.count:
             job.trigger_checkpoint().result(60)
-        path: str = job.stop_with_savepoint(drain, str(self.folder / "savepoints")).result(60)
+        path: str = job.stop_with_savepoint(drain, str(self.store / "savepoints")).result(60)
         job.wait()
         return path
 
     def available_now(self, parallelism: int, begin_from: str, **settings: Any) -> str:
-        checkpoints = self.folder / "checkpoints"
+        checkpoints = self.store / "checkpoints"
         settings = {"execution__checkpointing__dir": str(checkpoints), **settings}
         job = self.start("MICRO_BATCH", parallelism, begin_from, **settings)
         job.wait()
@@ -88,7 +89,7 @@ class Series:
 
     def drain(self, parallelism: int, begin_from: str, **settings: Any) -> None:
         job = self.start("MICRO_BATCH", parallelism, begin_from, execution__micro_batch__interval="10 ms", **settings)
-        job.stop_with_savepoint(True, str(self.folder / "savepoints")).result(60)
+        job.stop_with_savepoint(True, str(self.store / "savepoints")).result(60)
         job.wait()
 
     def in_one_run(self, parallelism: int) -> dict[str, list[str]]:
@@ -113,11 +114,11 @@ TARGETS = ["local", pytest.param("spark", marks=pytest.mark.spark)]
     ],
 )
 def test_batch_then_streaming_then_runs_of_what_is_there(
-    target: str, backends: tuple[str, str], tmp_path: Path
+    target: str, backends: tuple[str, str], tmp_path: Path, store_directory: Path
 ) -> None:
     """I1, H4, G9: all tempos together write what one streaming job writes, each line once, and plain Python says the
     same; the parallelism is another one in each phase."""
-    series = Series(tmp_path, execution__target=target)
+    series = Series(tmp_path, store_directory, execution__target=target)
     first: dict[str, Any] = {"state__backend__type": backends[0]}
     later: dict[str, Any] = {"state__backend__type": backends[1]}
     series.grow(HISTORY)
@@ -138,9 +139,9 @@ def test_batch_then_streaming_then_runs_of_what_is_there(
 # --- what a back-fill leaves ------------------------------------------------------------------------------------------
 
 
-def test_event_time_comes_to_the_sources_watermark_and_no_further(tmp_path: Path) -> None:
+def test_event_time_comes_to_the_sources_watermark_and_no_further(tmp_path: Path, store_directory: Path) -> None:
     """I1: what is due has fired, once; what is not waits in the savepoint for those who go on."""
-    series = Series(tmp_path, execution__target="local")
+    series = Series(tmp_path, store_directory, execution__target="local")
     series.grow(HISTORY)
     series.back_fill(1)
     seen = events(0, HISTORY, KEYS)
@@ -151,10 +152,10 @@ def test_event_time_comes_to_the_sources_watermark_and_no_further(tmp_path: Path
     assert len(due) < len(answer(seen)[WINDOWS])
 
 
-def test_one_back_fill_on_top_of_another(tmp_path: Path) -> None:
+def test_one_back_fill_on_top_of_another(tmp_path: Path, store_directory: Path) -> None:
     """H4: the second begins from the state of the first, on another backend, at another parallelism; what is in it of
     sources that have been read is not read again."""
-    series = Series(tmp_path, execution__target="local")
+    series = Series(tmp_path, store_directory, execution__target="local")
     series.grow(HISTORY)
     path = series.back_fill(2, "first", state__backend__type="rocksdb")
     series.grow(LIVE)
@@ -165,15 +166,15 @@ def test_one_back_fill_on_top_of_another(tmp_path: Path) -> None:
     assert written(series.out) == answer(events(0, series.count, KEYS))
 
 
-def test_a_history_that_lies_elsewhere(tmp_path: Path) -> None:
+def test_a_history_that_lies_elsewhere(tmp_path: Path, store_directory: Path) -> None:
     """H4: a bounded source of its own is read to its end, which is not the end of time; the live source, under another
     uid, goes on with the operators' state."""
-    series = Series(tmp_path, execution__target="local")
+    series = Series(tmp_path, store_directory, execution__target="local")
     history = tmp_path / "history"
     history.mkdir()
     for first in range(0, HISTORY, FILE):
         write(history, events(first, FILE, KEYS))
-    path = str(tmp_path / "filled")
+    path = str(store_directory / "filled")
     env = environment("AUTOMATIC", 2, execution__target="local", execution__batch__savepoint_path=path)
     build(env, history, series.out, source_of(history, grows=False), uid="history")
     env.execute()
@@ -185,10 +186,10 @@ def test_a_history_that_lies_elsewhere(tmp_path: Path) -> None:
     assert written(series.out) == answer(events(0, HISTORY + LIVE, KEYS))
 
 
-def test_a_bounded_source_that_pauses_is_read_to_its_end(tmp_path: Path) -> None:
+def test_a_bounded_source_that_pauses_is_read_to_its_end(tmp_path: Path, store_directory: Path) -> None:
     """I1: one that keeps to a rate; and a second pass finds it at its end."""
-    for number, begin_from in [(1, None), (2, str(tmp_path / "1"))]:
-        path = str(tmp_path / str(number))
+    for number, begin_from in [(1, None), (2, str(store_directory / "1"))]:
+        path = str(store_directory / str(number))
         settings = {"execution__batch__savepoint_path": path, "execution__state_recovery__path": begin_from}
         env = environment("BATCH", 2, execution__target="local", **settings)
         slow: Any = DataGeneratorSource(lambda n: n, 60, rate_per_second=2_000)
@@ -198,10 +199,10 @@ def test_a_bounded_source_that_pauses_is_read_to_its_end(tmp_path: Path) -> None
         assert lines_of(tmp_path / "out") == sorted(map(str, range(60)))
 
 
-def test_a_history_and_what_is_live_as_one_source(tmp_path: Path) -> None:
+def test_a_history_and_what_is_live_as_one_source(tmp_path: Path, store_directory: Path) -> None:
     """A2, H4: of a HybridSource both the history and what is there of the live files are read in the one pass, and
     streaming goes on in the live ones, at another parallelism."""
-    series = Series(tmp_path, execution__target="local")
+    series = Series(tmp_path, store_directory, execution__target="local")
     series.grow(HISTORY)
     history = tmp_path / "history"
     series.input.rename(history)
@@ -214,14 +215,14 @@ def test_a_history_and_what_is_live_as_one_source(tmp_path: Path) -> None:
         build(env, series.input, series.out, both)
         return env.execute_async()
 
-    path = str(tmp_path / "filled")
+    path = str(store_directory / "filled")
     start("BATCH", 3, execution__batch__savepoint_path=path).wait()
     assert len(written(series.out)[COUNTS]) == series.count
     series.grow(LIVE)
     job = start("STREAMING", 2, execution__state_recovery__path=path)
     while len(written(series.out)[COUNTS]) < series.count:
         job.trigger_checkpoint().result(60)
-    job.stop_with_savepoint(True, str(tmp_path / "savepoints")).result(60)
+    job.stop_with_savepoint(True, str(store_directory / "savepoints")).result(60)
     job.wait()
     assert written(series.out) == answer(events(0, series.count, KEYS))
 
@@ -229,27 +230,29 @@ def test_a_history_and_what_is_live_as_one_source(tmp_path: Path) -> None:
 # --- what is refused --------------------------------------------------------------------------------------------------
 
 
-def test_a_path_that_is_taken_is_refused(tmp_path: Path) -> None:
+def test_a_path_that_is_taken_is_refused(tmp_path: Path, store_directory: Path) -> None:
     """H1: nothing is overwritten, and nothing runs."""
-    series = Series(tmp_path, execution__target="local")
+    series = Series(tmp_path, store_directory, execution__target="local")
     series.grow(FILE)
-    (tmp_path / "filled").mkdir()
+    (store_directory / "filled").mkdir()
     with pytest.raises(JobExecutionError, match=r"execution\.batch\.savepoint-path: .*/filled already exists"):
         series.back_fill(1)
     assert not series.out.exists()
 
 
 @pytest.mark.parametrize("mode", ["STREAMING", "MICRO_BATCH", "AUTOMATIC"])
-def test_another_mode_does_not_take_the_path(mode: str, tmp_path: Path) -> None:
+def test_another_mode_does_not_take_the_path(mode: str, tmp_path: Path, store_directory: Path) -> None:
     """I1: AUTOMATIC with an unbounded source streams."""
-    series = Series(tmp_path, execution__target="local")
+    series = Series(tmp_path, store_directory, execution__target="local")
     with pytest.raises(ConfigurationError, match=f"savepoint-path is set, but execution.runtime-mode is {mode}"):
-        series.start(mode, 1, execution__batch__savepoint_path=str(tmp_path / "filled"))
+        series.start(mode, 1, execution__batch__savepoint_path=str(store_directory / "filled"))
 
 
-def test_batch_without_a_path_refuses_unbounded_sources_and_says_what_would_do(tmp_path: Path) -> None:
+def test_batch_without_a_path_refuses_unbounded_sources_and_says_what_would_do(
+    tmp_path: Path, store_directory: Path
+) -> None:
     """I1."""
-    series = Series(tmp_path, execution__target="local")
+    series = Series(tmp_path, store_directory, execution__target="local")
     with pytest.raises(ConfigurationError, match=r"'files' is unbounded.*execution\.batch\.savepoint-path"):
         series.start("BATCH", 1)
 
@@ -265,9 +268,9 @@ class Sparing(NumberSequenceSource):
         return KeepsBack(context, [], None)
 
 
-def test_a_bounded_source_that_keeps_splits_back_cannot_be_read_in_one_pass(tmp_path: Path) -> None:
+def test_a_bounded_source_that_keeps_splits_back_cannot_be_read_in_one_pass(store_directory: Path) -> None:
     """A2: it would be read in part, so it is refused, and no savepoint is left."""
-    path = tmp_path / "filled"
+    path = store_directory / "filled"
     env = environment("BATCH", 1, execution__target="local", execution__batch__savepoint_path=str(path))
     env.from_source(Sparing(1, 5), WatermarkStrategy.no_watermarks(), "sparing").print()
     with pytest.raises(JobExecutionError, match="Sparing assigns some splits only after others have been read"):
@@ -275,13 +278,13 @@ def test_a_bounded_source_that_keeps_splits_back_cannot_be_read_in_one_pass(tmp_
     assert not path.exists()
 
 
-def test_it_leaves_one_savepoint_only(tmp_path: Path) -> None:
+def test_it_leaves_one_savepoint_only(tmp_path: Path, store_directory: Path) -> None:
     """H1: asked for another it says so."""
-    series = Series(tmp_path, execution__target="local")
+    series = Series(tmp_path, store_directory, execution__target="local")
     series.grow(FILE)
-    job = series.start("BATCH", 1, execution__batch__savepoint_path=str(tmp_path / "filled"))
+    job = series.start("BATCH", 1, execution__batch__savepoint_path=str(store_directory / "filled"))
     with pytest.raises(CheckpointError, match="writes one savepoint, at its end"):
-        job.stop_with_savepoint(False, str(tmp_path)).result(60)
+        job.stop_with_savepoint(False, str(store_directory)).result(60)
     job.wait()
 
 
@@ -301,11 +304,11 @@ def expected_sums() -> list[str]:
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_a_pass_that_fails_begins_anew(target: str, tmp_path: Path) -> None:
+def test_a_pass_that_fails_begins_anew(target: str, tmp_path: Path, store_directory: Path) -> None:
     """G8, G9: nothing of the first attempt is in the savepoint or in the output. On Spark a worker's process is killed
     in the middle."""
     restart = {"restart_strategy__type": "fixed-delay", "restart_strategy__fixed_delay__attempts": 1}
-    path, marker = tmp_path / "filled", tmp_path / "marker"
+    path, marker = store_directory / "filled", tmp_path / "marker"
     settings = {"execution__target": target, "execution__batch__savepoint_path": str(path), **restart}
     fails = FailsOnce(marker, 2_000) if target == "local" else Dies(marker, 7_250)
     env = environment("BATCH", 2, **settings)
@@ -331,16 +334,16 @@ env.execute()
 """
 
 
-def test_a_program_that_is_killed_leaves_no_savepoint_and_no_output(tmp_path: Path) -> None:
+def test_a_program_that_is_killed_leaves_no_savepoint_and_no_output(tmp_path: Path, store_directory: Path) -> None:
     """G8, G9: SIGKILL in the last keyed task; another run, to another path, writes everything once."""
 
     def run(path: Path) -> int:
         command = [sys.executable, "-c", PROGRAM, str(tmp_path), str(path)]
         return subprocess.run(command, timeout=100, check=False, cwd=Path(__file__).parents[2]).returncode
 
-    assert run(tmp_path / "first") == -signal.SIGKILL
-    assert not (tmp_path / "first" / "_metadata").exists()
+    assert run(store_directory / "first") == -signal.SIGKILL
+    assert not (store_directory / "first" / "_metadata").exists()
     assert lines_of(tmp_path / "out") == []
-    assert run(tmp_path / "second") == 0
+    assert run(store_directory / "second") == 0
     assert lines_of(tmp_path / "out") == expected_sums()
-    assert (tmp_path / "second" / "_metadata").exists()
+    assert (store_directory / "second" / "_metadata").exists()

@@ -15,6 +15,8 @@ from penstock.common import Types
 from penstock.datastream.functions import KeyedProcessFunction, MapFunction
 from penstock.datastream.state import ValueStateDescriptor
 
+pytestmark = pytest.mark.usefixtures("checkpoints_in_store")
+
 RECORDS = 50
 READ: list[Any] = []
 OPENED: list[tuple[int, int]] = []
@@ -66,11 +68,11 @@ def job(function: Count, begin_from: str | None = None) -> VirtualJob:
 
 
 @pytest.fixture
-def savepoint(tmp_path: Path) -> str:
+def savepoint(store_directory: Path) -> str:
     first = job(Count(Types.INT()))
-    first.at(2_050, lambda: first.stop_with_savepoint(False, str(tmp_path)))
+    first.at(2_050, lambda: first.stop_with_savepoint(False, str(store_directory)))
     assert first.run() is JobStatus.FINISHED
-    (path,) = tmp_path.iterdir()
+    (path,) = store_directory.iterdir()
     READ.clear()
     OPENED.clear()
     return str(path)

@@ -72,9 +72,9 @@ def run(
 
 
 @pytest.mark.parametrize("spoil", [b"spoilt", None], ids=["damaged", "missing"])
-def test_the_job_fails_rather_than_commit_again(tmp_path: Path, spoil: bytes | None) -> None:
+def test_the_job_fails_rather_than_commit_again(store_directory: Path, spoil: bytes | None) -> None:
     """G9, G11: the error names the checkpoint, the file, the one before, and the choice; all are still there."""
-    job = run(tmp_path, LedgerSink("out"), spoil)
+    job = run(store_directory, LedgerSink("out"), spoil)
     assert job.status() is JobStatus.FAILED
     failure = job.failure()
     assert "checkpoint 5 cannot be restored: " in failure
@@ -82,31 +82,31 @@ def test_the_job_fails_rather_than_commit_again(tmp_path: Path, spoil: bytes | N
     assert "checkpoint 4 is intact" in failure
     assert f"{PAST_DAMAGED}: fall-back" in failure
     assert max(Counter(LEDGER["out"]).values()) == 1
-    assert len(list(tmp_path.glob("*/chk-*/_metadata"))) == 3
+    assert len(list(store_directory.glob("*/chk-*/_metadata"))) == 3
 
 
-def test_a_copy_put_back_is_begun_from(tmp_path: Path) -> None:
+def test_a_copy_put_back_is_begun_from(store_directory: Path) -> None:
     """G9, G11: another job goes on from the checkpoint that was damaged: the whole answer, each record once."""
-    assert run(tmp_path, LedgerSink("out"), None).status() is JobStatus.FAILED
+    assert run(store_directory, LedgerSink("out"), None).status() is JobStatus.FAILED
     ((path, data),) = SPOILT
     path.write_bytes(data)
     begin: dict[str, Any] = {"execution.state-recovery.path": str(path.parent)}
-    second = run(tmp_path / "second", LedgerSink("out"), spoils=False, **begin)
+    second = run(store_directory / "second", LedgerSink("out"), spoils=False, **begin)
     assert second.status() is JobStatus.FINISHED, second.failure()
     assert sorted(LEDGER["out"]) == records(RECORDS)
 
 
-def test_going_back_can_be_chosen(tmp_path: Path) -> None:
+def test_going_back_can_be_chosen(store_directory: Path) -> None:
     """G11: the job finishes, and what was committed since that checkpoint is there twice."""
-    job = run(tmp_path, LedgerSink("out"), **FALL_BACK)
+    job = run(store_directory, LedgerSink("out"), **FALL_BACK)
     assert job.status() is JobStatus.FINISHED, job.failure()
     assert set(LEDGER["out"]) == set(records(RECORDS))
     assert max(Counter(LEDGER["out"]).values()) == 2
 
 
-def test_a_job_that_commits_nothing_goes_back(tmp_path: Path) -> None:
+def test_a_job_that_commits_nothing_goes_back(store_directory: Path) -> None:
     """G11: nothing that anybody relies on is repeated."""
-    job = run(tmp_path, DiscardingSink())
+    job = run(store_directory, DiscardingSink())
     assert job.status() is JobStatus.FINISHED, job.failure()
     assert any("checkpoint 5 cannot be restored" in line for line in job.listener.lines)
     assert set(SEEN) == set(records(RECORDS))

@@ -95,11 +95,11 @@ def jobs_left(directory: Path) -> list[str]:
     return [path.name for path in (directory / "checkpoints").iterdir() if path.name != "jobs"]
 
 
-def test_kill(tmp_path: Path) -> None:
+def test_kill(store_directory: Path) -> None:
     """G8, G9: after kill -9, with nothing retained by anybody's wish."""
-    code, out, _ = run_until_something_is_committed(tmp_path, "none", signal.SIGKILL)
+    code, out, _ = run_until_something_is_committed(store_directory, "none", signal.SIGKILL)
     assert (code, out) == (-signal.SIGKILL, "")
-    assert "/chk-" in check_that_it_goes_on(tmp_path)
+    assert "/chk-" in check_that_it_goes_on(store_directory)
 
 
 @pytest.mark.parametrize("mode", ["STREAMING", "MICRO_BATCH", "BATCH"])
@@ -109,30 +109,30 @@ def test_nothing_is_left_of_drivers_that_were_killed(mode: str) -> None:
     assert "output equal, nothing left" in report
 
 
-def test_sigterm_stops_with_a_savepoint(tmp_path: Path) -> None:
+def test_sigterm_stops_with_a_savepoint(store_directory: Path) -> None:
     """H2: `execute` returns, the program goes on to its end, and the next one begins from the savepoint."""
-    code, out, err = run_until_something_is_committed(tmp_path, "stop-with-savepoint", signal.SIGTERM)
+    code, out, err = run_until_something_is_committed(store_directory, "stop-with-savepoint", signal.SIGTERM)
     assert (code, out) == (0, "executed\n"), err
-    (savepoint,) = (tmp_path / "savepoints").iterdir()
+    (savepoint,) = (store_directory / "savepoints").iterdir()
     assert f"the job was stopped with savepoint {savepoint}" in err
-    assert savepoint.name in check_that_it_goes_on(tmp_path)
+    assert savepoint.name in check_that_it_goes_on(store_directory)
 
 
-def test_sigterm_cancels(tmp_path: Path) -> None:
+def test_sigterm_cancels(store_directory: Path) -> None:
     """E5: `execute` raises, as after any cancellation."""
-    code, out, err = run_until_something_is_committed(tmp_path, "cancel", signal.SIGTERM)
+    code, out, err = run_until_something_is_committed(store_directory, "cancel", signal.SIGTERM)
     assert (code, out) == (1, "")
     assert "it was cancelled" in err
 
 
-def test_sigterm_as_ever(tmp_path: Path) -> None:
+def test_sigterm_as_ever(store_directory: Path) -> None:
     """E1: without the option the program ends at once, and its job with it."""
-    code, out, _ = run_until_something_is_committed(tmp_path, "none", signal.SIGTERM)
+    code, out, _ = run_until_something_is_committed(store_directory, "none", signal.SIGTERM)
     assert (code, out) == (-signal.SIGTERM, "")
-    check_that_it_goes_on(tmp_path)
+    check_that_it_goes_on(store_directory)
 
 
-def test_the_handler_of_before_is_back(tmp_path: Path) -> None:
+def test_the_handler_of_before_is_back(store_directory: Path) -> None:
     """E1: signals are the program's own again when `execute` has returned, and are left alone in other threads."""
     env = local_environment(penstock__on_sigterm="cancel")
     before = signal.getsignal(signal.SIGTERM)

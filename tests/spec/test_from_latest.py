@@ -18,6 +18,8 @@ from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.datastream.functions import KeyedProcessFunction
 from penstock.datastream.state import ValueStateDescriptor
 
+pytestmark = pytest.mark.usefixtures("checkpoints_in_store")
+
 RECORDS = 50
 FROM_LATEST = "penstock.recovery.from-latest"
 
@@ -74,8 +76,8 @@ def die(job: VirtualJob) -> None:
 
 
 @pytest.fixture
-def driver(tmp_path: Path) -> Driver:
-    return Driver(tmp_path)
+def driver(store_directory: Path) -> Driver:
+    return Driver(store_directory)
 
 
 def check_the_whole_answer(job: VirtualJob) -> None:
@@ -140,9 +142,9 @@ def test_another_name(died: Driver) -> None:
     check_the_whole_answer(other)
 
 
-def test_one_that_was_stopped_with_a_savepoint(driver: Driver, tmp_path: Path) -> None:
+def test_one_that_was_stopped_with_a_savepoint(driver: Driver, store_directory: Path) -> None:
     """H2: it goes on from the savepoint, which the checkpoints' directory has a note of."""
-    savepoints = str(tmp_path / "savepoints")
+    savepoints = str(store_directory / "savepoints")
     first = driver.first(2_550, lambda job: job.stop_with_savepoint(False, savepoints))
     assert first.run() is JobStatus.FINISHED
     second = driver.job()
@@ -151,9 +153,9 @@ def test_one_that_was_stopped_with_a_savepoint(driver: Driver, tmp_path: Path) -
     assert any("savepoints/savepoint-" in line for line in second.listener.lines)
 
 
-def test_one_that_was_drained(driver: Driver, tmp_path: Path) -> None:
+def test_one_that_was_drained(driver: Driver, store_directory: Path) -> None:
     """H2, F3: that was its end."""
-    driver.first(2_550, lambda job: job.stop_with_savepoint(True, str(tmp_path / "savepoints"))).run()
+    driver.first(2_550, lambda job: job.stop_with_savepoint(True, str(store_directory / "savepoints"))).run()
     committed = list(LEDGER["out"])
     second = driver.job()
     assert second.run() is JobStatus.FINISHED
@@ -202,11 +204,11 @@ def test_the_newest_of_those_retained(driver: Driver) -> None:
     assert {record[:2] for record in LEDGER["out"]} == set(records(RECORDS))
 
 
-def test_a_path_is_where_the_first_run_begins(driver: Driver, tmp_path: Path) -> None:
+def test_a_path_is_where_the_first_run_begins(driver: Driver, store_directory: Path) -> None:
     """H4: with both options the path counts as long as nothing else is there."""
-    other = Driver(tmp_path / "other")
-    other.first(2_550, lambda job: job.stop_with_savepoint(False, str(tmp_path / "savepoints"))).run()
-    (path,) = (tmp_path / "savepoints").iterdir()
+    other = Driver(store_directory / "other")
+    other.first(2_550, lambda job: job.stop_with_savepoint(False, str(store_directory / "savepoints"))).run()
+    (path,) = (store_directory / "savepoints").iterdir()
     begin = {"execution.state-recovery.path": str(path)}
     with pytest.raises(Died):
         driver.first(1_550, die, **begin).run()
@@ -216,9 +218,9 @@ def test_a_path_is_where_the_first_run_begins(driver: Driver, tmp_path: Path) ->
     assert any("/chk-" in line for line in second.listener.lines)
 
 
-def test_it_needs_a_name_and_a_directory(tmp_path: Path) -> None:
+def test_it_needs_a_name_and_a_directory(store_directory: Path) -> None:
     """G8: the default name is everybody's, and without a directory nothing is left."""
-    env = environment(1, **{FROM_LATEST: "true", "execution.checkpointing.dir": tmp_path})
+    env = environment(1, **{FROM_LATEST: "true", "execution.checkpointing.dir": store_directory})
     env.from_collection([1]).print()
     with pytest.raises(ConfigurationError, match="give this job its own name"):
         env.job_graph()

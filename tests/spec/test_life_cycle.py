@@ -27,6 +27,8 @@ from tests.spec.virtual_job import Timed, VirtualJob, environment, error_of
 from penstock.base.job_status import JobStatus
 from penstock.plan.transformation import Transformation, Upstream
 
+pytestmark = pytest.mark.usefixtures("checkpoints_in_store")
+
 AN_HOUR: Any = {"execution.checkpointing.interval": "1 h"}
 CHECKPOINTS_OFF: Any = {"execution.checkpointing.interval": None}
 ENDLESS = Timed(1_000_000, (None,))
@@ -127,12 +129,12 @@ def test_normal_end_without_checkpoints() -> None:
 
 
 @pytest.mark.parametrize("options", [AN_HOUR, CHECKPOINTS_OFF], ids=["checkpoints", "checkpoints off"])
-def test_stop_with_savepoint_and_drain(options: Any, tmp_path: Any) -> None:
+def test_stop_with_savepoint_and_drain(options: Any, store_directory: Any) -> None:
     """F3, H2: with drain a source that would go on for ever ends as if it had nothing more, and then sends the
     savepoint's barrier; tasks wait for the savepoint, with and without periodic checkpoints."""
     with written_down():
         job = two_chains(ENDLESS, **options)
-        job.at(5_000, lambda: job.stop_with_savepoint(True, str(tmp_path)))
+        job.at(5_000, lambda: job.stop_with_savepoint(True, str(store_directory)))
         assert job.run() is JobStatus.FINISHED
     above, below = last_checkpoint("savepoint")
     assert listing(ABOVE) == expect(BEGIN_ABOVE, FINISH_ABOVE, above)
@@ -140,12 +142,12 @@ def test_stop_with_savepoint_and_drain(options: Any, tmp_path: Any) -> None:
 
 
 @pytest.mark.parametrize("options", [AN_HOUR, CHECKPOINTS_OFF], ids=["checkpoints", "checkpoints off"])
-def test_stop_with_savepoint(options: Any, tmp_path: Any) -> None:
+def test_stop_with_savepoint(options: Any, store_directory: Any) -> None:
     """F3, F4, H2: without drain there is neither MAX_WATERMARK nor end_input nor finish: EndOfData says so, and what
     the operators hold goes into the savepoint, for the job that begins from it."""
     with written_down():
         job = two_chains(ENDLESS, **options)
-        job.at(5_000, lambda: job.stop_with_savepoint(False, str(tmp_path)))
+        job.at(5_000, lambda: job.stop_with_savepoint(False, str(store_directory)))
         assert job.run() is JobStatus.FINISHED
     above, below = last_checkpoint("savepoint")
     assert listing(ABOVE) == expect(BEGIN_ABOVE, "EndOfData(drain=False): edge", above)
@@ -286,11 +288,11 @@ def test_cancel_while_waiting_for_the_last_checkpoint() -> None:
     assert sorted(calls("close")) == sorted(2 * (UPSTREAM + DOWNSTREAM))
 
 
-def test_cancel_with_savepoint(tmp_path: Any) -> None:
+def test_cancel_with_savepoint(store_directory: Any) -> None:
     """F4, H1: a job that is cancelled with a savepoint takes it while it runs: nothing finishes or is notified."""
     with written_down():
         job = two_chains(ENDLESS, **AN_HOUR)
-        job.at(5_000, lambda: job.cancel_with_savepoint(str(tmp_path)))
+        job.at(5_000, lambda: job.cancel_with_savepoint(str(store_directory)))
         assert job.run() is JobStatus.CANCELED
     taken = "barrier 1: edge\nsnapshot 1: source a1 a2 a3\nsavepoint 1 exists: store\nclose: source a1 a2 a3"
     assert listing(ABOVE) == expect(BEGIN_ABOVE, taken)
@@ -363,13 +365,13 @@ def test_failure_in_close_of_a_cancelled_job(where: str) -> None:
     closed_once()
 
 
-def test_failure_of_the_snapshot_that_ends_the_job(tmp_path: Any) -> None:
+def test_failure_of_the_snapshot_that_ends_the_job(store_directory: Any) -> None:
     """F4, H2: when the savepoint that would end the job fails, nothing of the end counts: the tasks are closed without
     EndOfPartition, and the next attempt runs as if nobody had asked."""
     with written_down():
         job = two_chains(ENDLESS, fails=("b2", "snapshot 1"), **AN_HOUR)
         stopped: list[Any] = []
-        job.at(5_000, lambda: stopped.append(job.stop_with_savepoint(False, str(tmp_path))))
+        job.at(5_000, lambda: stopped.append(job.stop_with_savepoint(False, str(store_directory))))
         job.at(20_000, job.cancel)
         assert job.run() is JobStatus.CANCELED
     assert "no savepoint under" in error_of(stopped[0])

@@ -38,7 +38,7 @@ class Count(KeyedProcessFunction):
 
 @pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
 @pytest.mark.parametrize("lost", [None, "worker-1"])
-def test_a_restart_reads_copies(tmp_path: Path, backend: str, lost: str | None) -> None:
+def test_a_restart_reads_copies(tmp_path: Path, store_directory: Path, backend: str, lost: str | None) -> None:
     """G8: a function fails: both workers read what they have stored themselves. A worker is lost: the other one keeps
     its subtask and its copies, and the new one reads the checkpoint. The output is that of a run without failures."""
     clear_ledger()
@@ -46,7 +46,7 @@ def test_a_restart_reads_copies(tmp_path: Path, backend: str, lost: str | None) 
     env = environment(
         2,
         **{
-            "execution.checkpointing.dir": str(tmp_path / "checkpoints"),
+            "execution.checkpointing.dir": str(store_directory / "checkpoints"),
             "execution.checkpointing.data-inline-threshold": "0 bytes",
             "execution.state-recovery.from-local": "true",
             "execution.checkpointing.local-backup.dirs": str(tmp_path / "worker"),

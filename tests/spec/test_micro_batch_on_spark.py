@@ -95,7 +95,7 @@ def lines_below(directory: Path) -> list[str]:
     return sorted(line for file in directory.rglob("part-*") for line in file.read_text().splitlines())
 
 
-def test_one_state_for_both_tempos(tmp_path: Path) -> None:
+def test_one_state_for_both_tempos(store_directory: Path) -> None:
     """H4, I1: a job goes from epochs to streaming and back to its end, at another parallelism each time; its files hold
     what one run would have written."""
 
@@ -109,15 +109,15 @@ def test_one_state_for_both_tempos(tmp_path: Path) -> None:
         source: Any = DataGeneratorSource(lambda n: n, RECORDS)
         numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers").uid("numbers")
         counted = numbers.key_by(lambda n: n % 7).process(Numbered()).uid("counter")
-        sink = FileSink.for_row_format(str(tmp_path / "out"), Encoder.simple_string_encoder()).build()
+        sink = FileSink.for_row_format(str(store_directory / "out"), Encoder.simple_string_encoder()).build()
         counted.sink_to(sink).uid("files")
         return env.execute_async()
 
     savepoint: str | None = None
     for parallelism, mode in [(2, MICRO), (1, STREAMING)]:
         job = start(parallelism, mode, savepoint)
-        savepoint = job.stop_with_savepoint(False, str(tmp_path / "savepoints")).result(120)
+        savepoint = job.stop_with_savepoint(False, str(store_directory / "savepoints")).result(120)
         job.wait()
-        assert lines_below(tmp_path / "out")
+        assert lines_below(store_directory / "out")
     start(3, MICRO, savepoint).wait()
-    assert lines_below(tmp_path / "out") == sorted(f"{n % 7} {n // 7 + 1}" for n in range(RECORDS))
+    assert lines_below(store_directory / "out") == sorted(f"{n % 7} {n // 7 + 1}" for n in range(RECORDS))

@@ -15,6 +15,8 @@ from penstock.datastream import CoProcessFunction, KeyedCoProcessFunction
 from penstock.datastream.state import ValueStateDescriptor
 from penstock.storage.metadata import OperatorState
 
+pytestmark = pytest.mark.usefixtures("checkpoints_in_store")
+
 MINUTE_MS, HOUR_MS = 60_000, 3_600_000
 INTERVAL_MS = 10_000
 AN_HOUR: Any = {"execution.checkpointing.interval": "1 h"}

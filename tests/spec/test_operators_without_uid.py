@@ -19,6 +19,8 @@ from penstock.datastream.data_stream import DataStream, KeyedStream
 from penstock.datastream.functions import KeyedProcessFunction
 from penstock.datastream.state import ValueStateDescriptor
 
+pytestmark = pytest.mark.usefixtures("checkpoints_in_store")
+
 RECORDS = 50
 Build = Callable[[DataStream], DataStream]
 
@@ -63,11 +65,11 @@ def job(build: Build, begin_from: str | None = None, **options: Any) -> VirtualJ
     return VirtualJob(env)
 
 
-def resumed(tmp_path: Path, before: Build, after: Build, **options: Any) -> VirtualJob:
+def resumed(store_directory: Path, before: Build, after: Build, **options: Any) -> VirtualJob:
     first = job(before)
-    first.at(2_050, lambda: first.stop_with_savepoint(False, str(tmp_path)))
+    first.at(2_050, lambda: first.stop_with_savepoint(False, str(store_directory)))
     assert first.run() is JobStatus.FINISHED
-    (path,) = tmp_path.iterdir()
+    (path,) = store_directory.iterdir()
     second = job(after, str(path), **options)
     second.run()
     return second
@@ -84,96 +86,96 @@ def check_that_it_was_refused(second: VirtualJob, *words: str) -> None:
     assert "RUNNING" not in second.listener.statuses
 
 
-def test_nothing_has_changed(tmp_path: Path) -> None:
+def test_nothing_has_changed(store_directory: Path) -> None:
     """H3: the same program finds its state by place."""
-    check_that_it_went_on(resumed(tmp_path, counted, counted))
+    check_that_it_went_on(resumed(store_directory, counted, counted))
 
 
-def test_one_is_put_in_front_of_another(tmp_path: Path) -> None:
+def test_one_is_put_in_front_of_another(store_directory: Path) -> None:
     """H4: the new operator would take the state of the old one, which would begin empty; both are named."""
-    second = resumed(tmp_path, counted, lambda s: counted(by_user(s).process(Twice())))
+    second = resumed(store_directory, counted, lambda s: counted(by_user(s).process(Twice())))
     check_that_it_was_refused(
         second, "operator 'Keyed Process' (Twice) has no uid and stands at the place of 'Keyed Process' (Count)",
         "set_uid_hash(",
     )  # fmt: skip
 
 
-def test_two_of_one_function_cannot_be_told_apart(tmp_path: Path) -> None:
+def test_two_of_one_function_cannot_be_told_apart(store_directory: Path) -> None:
     """H4: whichever of them is the new one, the other one is refused too."""
-    second = resumed(tmp_path, counted, lambda s: by_user(counted(s).map(lambda v: v[:2])).process(Count()))
+    second = resumed(store_directory, counted, lambda s: by_user(counted(s).map(lambda v: v[:2])).process(Count()))
     check_that_it_was_refused(second, "nothing distinguishes the two", "'Keyed Process' (Count) was added")
 
 
-def test_one_is_put_behind_another(tmp_path: Path) -> None:
+def test_one_is_put_behind_another(store_directory: Path) -> None:
     """H4: the class of the function tells that the state is still that of the same operator."""
-    second = resumed(tmp_path, counted, lambda s: by_user(counted(s)).process(Twice()))
+    second = resumed(store_directory, counted, lambda s: by_user(counted(s)).process(Twice()))
     check_that_it_went_on(second)
 
 
-def test_a_name_tells_as_well(tmp_path: Path) -> None:
+def test_a_name_tells_as_well(store_directory: Path) -> None:
     """H4: a name that the program gave is the operator's, wherever others of the kind are."""
     named: Build = lambda s: counted(s).name("the counter")  # noqa: E731
-    second = resumed(tmp_path, named, lambda s: by_user(named(s)).process(Count()).map(lambda v: v[:3]))
+    second = resumed(store_directory, named, lambda s: by_user(named(s)).process(Count()).map(lambda v: v[:3]))
     check_that_it_went_on(second)
 
 
-def test_another_name_is_another_operator(tmp_path: Path) -> None:
+def test_another_name_is_another_operator(store_directory: Path) -> None:
     """H4: two names that differ, both given by the program."""
-    second = resumed(tmp_path, lambda s: counted(s).name("one"), lambda s: counted(s).name("other"))
+    second = resumed(store_directory, lambda s: counted(s).name("one"), lambda s: counted(s).name("other"))
     check_that_it_was_refused(second, "'other' (Count)", "'one' (Count)", "their names differ")
 
 
-def test_a_stateless_operator_takes_the_place(tmp_path: Path) -> None:
+def test_a_stateless_operator_takes_the_place(store_directory: Path) -> None:
     """H4: what a map would take, and never look at, would be lost."""
-    second = resumed(tmp_path, counted, lambda s: counted(s.map(lambda value: value)))
+    second = resumed(store_directory, counted, lambda s: counted(s.map(lambda value: value)))
     check_that_it_was_refused(second, "operator 'Map'", "of different kinds")
 
 
-def test_another_type_of_keys(tmp_path: Path) -> None:
+def test_another_type_of_keys(store_directory: Path) -> None:
     """H4: declared ones are compared."""
     second = resumed(
-        tmp_path,
+        store_directory,
         lambda s: by_user(s, key_type=Types.LONG()).process(Count()),
         lambda s: s.key_by(lambda value: str(value[0]), Types.STRING()).process(Count()),
     )
     check_that_it_was_refused(second, "their keys are declared as Long and String")
 
 
-def test_two_that_have_changed_places(tmp_path: Path) -> None:
+def test_two_that_have_changed_places(store_directory: Path) -> None:
     """H4: nothing was added or taken away, and yet each would take the other's state."""
     second = resumed(
-        tmp_path,
+        store_directory,
         lambda s: by_user(counted(s).map(lambda v: v[:2])).process(Twice()),
         lambda s: by_user(by_user(s).process(Twice()).map(lambda v: v[:2])).process(Count()),
     )
     check_that_it_was_refused(second, "'Keyed Process' (Count) was moved")
 
 
-def test_one_is_taken_away_in_front_of_another(tmp_path: Path) -> None:
+def test_one_is_taken_away_in_front_of_another(store_directory: Path) -> None:
     """H4: leave to drop state is no leave to take another one's."""
     ignores = {"execution.state-recovery.ignore-unclaimed-state": "true"}
-    second = resumed(tmp_path, lambda s: counted(by_user(s).process(Twice())), counted, **ignores)
+    second = resumed(store_directory, lambda s: counted(by_user(s).process(Twice())), counted, **ignores)
     check_that_it_was_refused(second, "'Keyed Process' (Count) was removed")
 
 
-def test_a_changed_function_where_nothing_was_added(tmp_path: Path) -> None:
+def test_a_changed_function_where_nothing_was_added(store_directory: Path) -> None:
     """H4: a function may be another one, and a name may be given, where no other operator is in question."""
 
     class Counted(Count):
         pass
 
-    second = resumed(tmp_path, counted, lambda s: by_user(s).process(Counted()).name("counter").map(lambda v: v))
+    second = resumed(store_directory, counted, lambda s: by_user(s).process(Counted()).name("counter").map(lambda v: v))
     check_that_it_went_on(second)
 
 
-def test_the_remedies(tmp_path: Path) -> None:
+def test_the_remedies(store_directory: Path) -> None:
     """H4: the hash of the id that the error names, on the operator that the state is for; or leave to go by place."""
-    refused = resumed(tmp_path / "1", counted, lambda s: counted(by_user(s).process(Twice())))
+    refused = resumed(store_directory / "1", counted, lambda s: counted(by_user(s).process(Twice())))
     uid_hash = refused.failure().split("set_uid_hash('")[1].split("'")[0]
     clear_ledger()
-    second = resumed(tmp_path / "2", counted, lambda s: by_user(s).process(Twice()).uid("twice").key_by(
+    second = resumed(store_directory / "2", counted, lambda s: by_user(s).process(Twice()).uid("twice").key_by(
         lambda v: v[0]).process(Count()).set_uid_hash(uid_hash))  # fmt: skip
     check_that_it_went_on(second)
     allowed = {"penstock.recovery.match-by-place": "true"}
-    third = resumed(tmp_path / "3", counted, lambda s: counted(by_user(s).process(Twice())), **allowed)
+    third = resumed(store_directory / "3", counted, lambda s: counted(by_user(s).process(Twice())), **allowed)
     assert third.status() is JobStatus.FINISHED

@@ -6,7 +6,6 @@ The two pitfalls, union state and broadcast state, are shown with and without th
 from __future__ import annotations
 
 import itertools
-import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -35,6 +34,7 @@ from tests.spec.virtual_job import (
     environment,
     records,
 )
+from tests.stores import remove_tree
 
 from penstock.base.job_status import JobStatus
 from penstock.base.watermark_strategy import WatermarkStrategy
@@ -46,6 +46,8 @@ from penstock.datastream import DataStream
 from penstock.plan.transformation import Transformation, Upstream
 
 #: All subtasks begin again after a failure, those too that have ended and exchange nothing with the one that failed.
+pytestmark = pytest.mark.usefixtures("checkpoints_in_store")
+
 ALL: Any = {"jobmanager.execution.failover-strategy": "full"}
 AN_HOUR: Any = {"execution.checkpointing.interval": "1 h"}
 #: What each subtask of `Holder` found in its state, by attempt: (list, union list, broadcast).
@@ -268,7 +270,7 @@ def test_a_subtask_that_ran_again_ends_again() -> None:
     assert sorted(LEDGER["out"]) == records(2, 40)
 
 
-def test_nothing_of_the_savepoint_is_needed_after_the_first_checkpoint(tmp_path: Any) -> None:
+def test_nothing_of_the_savepoint_is_needed_after_the_first_checkpoint(store_directory: Any) -> None:
     """G10, H4: a job that began from a savepoint with finished subtasks has all its state in its own checkpoints as
     soon as it has one: the savepoint may go."""
 
@@ -276,7 +278,7 @@ def test_nothing_of_the_savepoint_is_needed_after_the_first_checkpoint(tmp_path:
         env = environment(
             1,
             **{
-                "execution.checkpointing.dir": tmp_path / "checkpoints",
+                "execution.checkpointing.dir": store_directory / "checkpoints",
                 "execution.checkpointing.data-inline-threshold": "0 b",
                 **options,
             },
@@ -289,10 +291,10 @@ def test_nothing_of_the_savepoint_is_needed_after_the_first_checkpoint(tmp_path:
 
     job = build()
     paths: list[Any] = []
-    job.at(15_500, lambda: paths.append(job.stop_with_savepoint(False, str(tmp_path / "savepoints"))))
+    job.at(15_500, lambda: paths.append(job.stop_with_savepoint(False, str(store_directory / "savepoints"))))
     assert job.run() is JobStatus.FINISHED
     job = build(**{"execution.state-recovery.path": paths[0].result(0)})
-    job.at(22_000, lambda: shutil.rmtree(tmp_path / "savepoints"))
+    job.at(22_000, lambda: remove_tree(store_directory / "savepoints"))
     job.at(35_000, lambda: FAILS.add("now"))
     assert job.run() is JobStatus.FINISHED, job.failure()
     assert job.master.history.restarts == 1

@@ -33,10 +33,10 @@ def openings(folder: Path, name: str) -> dict[int, list[int]]:
     return found
 
 
-def environment(folder: Path, target: str) -> StreamExecutionEnvironment:
+def environment(store: Path, target: str) -> StreamExecutionEnvironment:
     configuration = Configuration()
     configuration.set_string("execution.target", target)
-    configuration.set_string("execution.checkpointing.dir", str(folder / "checkpoints"))
+    configuration.set_string("execution.checkpointing.dir", str(store / "checkpoints"))
     env = StreamExecutionEnvironment.get_execution_environment(configuration)
     env.set_parallelism(2).enable_checkpointing(200)
     env.set_restart_strategy(RestartStrategies.fixed_delay_restart(10, 100))
@@ -54,9 +54,9 @@ def written(stream: Any, out: Path) -> None:
 
 
 @pytest.mark.parametrize("target", ["local", pytest.param("spark", marks=pytest.mark.spark)])
-def test_a_pipeline_goes_on_while_another_one_restarts(tmp_path: Path, target: str) -> None:
+def test_a_pipeline_goes_on_while_another_one_restarts(tmp_path: Path, store_directory: Path, target: str) -> None:
     """E6, G8, G9: they share workers and the connections between these, and exchange no records."""
-    env = environment(tmp_path, target)
+    env = environment(store_directory, target)
     for name, breaks_at in (("fine", None), ("fails", RECORDS // 2)):
         keyed = numbers(env, name).key_by(lambda value: value % 7)
         written(keyed.process(Numbered(tmp_path, name, breaks_at)), tmp_path / name)
@@ -70,9 +70,9 @@ def test_a_pipeline_goes_on_while_another_one_restarts(tmp_path: Path, target: s
 
 
 @pytest.mark.spark
-def test_a_lost_worker_takes_only_its_own_slot_with_it(tmp_path: Path) -> None:
+def test_a_lost_worker_takes_only_its_own_slot_with_it(tmp_path: Path, store_directory: Path) -> None:
     """E2, E6, G8: where records stay in their slot, the other slots go on, and keep their processes."""
-    env = environment(tmp_path, "spark")
+    env = environment(store_directory, "spark")
     written(numbers(env, "numbers").map(Noted(tmp_path)), tmp_path / "out")
     job = env.execute_async("slots")
     pids = workers_of(job)

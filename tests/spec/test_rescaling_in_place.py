@@ -26,11 +26,11 @@ EXPECTED = {f"numbers {key} {n + 1}": 1 for key in range(7) for n in range(len(r
 TARGETS = ["local", pytest.param("spark", marks=pytest.mark.spark)]
 
 
-def start(folder: Path, target: str, parallelism: int, **options: str) -> RunningJob:
+def start(folder: Path, store: Path, target: str, parallelism: int, **options: str) -> RunningJob:
     """A job that counts the records of seven keys."""
     configuration = Configuration()
     configuration.set_string("execution.target", target)
-    configuration.set_string("execution.checkpointing.dir", str(folder / "checkpoints"))
+    configuration.set_string("execution.checkpointing.dir", str(store / "checkpoints"))
     for key, value in options.items():
         configuration.set_string(key, value)
     env = StreamExecutionEnvironment.get_execution_environment(configuration)
@@ -56,9 +56,11 @@ def subtasks(job: RunningJob) -> list[int]:
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("unaligned", ["false", "true"])
-def test_a_running_job_is_rescaled_up_and_down(tmp_path: Path, target: str, unaligned: str) -> None:
+def test_a_running_job_is_rescaled_up_and_down(
+    tmp_path: Path, store_directory: Path, target: str, unaligned: str
+) -> None:
     """D4, G9: no record is lost or counted twice, and none of it is a failure."""
-    job = start(tmp_path, target, 2, **{"execution.checkpointing.unaligned.enabled": unaligned})
+    job = start(tmp_path, store_directory, target, 2, **{"execution.checkpointing.unaligned.enabled": unaligned})
     wait_for_output(tmp_path / "out", job)
     for parallelism in (3, 1):
         reached = job.rescale({"count": parallelism}).result(PATIENCE_S)
@@ -72,8 +74,8 @@ def test_a_running_job_is_rescaled_up_and_down(tmp_path: Path, target: str, unal
     assert openings(tmp_path, "numbers") == {0: [0, 1, 2], 1: [0, 1], 2: [1]}
 
 
-def test_what_cannot_be_is_told_to_who_asked(tmp_path: Path) -> None:
-    job = start(tmp_path, "local", 2)
+def test_what_cannot_be_is_told_to_who_asked(tmp_path: Path, store_directory: Path) -> None:
+    job = start(tmp_path, store_directory, "local", 2)
     with pytest.raises(OperationError, match="job 'rescaled' is not rescaled: no operator has the uid, id or name 'x'"):
         job.rescale({"x": 1}).result(PATIENCE_S)
     job.cancel()
@@ -84,7 +86,7 @@ def test_what_cannot_be_is_told_to_who_asked(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
-def test_a_job_takes_the_slots_that_there_are(tmp_path: Path) -> None:
+def test_a_job_takes_the_slots_that_there_are(tmp_path: Path, store_directory: Path) -> None:
     """E3: it begins with two of the three that it wants, and takes the third when another job has let go of it."""
     from penstock.drivers.spark.session import obtain_spark
 
@@ -109,7 +111,7 @@ def test_a_job_takes_the_slots_that_there_are(tmp_path: Path) -> None:
         "jobmanager.scheduler": "adaptive",
         "jobmanager.adaptive-scheduler.submission.resource-stabilization-timeout": "1 s",
     }
-    job = start(tmp_path, "spark", 3, **adaptive)
+    job = start(tmp_path, store_directory, "spark", 3, **adaptive)
     wait_for_output(tmp_path / "out", job)
     assert set(subtasks(job)) == {2}
     release.touch()

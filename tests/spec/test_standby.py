@@ -46,37 +46,37 @@ def wait_for_line(process: subprocess.Popen[str], *words: str) -> str:
 
 
 @pytest.mark.parametrize("mode", ["STREAMING", "MICRO_BATCH"])
-def test_a_standby_takes_over_when_the_leader_is_killed(tmp_path: Path, mode: str) -> None:
+def test_a_standby_takes_over_when_the_leader_is_killed(store_directory: Path, mode: str) -> None:
     """E7, G8, G9: nobody tells it; it goes on from the last checkpoint, and each record is committed once."""
-    with started(tmp_path, rate=500, mode=mode, options=FILE) as leader:
+    with started(store_directory, rate=500, mode=mode, options=FILE) as leader:
         wait_for_line(leader, "running")
-        with standing_by(tmp_path, leader, mode) as standby:
-            wait_for_output(tmp_path, leader)
+        with standing_by(store_directory, leader, mode) as standby:
+            wait_for_output(store_directory, leader)
             assert standby.poll() is None
             leader.send_signal(signal.SIGKILL)
             out, err = standby.communicate()
             assert out == "executed\n", err
             assert "/chk-" in err
-    assert lines(tmp_path) == list(range(COUNT))
+    assert lines(store_directory) == list(range(COUNT))
 
 
-def test_a_standby_ends_with_its_leader(tmp_path: Path) -> None:
+def test_a_standby_ends_with_its_leader(store_directory: Path) -> None:
     """E7: a job that has finished is done, for all its drivers."""
-    with started(tmp_path, rate=1_000, options=FILE) as leader:
+    with started(store_directory, rate=1_000, options=FILE) as leader:
         wait_for_line(leader, "running")
-        with standing_by(tmp_path, leader) as standby:
+        with standing_by(store_directory, leader) as standby:
             assert leader.communicate()[0] == "executed\n"
             out, err = standby.communicate()
             assert out == "executed\n", err
             assert "there is nothing left to do" in err
-    assert lines(tmp_path) == list(range(COUNT))
+    assert lines(store_directory) == list(range(COUNT))
 
 
-def test_a_standby_does_not_begin_again_what_was_cancelled(tmp_path: Path) -> None:
+def test_a_standby_does_not_begin_again_what_was_cancelled(store_directory: Path) -> None:
     """E5, E7: nor what has failed for good, because its checkpoints are gone then."""
-    with started(tmp_path, "cancel", rate=500, options=FILE) as leader:
-        wait_for_output(tmp_path, leader)
-        with standing_by(tmp_path, leader) as standby:
+    with started(store_directory, "cancel", rate=500, options=FILE) as leader:
+        wait_for_output(store_directory, leader)
+        with standing_by(store_directory, leader) as standby:
             leader.send_signal(signal.SIGTERM)
             out, err = standby.communicate()
     assert out == ""
@@ -84,19 +84,19 @@ def test_a_standby_does_not_begin_again_what_was_cancelled(tmp_path: Path) -> No
     assert "it was cancelled" in err
 
 
-def test_who_leads_is_elected_again_and_again(tmp_path: Path) -> None:
+def test_who_leads_is_elected_again_and_again(store_directory: Path) -> None:
     """E7: an election ends with its job, so a program may run several of one name."""
     said: list[str] = []
     for _ in range(3):
-        election = FileElection(tmp_path / "leader.lock")
+        election = FileElection(store_directory / "leader.lock")
         assert election.wait(said.append) is None
         election.end("FINISHED")
     assert said == []
 
 
-def test_a_standby_hears_how_the_leader_ended(tmp_path: Path) -> None:
+def test_a_standby_hears_how_the_leader_ended(store_directory: Path) -> None:
     """E7: if it came to its end; not if its process did."""
-    leader, standby = FileElection(tmp_path / "leader.lock"), FileElection(tmp_path / "leader.lock")
+    leader, standby = FileElection(store_directory / "leader.lock"), FileElection(store_directory / "leader.lock")
     leader.wait(lambda line: None)
     heard: list[Leader | None] = []
 
@@ -131,11 +131,11 @@ def test_standbys_need_a_directory_with_locks(options: dict[str, Any], words: st
         env.execute()
 
 
-def test_a_batch_has_no_standby(tmp_path: Path) -> None:
+def test_a_batch_has_no_standby(store_directory: Path) -> None:
     """E7, I1: it leaves nothing that another driver could begin from."""
     env = local_environment(
         high_availability__type="FILE",
-        execution__checkpointing__dir=str(tmp_path),
+        execution__checkpointing__dir=str(store_directory),
         execution__runtime_mode="BATCH",
     )
     env.from_collection([1]).print()

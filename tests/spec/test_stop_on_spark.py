@@ -45,9 +45,11 @@ def flights(tmp_path_factory: pytest.TempPathFactory) -> Flights:
     return prepare(tmp_path_factory.mktemp("flights"), FLIGHTS)
 
 
-def test_stopped_twice_and_resumed_the_output_is_that_of_one_run(flights: Flights, tmp_path: Path) -> None:
+def test_stopped_twice_and_resumed_the_output_is_that_of_one_run(
+    flights: Flights, tmp_path: Path, store_directory: Path
+) -> None:
     """H1, H2: no flight is lost, or read or committed twice; windows, timers and late flights go on."""
-    series = Series(flights, tmp_path, random.Random(1))
+    series = Series(flights, tmp_path, random.Random(1), store=store_directory)
     for after in (500, 1_000):
         assert series.stop(series.start(PER_SECOND), after).differences == []
     assert 0 < series.left < FLIGHTS
@@ -56,10 +58,12 @@ def test_stopped_twice_and_resumed_the_output_is_that_of_one_run(flights: Flight
 
 
 @pytest.mark.parametrize("checkpointing", ["on", "off"])
-def test_with_drain_all_windows_and_timers_fire(flights: Flights, tmp_path: Path, checkpointing: str) -> None:
+def test_with_drain_all_windows_and_timers_fire(
+    flights: Flights, tmp_path: Path, store_directory: Path, checkpointing: str
+) -> None:
     """F3, F6, H2: the output is what plain Python says of the flights that were read; also without checkpoints."""
     interval = {} if checkpointing == "on" else {"execution.checkpointing.interval": None}
-    series = Series(flights, tmp_path, random.Random(1), interval)
+    series = Series(flights, tmp_path, random.Random(1), interval, store_directory)
     assert series.stop(series.start(PER_SECOND), 500).differences == []
     stop = series.stop(series.start(PER_SECOND), 500, drain=True)
     assert stop.differences == []
@@ -67,9 +71,9 @@ def test_with_drain_all_windows_and_timers_fire(flights: Flights, tmp_path: Path
     assert compare_with_plain(series.output, flights, drained=True) == []
 
 
-def test_a_worker_killed_at_a_stop_changes_nothing(flights: Flights, tmp_path: Path) -> None:
+def test_a_worker_killed_at_a_stop_changes_nothing(flights: Flights, tmp_path: Path, store_directory: Path) -> None:
     """H2, G9: the stop comes about, or fails, the job goes on, and the next one comes about."""
-    series = Series(flights, tmp_path, random.Random(1))
+    series = Series(flights, tmp_path, random.Random(1), store=store_directory)
     stop = series.stop(series.start(PER_SECOND), 500, kills=True)
     assert (stop.kills, stop.differences) == (1, [])
     assert series.stop(series.start(PER_SECOND), 500, drain=True).differences == []

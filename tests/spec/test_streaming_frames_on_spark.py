@@ -42,11 +42,12 @@ def session() -> Iterator[Any]:
 
 
 class Folder:
-    """Where Spark finds files, one a batch, and where the job leaves what it has."""
+    """Where Spark finds files, one a batch, and where the job leaves what it has, and its checkpoints."""
 
-    def __init__(self, session: Any, path: Path) -> None:
+    def __init__(self, session: Any, path: Path, store: Path) -> None:
         self.session = session
         self.path = path
+        self.store = store
         self.put_in = 0
         (path / "in").mkdir()
 
@@ -79,7 +80,7 @@ class Folder:
         parallelism: int = 2,
         begin_from: str | None = None,
     ) -> StreamExecutionEnvironment:
-        settings = {"execution.checkpointing.dir": str(self.path / "checkpoints"), **(options or {})}
+        settings = {"execution.checkpointing.dir": str(self.store / "checkpoints"), **(options or {})}
         if begin_from is not None:
             settings["execution.state-recovery.path"] = begin_from
         configuration = Configuration.from_dict(settings)
@@ -88,18 +89,18 @@ class Folder:
 
     def checkpoints(self, job: Any) -> list[str]:
         """The paths of a job's checkpoints, oldest first."""
-        found = (self.path / "checkpoints" / str(job.get_job_id())).glob("chk-*")
+        found = (self.store / "checkpoints" / str(job.get_job_id())).glob("chk-*")
         return [str(path) for path in sorted(found, key=lambda path: int(path.name.removeprefix("chk-")))]
 
     def stop(self, job: Any, drain: bool = False) -> str:
-        savepoint: str = job.stop_with_savepoint(drain, str(self.path / "savepoints")).result(120)
+        savepoint: str = job.stop_with_savepoint(drain, str(self.store / "savepoints")).result(120)
         job.wait()
         return savepoint
 
 
 @pytest.fixture
-def folder(session: Any, tmp_path: Path) -> Folder:
-    return Folder(session, tmp_path)
+def folder(session: Any, tmp_path: Path, store_directory: Path) -> Folder:
+    return Folder(session, tmp_path, store_directory)
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
@@ -191,7 +192,7 @@ def test_savepoints_are_taken_while_spark_waits_for_data(folder: Folder) -> None
 
     job = start(2, None, "out", {"execution.micro-batch.interval": "1 h"})
     wait_until(lambda: bool(folder.lines()))
-    running = job.trigger_savepoint(str(folder.path / "savepoints")).result(120)
+    running = job.trigger_savepoint(str(folder.store / "savepoints")).result(120)
     stopped = folder.stop(job)
     assert folder.lines() == numbered(range(10))
     folder.put(*map(str, range(10, 20)))

@@ -19,6 +19,8 @@ from penstock.datastream.functions import KeyedCoProcessFunction, KeyedProcessFu
 from penstock.plan.transformation import Transformation, Upstream
 from penstock.state.key_groups import key_group_of, key_group_range
 
+pytestmark = pytest.mark.usefixtures("checkpoints_in_store")
+
 AN_HOUR: Any = {"execution.checkpointing.interval": "1 h"}
 FAILS: set[str] = set()
 
@@ -174,25 +176,25 @@ def fired_by_a_subtask_that_ran_again(function: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("function", [Alarms(processing=(60_000,)), DrainedAlarms(processing=(60_000,))])
-def test_suspended_timers_go_on_in_the_next_job(function: Any, tmp_path: Any) -> None:
+def test_suspended_timers_go_on_in_the_next_job(function: Any, store_directory: Any) -> None:
     """F5, H2: stopping without drain is no end: no timer fires or is dropped, not even those to be drained; the job
     that begins from the savepoint fires them when they are due."""
     job = run(function, Timed(1_000, (None,)))
     stopped: list[Any] = []
-    job.at(2_500, lambda: stopped.append(job.stop_with_savepoint(False, str(tmp_path))))
+    job.at(2_500, lambda: stopped.append(job.stop_with_savepoint(False, str(store_directory))))
     assert job.run() is JobStatus.FINISHED
     assert LEDGER.get("fired", []) == []
     job = run(function, Timed(1_000, (None,)), **{"execution.state-recovery.path": stopped[0].result(0)})
     fired: list[Any] = []
-    job.at(62_500, lambda: fired.append(job.stop_with_savepoint(False, str(tmp_path))))
+    job.at(62_500, lambda: fired.append(job.stop_with_savepoint(False, str(store_directory))))
     assert job.run() is JobStatus.FINISHED
     # Its clock began anew, and the records that come at 1 s and 2 s were read by the job before.
     assert LEDGER["fired"] == [("processing", 60_000), ("processing", 61_000), ("processing", 62_000)]
 
 
-def test_drain_drops_them_like_any_end(tmp_path: Any) -> None:
+def test_drain_drops_them_like_any_end(store_directory: Any) -> None:
     """F5, H2: stopping with drain fires the event-time timers and drops those of processing time."""
     job = run(Alarms(event=(50_000,), processing=(60_000,)), Timed(1_000, (None,)))
-    job.at(1_500, lambda: job.stop_with_savepoint(True, str(tmp_path)))
+    job.at(1_500, lambda: job.stop_with_savepoint(True, str(store_directory)))
     assert job.run() is JobStatus.FINISHED
     assert LEDGER["fired"] == [("event", 50_000), ("event", 51_000)]

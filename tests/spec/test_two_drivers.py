@@ -19,15 +19,15 @@ def wait_for_output(directory: Path, process: subprocess.Popen[str]) -> None:
 
 @pytest.mark.parametrize("mode", ["STREAMING", "MICRO_BATCH"])
 @pytest.mark.parametrize("goes_on", ["while the other one runs", "when the other one has ended"])
-def test_one_that_is_stopped_and_goes_on(tmp_path: Path, mode: str, goes_on: str) -> None:
+def test_one_that_is_stopped_and_goes_on(store_directory: Path, mode: str, goes_on: str) -> None:
     """E7, G8, G9: it commits, deletes and marks nothing more, and its program hears why."""
     is_slow = goes_on == "while the other one runs"
-    with started(tmp_path, rate=500, mode=mode) as stopped:
-        wait_for_output(tmp_path, stopped)
+    with started(store_directory, rate=500, mode=mode) as stopped:
+        wait_for_output(store_directory, stopped)
         stopped.send_signal(signal.SIGSTOP)
-        with started(tmp_path, rate=500 if is_slow else 0, mode=mode) as other:
+        with started(store_directory, rate=500 if is_slow else 0, mode=mode) as other:
             if is_slow:
-                wait_for_output(tmp_path, other)
+                wait_for_output(store_directory, other)
                 stopped.send_signal(signal.SIGCONT)
             out, err = other.communicate()
             assert out == "executed\n", err
@@ -35,22 +35,22 @@ def test_one_that_is_stopped_and_goes_on(tmp_path: Path, mode: str, goes_on: str
         out, err = stopped.communicate()
     assert out == ""
     assert "DeposedError: job 'counts' was suspended: another driver, number 2 of this name, has taken" in err
-    assert lines(tmp_path) == list(range(COUNT))
+    assert lines(store_directory) == list(range(COUNT))
 
 
-def test_a_third_one_begins_where_the_second_one_was(tmp_path: Path) -> None:
+def test_a_third_one_begins_where_the_second_one_was(store_directory: Path) -> None:
     """E7, G8: whatever the first one has made visible since."""
-    with started(tmp_path, rate=500) as first:
-        wait_for_output(tmp_path, first)
+    with started(store_directory, rate=500) as first:
+        wait_for_output(store_directory, first)
         first.send_signal(signal.SIGSTOP)
-        with started(tmp_path, rate=500) as second:
-            wait_for_output(tmp_path, second)
+        with started(store_directory, rate=500) as second:
+            wait_for_output(store_directory, second)
             second.send_signal(signal.SIGSTOP)
             first.send_signal(signal.SIGCONT)
             assert "was suspended: another driver, number 2 of this name" in first.communicate()[1]
-            with started(tmp_path) as third:
+            with started(store_directory) as third:
                 out, err = third.communicate()
                 assert out == "executed\n", err
             second.send_signal(signal.SIGCONT)
             assert "was suspended: another driver, number 3 of this name" in second.communicate()[1]
-    assert lines(tmp_path) == list(range(COUNT))
+    assert lines(store_directory) == list(range(COUNT))

@@ -19,6 +19,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
+from tests.stores import OPTIONS_OF_STORE
 
 from penstock.base.configuration import Configuration
 from penstock.base.job_status import JobStatus
@@ -54,7 +55,7 @@ def environment(parallelism: int = 1, **options: Any) -> StreamExecutionEnvironm
         "restart-strategy.fixed-delay.attempts": 3,
         "restart-strategy.fixed-delay.delay": "1 s",
     }
-    for key, value in {**defaults, **options}.items():
+    for key, value in {**defaults, **OPTIONS_OF_STORE, **options}.items():
         if value is not None:
             configuration.set_string(key, str(value))
     return StreamExecutionEnvironment.get_execution_environment(configuration).set_parallelism(parallelism)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.state_processor.programs import EVENTS, MEAN, NUMBERS, TOTAL, Mean, by_user, take_savepoint
 from tests.state_processor.test_writer import COUNTS, ITEMS, PLACES, run_counter
+from tests.stores import at
 
 from penstock.drivers.spark.session import hand_back, obtain_spark, stop_spark
 from penstock.state.errors import StateError
@@ -27,12 +28,12 @@ def spark() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def savepoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def savepoint(new_store_directory: Callable[[], Path]) -> Path:
     option = {"execution.checkpointing.data-inline-threshold": 0}
-    return Path(take_savepoint(tmp_path_factory.mktemp("savepoint"), 2, **option))
+    return at(take_savepoint(new_store_directory(), 2, **option))
 
 
-def test_every_state_reads_the_same_as_a_data_frame(reader: SavepointReader, spark: Any, tmp_path: Path) -> None:
+def test_every_state_reads_the_same_as_a_data_frame(reader: SavepointReader, spark: Any, store_directory: Path) -> None:
     """H5: states are Spark data frames, one task a part, with the rows that they have as Arrow tables."""
     tables = [
         reader.read_value_state("remember", "visits"),
@@ -55,7 +56,7 @@ def test_every_state_reads_the_same_as_a_data_frame(reader: SavepointReader, spa
     }
 
 
-def test_a_job_begins_from_state_made_of_a_data_frame(spark: Any, tmp_path: Path) -> None:
+def test_a_job_begins_from_state_made_of_a_data_frame(spark: Any, store_directory: Path) -> None:
     """H5, D4: rows are shuffled to their key groups, and all rows of a key become one entry, lists in order."""
     counts = spark.createDataFrame([(f"key-{i}", i) for i in range(500)], "key string, value long")
     items = spark.createDataFrame([("key-1", i) for i in range(50)], "key string, value long").coalesce(1)
@@ -68,7 +69,7 @@ def test_a_job_begins_from_state_made_of_a_data_frame(spark: Any, tmp_path: Path
     writer.with_timers(
         "counter", counts.selectExpr("key", "timestamp_millis(5000) as due").limit(1), timestamp="due", partitions=1
     )
-    path = writer.write(str(tmp_path / "made"), spark)
+    path = writer.write(str(store_directory / "made"), spark)
 
     reader = SavepointReader.read(path)
     reader.verify()
@@ -81,7 +82,7 @@ def test_a_job_begins_from_state_made_of_a_data_frame(spark: Any, tmp_path: Path
     assert results["new"] == ("new", 1, [], [])
 
 
-def test_a_savepoint_is_changed_by_tasks(savepoint: Path, spark: Any, tmp_path: Path) -> None:
+def test_a_savepoint_is_changed_by_tasks(savepoint: Path, spark: Any, store_directory: Path) -> None:
     """H5: values are changed, other files copied, rows folded and aggregated by Spark's tasks."""
     events = spark.createDataFrame([(e.user, e.number) for e in EVENTS], "user string, number long")
     writer = SavepointWriter.from_existing_savepoint(str(savepoint))
@@ -89,7 +90,7 @@ def test_a_savepoint_is_changed_by_tasks(savepoint: Path, spark: Any, tmp_path: 
     for name, descriptor in {"total": TOTAL, "mean": MEAN}.items():
         writer.remove_state("remember", name)
         writer.with_keyed_state("remember", descriptor, events, "user", "number", partitions=2)
-    reader = SavepointReader.read(writer.write(str(tmp_path / "changed"), spark))
+    reader = SavepointReader.read(writer.write(str(store_directory / "changed"), spark))
     reader.verify()
     assert dict(reader.read_value_state("remember", "visits")) == {user: len(e) + 1 for user, e in USERS.items()}
     totals = {user: sum(e.number for e in events) for user, events in USERS.items()}
@@ -99,15 +100,15 @@ def test_a_savepoint_is_changed_by_tasks(savepoint: Path, spark: Any, tmp_path: 
     }
     assert reader.read_list_state("remember", NUMBERS).count() == len(EVENTS)
     files = {f.path.rpartition("/")[2] for f in reader.metadata.state_files() if f.path}
-    assert {p.name for p in (tmp_path / "changed").iterdir()} == {*files, "_metadata"}
+    assert {p.name for p in (store_directory / "changed").iterdir()} == {*files, "_metadata"}
 
 
-def test_rows_that_make_no_state_are_answered_in_one_line(spark: Any, tmp_path: Path) -> None:
+def test_rows_that_make_no_state_are_answered_in_one_line(spark: Any, store_directory: Path) -> None:
     """H5: what goes wrong in a task is said in words, and nothing is left behind."""
     twice = spark.createDataFrame([("a", 1), ("a", 2)], "key string, value long")
     writer = SavepointWriter.new_savepoint().with_keyed_state("counter", COUNTS, twice, partitions=2)
     with pytest.raises(
         StateError, match=r"the Spark job failed: .*2 rows have the key 'a', but a key has only one value"
     ):
-        writer.write(str(tmp_path / "made"))
-    assert not (tmp_path / "made").exists()
+        writer.write(str(store_directory / "made"))
+    assert not (store_directory / "made").exists()

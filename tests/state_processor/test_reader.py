@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections import defaultdict
 from pathlib import Path
@@ -26,6 +25,7 @@ from tests.state_processor.programs import (
     by_user,
     environment,
 )
+from tests.stores import copy_tree
 
 from penstock.base.errors import CheckpointError
 from penstock.base.types import Row
@@ -177,7 +177,7 @@ def test_splits_and_committables(reader: SavepointReader) -> None:
         reader.read_enumerator("sink")
 
 
-def test_what_is_not_there_is_answered_with_what_is(reader: SavepointReader, tmp_path: Path) -> None:
+def test_what_is_not_there_is_answered_with_what_is(reader: SavepointReader, store_directory: Path) -> None:
     """H5: errors name the operators and states that exist, and how a state is to be read."""
     with pytest.raises(StateError, match=r"no operator with uid 'other'; there are: 'source', .*'remember', 'sink'"):
         reader.operator("other")
@@ -192,12 +192,13 @@ def test_what_is_not_there_is_answered_with_what_is(reader: SavepointReader, tmp
     with pytest.raises(StateError, match=r"column 'value' of state 'visits' of 'remember' does not fit .* string"):
         reader.read_value_state("remember", "visits", value_type=str).to_arrow()
     with pytest.raises(CheckpointError, match="cannot be read"):
-        SavepointReader.read(str(tmp_path))
+        SavepointReader.read(str(store_directory))
 
 
-def test_a_moved_savepoint_and_its_metadata_file_serve(savepoint: Path, tmp_path: Path) -> None:
+def test_a_moved_savepoint_and_its_metadata_file_serve(savepoint: Path, store_directory: Path) -> None:
     """H1, H5: a savepoint is read wherever it lies; damage is found."""
-    moved = shutil.copytree(savepoint, tmp_path / "moved")
+    moved = store_directory / "moved"
+    copy_tree(savepoint, moved)
     reader = SavepointReader.read(str(moved / "_metadata"))
     assert reader.read_value_state("remember", "visits").count() == len(USERS)
     files = [path for path in moved.iterdir() if path.name != "_metadata"]
@@ -208,12 +209,12 @@ def test_a_moved_savepoint_and_its_metadata_file_serve(savepoint: Path, tmp_path
             reader.read_value_state("remember", "visits").to_arrow()
 
 
-def test_a_retained_checkpoint_is_read_like_a_savepoint(tmp_path: Path) -> None:
+def test_a_retained_checkpoint_is_read_like_a_savepoint(store_directory: Path) -> None:
     """H5, G7: a checkpoint's states are histories of files, and say what the job had."""
     env = environment(
         2,
         **{
-            "execution.checkpointing.dir": tmp_path,
+            "execution.checkpointing.dir": store_directory,
             "execution.checkpointing.data-inline-threshold": 0,
             "execution.checkpointing.num-retained": 100,
             "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
@@ -229,7 +230,7 @@ def test_a_retained_checkpoint_is_read_like_a_savepoint(tmp_path: Path) -> None:
             time.sleep(0.02)
     finally:
         job.end()
-    readers = [SavepointReader.read(str(path)) for path in tmp_path.glob("*/chk-*")]
+    readers = [SavepointReader.read(str(path)) for path in store_directory.glob("*/chk-*")]
     assert len(readers) >= 8
     assert max(s.files for r in readers for s in r.operator("remember").states if s.name == "numbers") > 1
     for reader in readers:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import shutil
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -27,6 +26,7 @@ from tests.state_processor.programs import (
     by_user,
     environment,
 )
+from tests.stores import copy_tree, remove_tree
 
 from penstock.base.errors import CheckpointError, JobExecutionError
 from penstock.base.time import Duration
@@ -104,18 +104,18 @@ SOURCES: dict[str, tuple[Any, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("name", SOURCES)
-def test_a_job_begins_from_state_made_of_rows(name: str, tmp_path: Path) -> None:
+def test_a_job_begins_from_state_made_of_rows(name: str, store_directory: Path) -> None:
     """H5, H4: rows of any source become state that a job goes on from."""
     source, selectors = SOURCES[name]
     writer = SavepointWriter.new_savepoint().with_keyed_state("counter", COUNTS, source, **selectors)
-    path = writer.write(str(tmp_path / "made"))
+    path = writer.write(str(store_directory / "made"))
     assert run_counter(path, ["a", "b", "new"]) == [("a", 4, [], []), ("b", 41, [], []), ("new", 1, [], [])]
 
 
 @pytest.mark.parametrize("inline", [False, True])
 @pytest.mark.parametrize("parallelism", [1, 3])
 def test_all_kinds_of_state_are_made(
-    parallelism: int, inline: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    parallelism: int, inline: bool, store_directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """H5, D4: value, list and map state and timers go to the key groups in which the job looks, at any parallelism."""
     if not inline:
@@ -128,7 +128,7 @@ def test_all_kinds_of_state_are_made(
     writer.with_keyed_state("counter", PLACES, places).with_timers(
         "counter", [("b", due), ("b", 9000), ("other", 12_000)], 0, 1
     )
-    made = writer.write(str(tmp_path / "made"))
+    made = writer.write(str(store_directory / "made"))
     reader = SavepointReader.read(made)
     assert sorted(reader.read_value_state("counter", COUNTS), key=str) == sorted(ROWS, key=str)
     assert sorted(reader.read_timers("counter")) == [("event", 9000, "b"), ("event", 12_000, "other")]
@@ -137,7 +137,9 @@ def test_all_kinds_of_state_are_made(
         for handles in subtask.keyed.values():
             for handle in handles:
                 assert all((file.path is None) is inline for file in handle.files)
-    moved = str(shutil.move(made, tmp_path / "moved"))
+    moved = str(store_directory / "moved")
+    copy_tree(made, moved)
+    remove_tree(made)
     expected = [
         ("a", 4, [1], [("x", 1.5), ("y", 2.5)]),
         ("b", 41, [3, 2], []),
@@ -165,24 +167,24 @@ def run_counter_of(path: str, key: Any) -> list[Any]:
     return collected(stream)
 
 
-def test_folded_and_aggregated_states_are_made(tmp_path: Path) -> None:
+def test_folded_and_aggregated_states_are_made(store_directory: Path) -> None:
     """H5, D1: the rows of a reducing state are folded, those of an aggregating state are added."""
     writer = SavepointWriter.new_savepoint().with_keyed_state("remember", TOTAL, EVENTS, "user", "number")
     writer.with_keyed_state("remember", MEAN, EVENTS, "user", "number")
-    reader = SavepointReader.read(writer.write(str(tmp_path / "made")))
+    reader = SavepointReader.read(writer.write(str(store_directory / "made")))
     totals = {user: sum(e.number for e in events) for user, events in USERS.items()}
     assert dict(reader.read_reducing_state("remember", TOTAL)) == totals
     means: dict[Any, Any] = dict(reader.read_aggregating_state("remember", MEAN, Mean()))
     assert means == {user: totals[user] / len(events) for user, events in USERS.items()}
 
 
-def test_a_reduce_and_windows_go_on_from_rows(tmp_path: Path) -> None:
+def test_a_reduce_and_windows_go_on_from_rows(store_directory: Path) -> None:
     """H5: the state of a keyed reduce and the contents of open windows can be made, too."""
     writer = SavepointWriter.new_savepoint()
     writer.with_reduce_state("reduce", [("a", 10), ("b", 20)], key=word_of, value=lambda pair: pair)
     windows = pd.DataFrame({"key": ["a"], "window_start": [0], "window_end": [WINDOW_MS], "value": [5]})
     writer.with_window_state("windows", windows, value=lambda row: Event("a", row.value, 0))
-    path = writer.write(str(tmp_path / "made"))
+    path = writer.write(str(store_directory / "made"))
 
     env = environment(2, **{"execution.state-recovery.path": path})
     events = [Event("a", 1, 7), Event("c", 3, WINDOW_MS)]
@@ -205,12 +207,12 @@ class WithStart(ProcessWindowFunction):
             yield "window", key, context.window().start, element[1]
 
 
-def test_operator_states_are_made(tmp_path: Path) -> None:
+def test_operator_states_are_made(store_directory: Path) -> None:
     """H5, D2: lists are dealt out over subtasks, union lists and broadcast maps go to all."""
     writer = SavepointWriter.new_savepoint(parallelism=2)
     writer.with_operator_state("op", "list", range(5)).with_operator_state("op", "all", ["x", "y"], "union")
     writer.with_operator_state("op", PLACES, {"k": 1, "l": 2}, "broadcast")
-    reader = SavepointReader.read(writer.write(str(tmp_path / "made")))
+    reader = SavepointReader.read(writer.write(str(store_directory / "made")))
     assert sorted(value for _, _, value in reader.read_list_state("op", "list")) == list(range(5))
     assert Counter(subtask for subtask, _, _ in reader.read_operator_state("op", "list")) == {0: 3, 1: 2}
     assert [value for _, _, value in reader.read_union_state("op", "all")] == ["x", "y"]
@@ -224,7 +226,7 @@ def test_operator_states_are_made(tmp_path: Path) -> None:
 # --- changing a savepoint -------------------------------------------------------------------------------------------
 
 
-def test_states_are_changed_and_dropped(savepoint: Path, tmp_path: Path) -> None:
+def test_states_are_changed_and_dropped(savepoint: Path, store_directory: Path) -> None:
     """H5: values are put through a function, entries and states left out; all else stays as it was, in new files."""
     before = {path.name: path.read_bytes() for path in savepoint.iterdir()}
     writer = SavepointWriter.from_existing_savepoint(str(savepoint))
@@ -233,12 +235,14 @@ def test_states_are_changed_and_dropped(savepoint: Path, tmp_path: Path) -> None
     writer.transform_window_state("windows", lambda key, start, end, mean: None if key == "user-1" else (1, end))
     writer.transform_window_state("sessions", lambda key, start, end, e: None if key == "user-1" else e)
     writer.remove_state("remember", "odd").remove_timers("remember", "processing").remove_operator("sink")
-    path = writer.write(str(tmp_path / "changed"))
+    path = writer.write(str(store_directory / "changed"))
     assert {p.name: p.read_bytes() for p in savepoint.iterdir()} == before
 
     old, new = SavepointReader.read(str(savepoint)), SavepointReader.read(path)
     new.verify()
-    assert {f.path.rpartition("/")[0] for f in new.metadata.state_files() if f.path} <= {f"file://{path}"}
+    assert {f.path.rpartition("/")[0] for f in new.metadata.state_files() if f.path} <= {
+        path if "://" in path else f"file://{path}"
+    }
     assert dict(new.read_value_state("remember", "visits")) == {
         user: 10 * len(events) for user, events in USERS.items() if user != "user-3"
     }
@@ -253,14 +257,14 @@ def test_states_are_changed_and_dropped(savepoint: Path, tmp_path: Path) -> None
     assert {k for k, *_ in new.read_window_state("sessions")} == set(USERS) - {"user-1"}
 
 
-def test_a_job_goes_on_from_a_changed_savepoint_under_another_uid(savepoint: Path, tmp_path: Path) -> None:
+def test_a_job_goes_on_from_a_changed_savepoint_under_another_uid(savepoint: Path, store_directory: Path) -> None:
     """H5, H3, H4: an operator's state is given to another uid, and the job that has it goes on; timers fire."""
     writer = SavepointWriter.from_existing_savepoint(str(savepoint))
     writer.transform_state("remember", "visits", lambda user, visits: visits + 1000)
     writer.change_operator_id("remember", "renamed")
     (sums,) = [o.operator_id for o in SavepointReader.read(str(savepoint)).operators if o.name == "sums"]
     writer.change_operator_id(sums, "sums")
-    path = writer.write(str(tmp_path / "changed"))
+    path = writer.write(str(store_directory / "changed"))
     assert {o.uid for o in SavepointReader.read(path).operators} >= {"renamed", "sums"}
 
     options = {"execution.state-recovery.path": path, "execution.state-recovery.ignore-unclaimed-state": "true"}
@@ -274,7 +278,7 @@ def test_a_job_goes_on_from_a_changed_savepoint_under_another_uid(savepoint: Pat
     assert found == Counter([("user-2", 1000 + len(USERS["user-2"]) + 1), *fired])
 
 
-def test_state_is_added_to_a_savepoint_and_replaced(savepoint: Path, tmp_path: Path) -> None:
+def test_state_is_added_to_a_savepoint_and_replaced(savepoint: Path, store_directory: Path) -> None:
     """H5: what is there is only replaced when it was removed; a state read can be written back."""
     reader = SavepointReader.read(str(savepoint))
     visits = reader.read_value_state("remember", VISITS).to_arrow()
@@ -287,7 +291,7 @@ def test_state_is_added_to_a_savepoint_and_replaced(savepoint: Path, tmp_path: P
     timers = reader.read_timers("remember").to_pandas()
     writer.remove_timers("remember").with_timers("remember", timers[timers["time_domain"] == "event"])
     writer.with_keyed_state("added", COUNTS, [("a", 1)], 0, 1)
-    again = SavepointReader.read(writer.write(str(tmp_path / "again")))
+    again = SavepointReader.read(writer.write(str(store_directory / "again")))
     assert dict(again.read_value_state("remember", VISITS)) == dict(reader.read_value_state("remember", VISITS))
     assert sorted(again.read_timers("remember")) == sorted(reader.read_timers("remember"))
     assert dict(again.read_value_state("added", COUNTS)) == {"a": 1}
@@ -327,14 +331,14 @@ BAD_ROWS: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize("name", BAD_ROWS)
-def test_rows_that_make_no_state_leave_nothing_behind(name: str, tmp_path: Path) -> None:
+def test_rows_that_make_no_state_leave_nothing_behind(name: str, store_directory: Path) -> None:
     """H5, G11: a savepoint that cannot be written leaves no directory that looks like one."""
     source, message = BAD_ROWS[name]
     writer = SavepointWriter.new_savepoint().with_keyed_state("good", COUNTS, FRAME)
     writer.with_keyed_state("counter", COUNTS, source)
     with pytest.raises(StateError, match=message):
-        writer.write(str(tmp_path / "made"))
-    assert not (tmp_path / "made").exists()
+        writer.write(str(store_directory / "made"))
+    assert not (store_directory / "made").exists()
 
 
 def test_a_directory_in_use_is_refused(savepoint: Path) -> None:
@@ -343,10 +347,10 @@ def test_a_directory_in_use_is_refused(savepoint: Path) -> None:
         SavepointWriter.from_existing_savepoint(str(savepoint)).write(str(savepoint))
 
 
-def test_the_max_parallelism_must_be_the_jobs(tmp_path: Path) -> None:
+def test_the_max_parallelism_must_be_the_jobs(store_directory: Path) -> None:
     """H5, D4: key groups are those of the max parallelism that was said; another job refuses the state."""
     writer = SavepointWriter.new_savepoint(16).with_keyed_state("counter", COUNTS, ROWS, 0, 1)
-    path = writer.write(str(tmp_path / "made"))
+    path = writer.write(str(store_directory / "made"))
     with pytest.raises(JobExecutionError, match="max parallelism 16, the job has 128"):
         run_counter(path, ["a"])
     assert run_counter(path, ["a"], **{"pipeline.max-parallelism": 16}) == [("a", 4, [], [])]
@@ -355,12 +359,16 @@ def test_the_max_parallelism_must_be_the_jobs(tmp_path: Path) -> None:
     assert all(0 <= key_group_of(key, 16) < 16 for key, _ in ROWS)
 
 
-def test_long_states_are_cut_into_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_states_are_cut_into_files(store_directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """H5: no file grows without bound, and a history of several files says the same."""
     monkeypatch.setattr("penstock.state_processor.files.CHUNK_BYTES", 1000)
     monkeypatch.setattr("penstock.state_processor.writer.CHECKPOINTING_INLINE_BYTES", _Zero)
     rows = [(f"key-{i}", i) for i in range(300)]
-    path = SavepointWriter.new_savepoint().with_keyed_state("counter", COUNTS, rows, 0, 1).write(str(tmp_path / "one"))
+    path = (
+        SavepointWriter.new_savepoint()
+        .with_keyed_state("counter", COUNTS, rows, 0, 1)
+        .write(str(store_directory / "one"))
+    )
     reader = SavepointReader.read(path)
     (state,) = reader.operator("counter").states
     assert state.files > 5
@@ -368,5 +376,5 @@ def test_long_states_are_cut_into_files(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr("penstock.state_processor.writer.SLICE_BYTES", 2000)
     writer = SavepointWriter.from_existing_savepoint(path)
     writer.transform_state("counter", "count", lambda key, count: count + 1 if count % 2 else None)
-    again = SavepointReader.read(writer.write(str(tmp_path / "two")))
+    again = SavepointReader.read(writer.write(str(store_directory / "two")))
     assert sorted(again.read_value_state("counter", COUNTS)) == sorted((k, i + 1) for k, i in rows if i % 2)

@@ -9,14 +9,6 @@ from pathlib import Path
 
 import fsspec
 import pytest
-from tests.servers.s3 import S3Server, s3_server
-
-
-@pytest.fixture(scope="session")
-def s3() -> Iterator[S3Server]:
-    """A server of S3."""
-    with s3_server() as server:
-        yield server
 
 
 @pytest.fixture(params=["local", "file://", "memory://", "s3://"])

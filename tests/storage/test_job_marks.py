@@ -24,40 +24,40 @@ def complete(store: FileCheckpointStore, job_id: str, name: str = "words") -> No
     store.complete(CheckpointMetadata(1, job_id, name, 1, False, ()))
 
 
-def test_there_is_one_mark_for_each_name(tmp_path: Path) -> None:
+def test_there_is_one_mark_for_each_name(store_directory: Path) -> None:
     """G8: so that they do not become more with every run; names that look alike are told apart."""
     names = ["words", "words-", "wörter/2", "w" * 200, "w" * 201]
     for run in range(3):
         for number, name in enumerate(names):
             job_id = f"{run}{number}"
-            store_of(tmp_path, job_id).mark_job(mark(job_id, BEGUN, name))
-            store_of(tmp_path, job_id).mark_job(mark(job_id, "FINISHED", name))
-    assert len(list((tmp_path / "jobs").iterdir())) == len(names)
-    store = store_of(tmp_path, "x")
+            store_of(store_directory, job_id).mark_job(mark(job_id, BEGUN, name))
+            store_of(store_directory, job_id).mark_job(mark(job_id, "FINISHED", name))
+    assert len(list((store_directory / "jobs").iterdir())) == len(names)
+    store = store_of(store_directory, "x")
     assert [store.take_over(name).marks for name in names] == [
         (mark(f"2{number}", "FINISHED", name),) for number, name in enumerate(names)
     ]
 
 
-def test_what_a_job_did_not_get_to_delete(tmp_path: Path) -> None:
+def test_what_a_job_did_not_get_to_delete(store_directory: Path) -> None:
     """G8: the next mark of the name deletes it, and only that."""
     for job_id in ("a", "b"):
-        complete(store_of(tmp_path, job_id), job_id)
-    store_of(tmp_path, "a").mark_job(mark("a", discards=True))
-    store_of(tmp_path, "c").mark_job(mark("c", BEGUN))
-    assert not (tmp_path / "a").exists()
-    assert (tmp_path / "b" / "chk-1" / "_metadata").exists()
+        complete(store_of(store_directory, job_id), job_id)
+    store_of(store_directory, "a").mark_job(mark("a", discards=True))
+    store_of(store_directory, "c").mark_job(mark("c", BEGUN))
+    assert not (store_directory / "a").exists()
+    assert (store_directory / "b" / "chk-1" / "_metadata").exists()
 
 
-def test_what_jobs_of_a_name_have_left(tmp_path: Path) -> None:
+def test_what_jobs_of_a_name_have_left(store_directory: Path) -> None:
     """G8, G11: their checkpoints, and damaged ones unless another one of the job tells another name."""
     for job_id, name in (("a", "words"), ("b", "words"), ("c", "others")):
-        complete(store_of(tmp_path, job_id), job_id, name)
+        complete(store_of(store_directory, job_id), job_id, name)
     for job_id in ("a", "c", "unknown"):
-        path = tmp_path / job_id / "chk-2" / "_metadata"
+        path = store_directory / job_id / "chk-2" / "_metadata"
         path.parent.mkdir(parents=True)
         path.write_bytes(b"spoilt")
-    found = store_of(tmp_path, "x").take_over("words").checkpoints
+    found = store_of(store_directory, "x").take_over("words").checkpoints
     assert [(f.job_id, f.checkpoint_id, f.metadata is None) for f in found] == [
         ("a", 1, False),
         ("a", 2, True),
@@ -66,15 +66,15 @@ def test_what_jobs_of_a_name_have_left(tmp_path: Path) -> None:
     ]
     whole = found[0].metadata
     assert whole is not None
-    assert store_of(tmp_path, "x").load(str(whole.external_path)) == whole
+    assert store_of(store_directory, "x").load(str(whole.external_path)) == whole
 
 
-def test_a_mark_that_is_damaged_is_told(tmp_path: Path) -> None:
+def test_a_mark_that_is_damaged_is_told(store_directory: Path) -> None:
     """G11: it is not taken for none."""
-    store_of(tmp_path, "a").mark_job(mark("a"))
-    (file,) = (tmp_path / "jobs").iterdir()
+    store_of(store_directory, "a").mark_job(mark("a"))
+    (file,) = (store_directory / "jobs").iterdir()
     file.write_bytes(b"{")
-    (damage,) = store_of(tmp_path, "a").take_over("words").damaged
+    (damage,) = store_of(store_directory, "a").take_over("words").damaged
     assert "does not record the outcome of a job" in damage
 
 

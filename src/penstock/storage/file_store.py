@@ -24,6 +24,7 @@ from penstock.storage.files import (
     lists_exactly,
     load_metadata,
     revoke_metadata,
+    shown,
     sync_found,
     write_file,
     write_metadata,
@@ -106,7 +107,7 @@ class FileCheckpointStore:
             data: bytes = fs.cat_file(path)
         except (FileNotFoundError, IsADirectoryError) as error:
             # Any other error of the file system says nothing about the file, and may pass.
-            raise CheckpointError(f"{file.path} cannot be read: {type(error).__name__}: {error}") from error
+            raise CheckpointError(f"{shown(fs, path)} cannot be read: {type(error).__name__}: {error}") from error
         return check_file(file, data)
 
     def _locate(self, path: str) -> tuple[Any, str]:
@@ -307,7 +308,9 @@ class FileCheckpointStore:
         directory = self._checkpoint_directory(checkpoint_id)
         metadata = load_metadata(self._fs, directory)
         if (metadata.job_id, metadata.checkpoint_id) != (self._job_id, checkpoint_id):
-            raise CheckpointError(f"{directory} holds metadata of checkpoint {metadata.checkpoint_id}, not its own")
+            raise CheckpointError(
+                f"{shown(self._fs, directory)} holds metadata of checkpoint {metadata.checkpoint_id}, not its own"
+            )
         return metadata
 
     def load(self, path: str, job_name: str | None = None, claims: bool = False) -> CheckpointMetadata:

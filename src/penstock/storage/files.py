@@ -90,7 +90,7 @@ def write_metadata(fs: Any, directory: str, metadata: CheckpointMetadata) -> Non
     try:
         write_named(fs, directory, METADATA_NAME, encode_metadata(metadata), replaces=False)
     except FileExistsError as error:
-        where = posixpath.join(directory, METADATA_NAME)
+        where = shown(fs, posixpath.join(directory, METADATA_NAME))
         raise CheckpointError(
             f"{where} exists: the checkpoint was given up before it was complete, or another driver of the job wrote it"
         ) from error
@@ -156,11 +156,17 @@ def _write_whole(fs: Any, path: str, data: bytes, replaces: bool = True) -> None
         fs.mv(partial, path)
 
 
+def shown(fs: Any, path: str) -> str:
+    """A path as errors name it: with its scheme where it has one."""
+    return path if is_local(fs) else str(fs.unstrip_protocol(path))
+
+
 def load_metadata(fs: Any, directory: str) -> CheckpointMetadata:
     """The metadata in a directory; raises `CheckpointError` when it is not there, or not whole."""
-    where = posixpath.join(directory, METADATA_NAME)
+    path = posixpath.join(directory, METADATA_NAME)
+    where = shown(fs, path)
     try:
-        data: bytes = fs.cat_file(where)
+        data: bytes = fs.cat_file(path)
     except FileNotFoundError as error:
         raise MissingMetadataError(f"{where} cannot be read: {type(error).__name__}: {error}") from error
     except IsADirectoryError as error:

@@ -445,7 +445,7 @@ def test_credentials_reach_both_clients() -> None:
 # --- whole jobs -------------------------------------------------------------------------------------------------------
 
 
-def test_a_stop_at_one_parallelism_goes_on_at_another(kafka: KafkaCluster, tmp_path: Any) -> None:
+def test_a_stop_at_one_parallelism_goes_on_at_another(kafka: KafkaCluster, store_directory: Any) -> None:
     """2, then 3, then 1, each from the savepoint of the one before."""
     from tests.connectors.kafka.programs import build, generated_numbers
 
@@ -463,5 +463,5 @@ def test_a_stop_at_one_parallelism_goes_on_at_another(kafka: KafkaCluster, tmp_p
             job.get_job_execution_result().result()
         else:
             time.sleep(0.7)
-            path = job.stop_with_savepoint(False, str(tmp_path / f"savepoints-{parallelism}")).result()
+            path = job.stop_with_savepoint(False, str(store_directory / f"savepoints-{parallelism}")).result()
     check(4_000, [m.value() for m in kafka.read(topic)])

@@ -28,11 +28,11 @@ def environment(**options: str) -> StreamExecutionEnvironment:
     return env.set_parallelism(2)
 
 
-def test_calls_that_were_out_when_a_worker_died_are_made_again(spark: SparkHandle, tmp_path: Path) -> None:
+def test_calls_that_were_out_when_a_worker_died_are_made_again(spark: SparkHandle, store_directory: Path) -> None:
     """G8: every result is there once; the calls of both workers."""
     options = {
         "execution.checkpointing.interval": "200 ms",
-        "execution.checkpointing.dir": str(tmp_path),
+        "execution.checkpointing.dir": str(store_directory),
         "restart-strategy.type": "fixed-delay",
         "restart-strategy.fixed-delay.attempts": "3",
         "restart-strategy.fixed-delay.delay": "50 ms",

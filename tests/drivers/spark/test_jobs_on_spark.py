@@ -40,10 +40,12 @@ def settings(directory: Path) -> Configuration:
     )
 
 
-def test_output_is_exactly_once_through_the_death_of_a_worker(spark: SparkHandle, tmp_path: Path) -> None:
+def test_output_is_exactly_once_through_the_death_of_a_worker(
+    spark: SparkHandle, tmp_path: Path, store_directory: Path
+) -> None:
     listener, count = CollectingListener(), 5_000
     copies = tmp_path / "copies"
-    configuration = settings(tmp_path / "checkpoints")
+    configuration = settings(store_directory / "checkpoints")
     configuration.set_string("execution.checkpointing.data-inline-threshold", "0 bytes")
     configuration.set_string("execution.state-recovery.from-local", "true")
     configuration.set_string("execution.checkpointing.local-backup.dirs", str(copies))
@@ -86,15 +88,15 @@ def test_cancel_ends_the_job(spark: SparkHandle) -> None:
     assert client.get_job_status().result() is JobStatus.CANCELED
 
 
-def test_a_job_whose_driver_leads_no_longer_is_suspended(spark: SparkHandle, tmp_path: Path) -> None:
+def test_a_job_whose_driver_leads_no_longer_is_suspended(spark: SparkHandle, store_directory: Path) -> None:
     """E7: its checkpoints stay for the driver that leads next."""
-    client = submit(counting_job(None, 1_000, 2), settings(tmp_path), CollectingListener())
+    client = submit(counting_job(None, 1_000, 2), settings(store_directory), CollectingListener())
     wait_for_checkpoint(client, 1)
     client.lose_leadership("somebody said so")
     with pytest.raises(DeposedError, match="was suspended: somebody said so"):
         client.get_job_execution_result().result(PATIENCE_S)
     assert client.get_job_status().result() is JobStatus.SUSPENDED
-    assert list(tmp_path.glob("*/chk-*/_metadata"))
+    assert list(store_directory.glob("*/chk-*/_metadata"))
 
 
 def test_an_interrupt_cancels_the_job_and_goes_on(spark: SparkHandle) -> None:

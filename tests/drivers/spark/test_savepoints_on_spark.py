@@ -15,6 +15,7 @@ from tests.drivers.spark.programs import (
     wait_for_checkpoint,
     wait_until,
 )
+from tests.stores import at
 
 from penstock.base.configuration import Configuration
 from penstock.base.errors import CheckpointError, JobExecutionError
@@ -95,54 +96,60 @@ def thread_names(process_id: int) -> str:
     return " ".join(path.read_text() for path in Path(f"/proc/{process_id}/task").glob("*/comm"))
 
 
-def test_a_savepoint_of_a_job_that_goes_on(spark: SparkHandle, tmp_path: Path) -> None:
+def test_a_savepoint_of_a_job_that_goes_on(spark: SparkHandle, store_directory: Path) -> None:
     """H1: it stays when the job has ended, another one is another directory, and the job's own output is untouched."""
     client, listener = start(settings())
     wait_for_checkpoint(client, 1)
-    one, other = (client.trigger_savepoint(str(tmp_path)).result(PATIENCE_S) for _ in range(2))
-    last = cancel(client, tmp_path)
-    assert sorted(tmp_path.iterdir()) == sorted(Path(path) for path in {one, other, last})
+    one, other = (client.trigger_savepoint(str(store_directory)).result(PATIENCE_S) for _ in range(2))
+    last = cancel(client, store_directory)
+    assert sorted(store_directory.iterdir()) == sorted(at(path) for path in {one, other, last})
     assert len({one, other, last}) == 3
     assert joined(listener.counts, resume(last)) == expected_counts(COUNT)
     again = resume(one)
     assert again == {key: counts[-len(again[key]) :] for key, counts in expected_counts(COUNT).items()}
 
 
-def test_cancel_with_savepoint_leaves_the_rest_to_the_job_that_goes_on(spark: SparkHandle, tmp_path: Path) -> None:
+def test_cancel_with_savepoint_leaves_the_rest_to_the_job_that_goes_on(
+    spark: SparkHandle, store_directory: Path
+) -> None:
     """H2: what the cancelled job committed and what the next one commits is everything, each record once."""
     client, listener = start(settings())
     wait_for_checkpoint(client, 2)
     workers = client.get_progress().result(PATIENCE_S).workers
-    path = cancel(client, tmp_path)
+    path = cancel(client, store_directory)
     check_nothing_left(spark, workers)
     assert joined(listener.counts, resume(path)) == expected_counts(COUNT)
 
 
 @pytest.mark.parametrize("drain", [False, True])
-def test_stop_with_savepoint_ends_the_job_and_leaves_nothing(spark: SparkHandle, tmp_path: Path, drain: bool) -> None:
+def test_stop_with_savepoint_ends_the_job_and_leaves_nothing(
+    spark: SparkHandle, store_directory: Path, drain: bool
+) -> None:
     """H2: when the future is done the job has finished; then nothing of it is left on Spark, and no record missing."""
     client, listener = start(settings(), count=None)
     wait_for_checkpoint(client, 1)
     workers = client.get_progress().result(PATIENCE_S).workers
-    path = client.stop_with_savepoint(drain, str(tmp_path)).result(PATIENCE_S)
+    path = client.stop_with_savepoint(drain, str(store_directory)).result(PATIENCE_S)
     assert client.get_job_status().result() is JobStatus.FINISHED
     assert client.wait().get_job_id() == client.get_job_id()
     check_nothing_left(spark, workers)
-    assert Path(path, METADATA_NAME).is_file()
+    assert (at(path) / METADATA_NAME).is_file()
     assert listener.counts
     assert listener.counts == {key: list(range(1, len(counts) + 1)) for key, counts in listener.counts.items()}
 
 
 @pytest.mark.parametrize("drain", [False, True])
-def test_without_checkpoints_savepoints_hold_up_no_output(spark: SparkHandle, tmp_path: Path, drain: bool) -> None:
+def test_without_checkpoints_savepoints_hold_up_no_output(
+    spark: SparkHandle, store_directory: Path, drain: bool
+) -> None:
     """H1, H2: with checkpointing off, what a savepoint had sinks prepare is committed at the end."""
     client, listener = start(settings(checkpointing=False), count=None)
     for number in (1, 2):
         wait_until(lambda: client.get_progress().result(PATIENCE_S).source_records >= 200 * number, "records")  # noqa: B023
-        client.trigger_savepoint(str(tmp_path)).result(PATIENCE_S)
-    client.stop_with_savepoint(drain, str(tmp_path)).result(PATIENCE_S)
+        client.trigger_savepoint(str(store_directory)).result(PATIENCE_S)
+    client.stop_with_savepoint(drain, str(store_directory)).result(PATIENCE_S)
     client.wait()
-    assert len(list(tmp_path.iterdir())) == 3
+    assert len(list(store_directory.iterdir())) == 3
     assert sum(map(len, listener.counts.values())) >= 400
     assert listener.counts == {key: list(range(1, len(counts) + 1)) for key, counts in listener.counts.items()}
 
@@ -179,23 +186,23 @@ def test_without_a_directory_there_is_no_savepoint_and_the_job_goes_on(spark: Sp
     assert listener.counts == expected_counts(COUNT)
 
 
-def test_a_job_that_is_over_takes_no_savepoint(spark: SparkHandle, tmp_path: Path) -> None:
+def test_a_job_that_is_over_takes_no_savepoint(spark: SparkHandle, store_directory: Path) -> None:
     client, _ = start(settings(), per_second=None)
     client.wait()
     for request in REQUESTS.values():
-        with pytest.raises(CheckpointError, match=f"no savepoint under {tmp_path}: the job is over"):
-            request(client, str(tmp_path)).result(PATIENCE_S)
-    assert not list(tmp_path.iterdir())
+        with pytest.raises(CheckpointError, match=f"no savepoint under {store_directory}: the job is over"):
+            request(client, str(store_directory)).result(PATIENCE_S)
+    assert not list(store_directory.iterdir())
 
 
-def test_a_job_that_is_being_stopped_takes_no_other_savepoint(spark: SparkHandle, tmp_path: Path) -> None:
+def test_a_job_that_is_being_stopped_takes_no_other_savepoint(spark: SparkHandle, store_directory: Path) -> None:
     client, _ = start(settings(), count=None)
-    first, second = (client.stop_with_savepoint(False, str(tmp_path)) for _ in range(2))
+    first, second = (client.stop_with_savepoint(False, str(store_directory)) for _ in range(2))
     with pytest.raises(CheckpointError, match=r"already being stopped with a savepoint|the job is (FINISHED|over)"):
         second.result(PATIENCE_S)
     path = first.result(PATIENCE_S)
     client.wait()
-    assert list(tmp_path.iterdir()) == [Path(path)]
+    assert list(store_directory.iterdir()) == [at(path)]
 
 
 @pytest.mark.parametrize("request_", REQUESTS.values(), ids=REQUESTS)

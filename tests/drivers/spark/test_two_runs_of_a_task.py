@@ -83,10 +83,10 @@ def test_of_a_batch(tmp_path: Path) -> None:
     assert not [path for path in tmp_path.rglob(".*") if path.is_file()]
 
 
-def test_of_an_epoch(tmp_path: Path) -> None:
+def test_of_an_epoch(store_directory: Path) -> None:
     """G9, G11: files of state have names of their own, too."""
-    out = tmp_path / "out"
-    options = {"execution.checkpointing.dir": str(tmp_path / "state")}
+    out = store_directory / "out"
+    options = {"execution.checkpointing.dir": str(store_directory / "state")}
     env, graph = job(
         RuntimeExecutionMode.MICRO_BATCH, out, **options, **{"execution.checkpointing.data-inline-threshold": "1 b"}
     )

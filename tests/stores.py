@@ -1,0 +1,48 @@
+"""Where tests keep checkpoints and savepoints: a local directory, or S3 with `--store s3` (see docs/testing.md)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final, cast
+
+import fsspec
+import pytest
+from upath import UPath
+
+#: What `--store` takes.
+STORES: Final = ("local", "s3")
+#: What jobs in virtual time are configured with, unless they say otherwise (see the fixture `checkpoints_in_store`).
+OPTIONS_OF_STORE: dict[str, Any] = {}
+
+
+def is_proof_on_s3(item: pytest.Item) -> bool:
+    """Whether a test keeps its checkpoints where `--store` says, or in S3 anyway."""
+    in_s3 = "s3://" in getattr(getattr(item, "callspec", None), "params", {}).values()
+    return in_s3 or "new_store_directory" in getattr(item, "fixturenames", ())
+
+
+def at(path: str | Path) -> Path:
+    """A path of any file system as a `Path` that looks anew each time, whatever others have listed before."""
+    text = str(path)
+    return cast("Path", UPath(text, use_listings_cache=False)) if "://" in text else Path(text)
+
+
+def copy_tree(source: str | Path, target: str | Path) -> None:
+    """Copy a directory and all below it to a place that does not exist, in the same file system."""
+    fs, path = fsspec.core.url_to_fs(str(source), use_listings_cache=False)
+    for file in fs.find(path):
+        fs.copy(file, f"{fs._strip_protocol(str(target))}{file.removeprefix(path)}")
+
+
+def put_tree(source: Path, target: Path) -> None:
+    """Copy a local directory of files into any file system."""
+    fs, path = fsspec.core.url_to_fs(str(target))
+    for file in source.iterdir():
+        fs.pipe_file(f"{path}/{file.name}", file.read_bytes())
+
+
+def remove_tree(directory: str | Path) -> None:
+    """Delete a directory and all below it, if it exists."""
+    fs, path = fsspec.core.url_to_fs(str(directory), use_listings_cache=False)
+    if fs.exists(path):
+        fs.rm(path, recursive=True)
