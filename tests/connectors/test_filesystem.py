@@ -6,8 +6,10 @@ import os
 from pathlib import Path
 
 import pytest
+from tests.servers.s3 import S3Server
+from tests.stores import at
 
-from penstock.connectors.file.filesystem import create
+from penstock.connectors.file.filesystem import create, list_files
 
 
 @pytest.mark.parametrize("removed", [".penstock", "job"])
@@ -35,3 +37,12 @@ def test_a_directory_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "out").symlink_to(tmp_path / "nothing" / "there")
     with pytest.raises(OSError, match="out"):
         create(str(tmp_path / "out" / "below" / "part-0"))
+
+
+def test_a_listing_has_what_others_have_written_since(s3: S3Server) -> None:
+    """In an object store, whose client keeps listings, the second job of a process finds new files as well."""
+    folder = at(s3.new_bucket())  # this one keeps none
+    (folder / "1").write_text("1")
+    assert len(list_files(str(folder))) == 1
+    (folder / "2").write_text("2")
+    assert len(list_files(str(folder))) == 2

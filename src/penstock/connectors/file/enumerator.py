@@ -88,7 +88,7 @@ class FileEnumerator(SplitEnumerator[FileSplit]):
         files: dict[str, FileInfo] = {}
         for path in self._paths:
             try:
-                files.update((file.path, file) for file in list_files(path, refresh=watching))
+                files.update((file.path, file) for file in list_files(path))
             except FileNotFoundError:
                 if not watching:
                     raise

@@ -52,18 +52,18 @@ def join(directory: str, name: str) -> str:
     return f"{directory.rstrip('/')}/{name}"
 
 
-def list_files(path: str, refresh: bool = False) -> list[FileInfo]:
+def list_files(path: str) -> list[FileInfo]:
     """All files that a path names, in order of their paths.
 
     The path is a file, a directory (taken with all below it) or a glob pattern. Names that begin with `.` or `_` below
-    the path's fixed part are hidden and left out. `refresh` asks the file system again where it caches listings.
+    the path's fixed part are hidden and left out. The file system is asked anew where it caches listings: others may
+    have written since.
 
     Raises:
         FileNotFoundError: if nothing is there, or nothing matches.
     """
     fs, root = url_to_fs(path)
-    if refresh:
-        fs.invalidate_cache()
+    fs.invalidate_cache()
     if any(character in root for character in "*?["):
         fixed = root[: min(root.find(c) for c in "*?[" if c in root)].rpartition("/")[0]
         found = {match: info for match, info in fs.glob(root, detail=True).items() if not _hidden(match, fixed)}
