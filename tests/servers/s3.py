@@ -47,12 +47,17 @@ class S3Server:
 
 
 @contextmanager
-def s3_server() -> Iterator[S3Server]:
-    """A server that everything in this process, and what it starts, finds by URLs alone."""
+def s3_server(fails_every: int | None = None) -> Iterator[S3Server]:
+    """A server that everything in this process, and what it starts, finds by URLs alone.
+
+    One request of so many goes wrong, if a number is given (see `tests.servers.unreliable_s3`).
+    """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port: int = free.getsockname()[1]
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    if fails_every is not None:
+        command = [sys.executable, "-m", "tests.servers.unreliable_s3", str(port), str(fails_every)]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     server = S3Server(port)
     try:
