@@ -280,7 +280,7 @@ def test_a_broadcast_under_back_pressure_is_rescaled(chain: tuple[int, ...], pla
     for shape in ended:
         path, kept = cancel(begin(PAIRS, shape, places, path, options), places)
         assert in_flight(kept, places) > 0
-        assert "pairs" not in readers_of_what_is_in_flight(kept, places)
+        assert "pairs" not in readers_of_what_is_in_flight(kept)
     assert len(LEDGER.get("out", ())) < len(PAIRS.expected())
     finish(begin(PAIRS, last, places, path, options), places)
     assert sorted(LEDGER["out"]) == PAIRS.expected()

@@ -15,6 +15,8 @@ from typing import Any, BinaryIO, Final, Protocol
 
 #: What a file system says that has no hard links.
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK})
+#: File systems of objects: a directory is a part of their names, and is there as long as one of them is.
+_OF_OBJECTS: Final = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"})
 
 
 class FileSystem(Protocol):
@@ -127,11 +129,21 @@ def protocols_of(fs: FileSystem) -> set[str]:
     return {fs.protocol} if isinstance(fs.protocol, str) else set(fs.protocol)
 
 
+def has_directories(fs: FileSystem) -> bool:
+    """Whether directories are made and removed; to ask an object store for that would be a request for nothing."""
+    return _OF_OBJECTS.isdisjoint(protocols_of(fs))
+
+
+def deletes_many(fs: FileSystem) -> bool:
+    """Whether one request deletes many files, and is content where one is gone already."""
+    return not {"s3", "s3a"}.isdisjoint(protocols_of(fs))
+
+
 def make_directories_in(fs: FileSystem, path: str) -> None:
     """As `make_directories` in the local file system; in others a directory that was made is there for good."""
     if is_local(fs):
         make_directories(path, local_files_of(fs))
-    else:
+    elif has_directories(fs):
         fs.makedirs(path, exist_ok=True)
 
 

@@ -1,7 +1,7 @@
 """Checkpoints in any fsspec file system, or inside the job master when no directory is configured (G11).
 
 Layout: `<directory>/<job id>/chk-<n>/` with state files and `_metadata`. The metadata is written under another name
-first and then renamed, so that it is there whole or not at all.
+first and then renamed, or by one conditional request where there is no renaming: it is there whole or not at all.
 
 A savepoint lies in a directory of its own, in any file system. Its metadata names its files without a directory, so the
 whole may be moved (H1). In memory the paths of its files are complete.
@@ -18,11 +18,13 @@ from typing import Any, Final
 import fsspec
 from msgspec.structs import replace
 
+from penstock.base.durable_files import deletes_many, has_directories
 from penstock.base.errors import CheckpointError
 from penstock.storage.files import (
     absolute_url,
     lists_exactly,
     load_metadata,
+    read_file,
     revoke_metadata,
     shown,
     sync_found,
@@ -104,7 +106,7 @@ class FileCheckpointStore:
         assert file.path is not None
         fs, path = self._locate(file.path)
         try:
-            data: bytes = fs.cat_file(path)
+            data = read_file(fs, path, file.length)
         except (FileNotFoundError, IsADirectoryError) as error:
             # Any other error of the file system says nothing about the file, and may pass.
             raise CheckpointError(f"{shown(fs, path)} cannot be read: {type(error).__name__}: {error}") from error
@@ -196,14 +198,20 @@ class FileCheckpointStore:
         return sorted({*found, *known})
 
     def delete(self, paths: list[str]) -> None:
-        """Delete files in this order, then empty directories; a file that is gone already is not an error."""
+        """Delete metadata, then state files, then empty directories; a file that is gone already is not an error."""
         if self._fs is None:
             return
         self.check_leads()
-        for path in paths:
+        together = [p for p in paths if posixpath.basename(p) != METADATA_NAME] if deletes_many(self._fs) else []
+        for path in paths if not together else [p for p in paths if posixpath.basename(p) == METADATA_NAME]:
             with contextlib.suppress(FileNotFoundError):
                 self._fs.rm_file(path)
             self._known_ids.discard(id_of_metadata(path, self._job_id))
+        if together:
+            # What the store refuses of these it does not say. They are garbage still, and the next listing has them.
+            self._fs.rm(together)
+        if not has_directories(self._fs):
+            return
         for directory in {posixpath.dirname(path) for path in paths} | {self._root}:
             # Not empty (a task still writes there), or no directories at all in this file system. HDFS deletes the
             # contents of a directory too, so it has to be asked first.

@@ -8,6 +8,7 @@ on it, because they may have died before they did. In object stores a file that 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import posixpath
 import uuid
@@ -18,6 +19,7 @@ import fsspec
 
 from penstock.base.durable_files import (
     create_file,
+    has_directories,
     is_local,
     make_directories,
     make_directories_in,
@@ -40,6 +42,8 @@ from penstock.storage.metadata import (
 
 #: How much of a state's name goes into the name of its file, which must do for any file system.
 NAME_CHARACTERS_MAX: Final = 120
+#: State files up to this size are read by one request.
+READ_AT_ONCE_BYTES_MAX: Final = 32 << 20
 #: File systems but the local one in which a file is seen while it is written, and renaming is one step.
 _RENAMING: Final = frozenset({"hdfs", "webhdfs"})
 
@@ -72,6 +76,23 @@ def write_file(fs: Any, directory: str, name: str, data: bytes) -> StateFile:
     return StateFile(len(data), digest, path=path)
 
 
+def read_file(fs: Any, path: str, length: int) -> bytes:
+    """What is in a state file of that length; one byte more where it has become longer.
+
+    An object store is asked for so many bytes, and not for the size first. Large ones come in parts at a time.
+    """
+    if not has_directories(fs) and length <= READ_AT_ONCE_BYTES_MAX:
+        try:
+            begin: bytes = fs.cat_file(path, start=0, end=length + 1)
+        except OSError as error:
+            if error.errno != errno.EINVAL:  # which says that not even the first byte is there
+                raise
+        else:
+            return begin
+    data: bytes = fs.cat_file(path)
+    return data
+
+
 def write_metadata(fs: Any, directory: str, metadata: CheckpointMetadata) -> None:
     """Write metadata, last and in one step: only now the checkpoint or savepoint exists.
 
@@ -87,10 +108,14 @@ def write_metadata(fs: Any, directory: str, metadata: CheckpointMetadata) -> Non
             with contextlib.suppress(PermissionError):  # then no process of the job has made anything in it
                 sync_directories([made_by_any])
         sync_directories([directory])
+    data = encode_metadata(metadata)
     try:
-        write_named(fs, directory, METADATA_NAME, encode_metadata(metadata), replaces=False)
+        write_named(fs, directory, METADATA_NAME, data, replaces=False)
     except FileExistsError as error:
-        where = shown(fs, posixpath.join(directory, METADATA_NAME))
+        path = posixpath.join(directory, METADATA_NAME)
+        if not is_local(fs) and fs.cat_file(path) == data:
+            return  # the client of an object store, which had no answer to that request, has sent it again
+        where = shown(fs, path)
         raise CheckpointError(
             f"{where} exists: the checkpoint was given up before it was complete, or another driver of the job wrote it"
         ) from error

@@ -1,0 +1,82 @@
+"""What checkpoints ask of an object store: few requests, whatever they hold (G6, G11)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+from unittest import mock
+
+import pytest
+import s3fs
+from tests.servers.s3 import S3Server
+
+from penstock.storage.file_store import FileCheckpointStore
+from penstock.storage.metadata import CheckpointMetadata, OperatorState, OperatorStateHandle, OperatorSubtaskState
+
+REQUESTS: Counter[str] = Counter()
+FILES = 30
+
+
+@pytest.fixture
+def store(s3: S3Server) -> Iterator[FileCheckpointStore]:
+    call = s3fs.S3FileSystem._call_s3
+
+    async def counted(fs: Any, method: str, *arguments: Any, **options: Any) -> Any:
+        REQUESTS[method] += 1
+        return await call(fs, method, *arguments, **options)
+
+    store = FileCheckpointStore(s3.new_bucket(), "job", 0)
+    with mock.patch.object(s3fs.S3FileSystem, "_call_s3", counted):
+        REQUESTS.clear()
+        yield store
+
+
+def asked() -> dict[str, int]:
+    """The requests since the last call, by kind."""
+    found = dict(REQUESTS)
+    REQUESTS.clear()
+    return found
+
+
+def metadata_of(store: FileCheckpointStore, checkpoint_id: int) -> CheckpointMetadata:
+    files = [store.write(checkpoint_id, f"state-{n}", f"{checkpoint_id}-{n}".encode()) for n in range(FILES)]
+    states = {f"state-{n}": (OperatorStateHandle("split", 1, file),) for n, file in enumerate(files)}
+    operator = OperatorState("op", "op", "op", 1, 128, {0: OperatorSubtaskState(operator=states)})
+    return CheckpointMetadata(checkpoint_id, "job", "job", 0, False, (operator,))
+
+
+def test_a_checkpoint_is_one_request_for_each_file(store: FileCheckpointStore) -> None:
+    """G6: no directory is asked for; metadata becomes visible by one conditional request."""
+    metadata = metadata_of(store, 1)
+    assert asked() == {"put_object": FILES}
+    store.complete(metadata)
+    assert asked() == {"put_object": 1}
+
+
+def test_a_file_is_read_by_one_request(store: FileCheckpointStore) -> None:
+    """G8: its size is known."""
+    metadata = metadata_of(store, 1)
+    asked()
+    for file in metadata.state_files():
+        store.read(file)
+    assert asked() == {"get_object": FILES}
+
+
+def test_an_old_checkpoint_goes_by_three_requests(store: FileCheckpointStore) -> None:
+    """G6, G11: it is listed, its metadata is deleted, and then all of its files are, together."""
+    store.complete(metadata_of(store, 1))
+    asked()
+    listing = store.listing()
+    store.delete(listing)
+    assert len(listing) == FILES + 1
+    assert asked() == {"list_objects_v2": 1, "delete_object": 1, "delete_objects": 1}
+    assert store.listing() == []
+
+
+def test_a_request_whose_answer_was_lost_is_made_again(store: FileCheckpointStore) -> None:
+    """G11: the client sends the metadata once more, and the store has it already: the checkpoint is complete."""
+    metadata = metadata_of(store, 1)
+    store.complete(metadata)
+    store.complete(metadata)
+    assert store.load_checkpoint(1) == metadata
