@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.connectors.kafka.programs import STEPS, check
+from tests.connectors.kafka.programs import KEYS, STEPS, check
 from tests.servers.kafka import KafkaCluster, kafka_cluster, kafka_server
 
 ROOT = Path(__file__).parents[3]
@@ -94,6 +94,32 @@ def test_a_batch_is_seen_when_it_has_ended(kafka: KafkaCluster, tmp_path: Path) 
     code, text = ended(start(kafka, topic, tmp_path, mode="BATCH"))
     assert code == 0, text
     assert len(values(kafka, topic)) == RECORDS
+
+
+def test_a_batch_whose_driver_dies_amid_its_commits_is_seen_by_subtasks(kafka: KafkaCluster, tmp_path: Path) -> None:
+    """G9: what a subtask wrote is one transaction, seen whole or not at all; the next run writes everything again."""
+    topic = kafka.create_topic(partitions=2)
+    code, text = ended(start(kafka, topic, tmp_path, mode="BATCH", die="amid the commit", after=0))
+    assert code == -9, text
+    seen = [tuple(json.loads(value)) for value in values(kafka, topic) if value is not None]
+    keys = {key for key, _, _ in seen}
+    assert 0 < len(keys) < KEYS
+    assert sorted(index for _, _, index in seen) == [n for n in range(RECORDS) if n % KEYS in keys]
+    code, text = ended(start(kafka, topic, tmp_path, mode="BATCH"))
+    assert code == 0, text
+    found = [json.loads(value)[2] for value in values(kafka, topic) if value is not None]
+    assert sorted(found) == sorted([*range(RECORDS), *(index for _, _, index in seen)])
+
+
+def test_a_batch_with_one_subtask_at_its_sink_is_seen_whole_or_not_at_all(kafka: KafkaCluster, tmp_path: Path) -> None:
+    """G9: it is one transaction."""
+    topic = kafka.create_topic(partitions=2)
+    code, text = ended(start(kafka, topic, tmp_path, mode="BATCH", parallelism=1, die="before the commit", after=0))
+    assert code == -9, text
+    assert values(kafka, topic) == []
+    code, text = ended(start(kafka, topic, tmp_path, mode="BATCH", parallelism=1))
+    assert code == 0, text
+    check(RECORDS, values(kafka, topic))
 
 
 def test_readers_do_not_wait_for_what_a_dead_program_left_open(kafka: KafkaCluster, tmp_path: Path) -> None:
