@@ -41,7 +41,9 @@ def asked() -> dict[str, int]:
 
 def metadata_of(store: FileCheckpointStore, checkpoint_id: int) -> CheckpointMetadata:
     files = [store.write(checkpoint_id, f"state-{n}", f"{checkpoint_id}-{n}".encode()) for n in range(FILES)]
-    states = {f"state-{n}": (OperatorStateHandle("split", 1, file),) for n, file in enumerate(files)}
+    states: dict[str, tuple[OperatorStateHandle, ...]] = {
+        f"state-{n}": (OperatorStateHandle("split", 1, file),) for n, file in enumerate(files)
+    }
     operator = OperatorState("op", "op", "op", 1, 128, {0: OperatorSubtaskState(operator=states)})
     return CheckpointMetadata(checkpoint_id, "job", "job", 0, False, (operator,))
 
