@@ -14,9 +14,8 @@ from tests.simulation.planting import Mutant, around
 from penstock.drivers.simulation.object_store import ObjectStore
 from penstock.drivers.simulation.simulation import History
 from penstock.drivers.simulation.stepwise.history import run_stepwise_seed
-from penstock.storage import keyed_leadership
 from penstock.storage.keyed_leadership import MARK_PREFIX, KeyedLeaders, deposed_error
-from penstock.storage.leadership import number_of_file
+from penstock.storage.leadership import FOUND_PREFIX, decode_found, number_of_file
 
 
 def _listed(leaders: KeyedLeaders) -> int:
@@ -86,10 +85,10 @@ def look_for_marks_in_a_listing() -> Any:
 def look_for_what_was_found_in_a_listing() -> Any:
     def found(leaders: KeyedLeaders) -> Any:
         names = leaders._files.names(leaders._directory)
-        prefix = keyed_leadership.FOUND_PREFIX
+        prefix = FOUND_PREFIX
         number = max((int(n.removeprefix(prefix)) for n in names if n.startswith(prefix)), default=0)
         data = leaders._files.read(leaders._path(prefix, number))
-        return None if data is None else keyed_leadership.decode_found(data, "")
+        return None if data is None else decode_found(data, "")
 
     return mock.patch.object(KeyedLeaders, "found", found)
 
@@ -107,7 +106,7 @@ def delete_what_was_found_before_it_is_found_again() -> Any:
     def note(original: Any, leaders: KeyedLeaders, found: Any) -> None:
         before = leaders.found()
         if before is not None:
-            leaders._files.delete(leaders._path(keyed_leadership.FOUND_PREFIX, before.number))
+            leaders._files.delete(leaders._path(FOUND_PREFIX, before.number))
         original(leaders, found)
 
     return around(KeyedLeaders, "note", note)
