@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.table.batch.batches import SETTINGS, spark_of_tests
 
+from penstock.base.errors import OperationError
 from penstock.table import EnvironmentSettings, TableEnvironment
 from penstock.table.data.errors import ValidationError
 
@@ -16,7 +17,8 @@ pytestmark = pytest.mark.spark
 
 #: to find the session, to begin and to hand over the rows; PySpark's own `sql` and `toArrow` make 29
 _CALLS_OF_A_QUERY = 18
-_CALLS_OF_A_TABLE = 4
+#: they are asked for together
+_CALLS_OF_ALL_TABLES = 4
 
 
 @contextmanager
@@ -56,17 +58,17 @@ def _rows(tables: TableEnvironment, query: str) -> list[tuple[Any, ...]]:
         return sorted(tuple(row) for row in rows)
 
 
-@pytest.mark.parametrize(
-    ("query", "count"),
-    [("SELECT k, v FROM red", 1), ("SELECT red.k, blue.v FROM red JOIN blue ON red.k = blue.k", 2)],
-)
+_JOINED = "SELECT red.k, blue.v FROM red JOIN blue ON red.k = blue.k"
+
+
+@pytest.mark.parametrize("query", ["SELECT k, v FROM red", _JOINED])
 def test_a_query_asks_the_jvm_a_few_times(
-    query: str, count: int, tables: TableEnvironment, monkeypatch: pytest.MonkeyPatch
+    query: str, tables: TableEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wanted = _rows(tables, query)
     with calls_counted(monkeypatch) as calls:
         assert _rows(tables, query) == wanted == [(1, "a"), (2, "b")]
-    assert len(calls) <= _CALLS_OF_A_QUERY + count * _CALLS_OF_A_TABLE, calls
+    assert len(calls) <= _CALLS_OF_A_QUERY + _CALLS_OF_ALL_TABLES, calls
 
 
 def test_a_table_that_has_become_another_is_seen(tables: TableEnvironment) -> None:
@@ -78,6 +80,38 @@ def test_a_table_that_has_become_another_is_seen(tables: TableEnvironment) -> No
     spark.createDataFrame([("x", "c")], "k STRING, v STRING").createOrReplaceTempView("red")
     with pytest.raises(ValidationError, match="is declared as BIGINT, and Spark has STRING"):
         _rows(tables, "SELECT k FROM red")
+
+
+def test_one_of_several_tables_that_has_become_another_is_seen(tables: TableEnvironment) -> None:
+    spark = spark_of_tests().session
+    assert _rows(tables, _JOINED) == [(1, "a"), (2, "b")]
+    spark.createDataFrame([(2, "c")], "other_name INT, v STRING").createOrReplaceTempView("blue")
+    assert _rows(tables, _JOINED) == [(2, "c")]
+    # A column more of one and a column less of another are not taken for each other.
+    spark.createDataFrame([(2,)], "k BIGINT").createOrReplaceTempView("red")
+    spark.createDataFrame([("x", 2, "c")], "v STRING, k BIGINT, more STRING").createOrReplaceTempView("blue")
+    with pytest.raises(ValidationError, match=r"red' has 2 columns, and the Spark data frame that it reads has 1: k"):
+        _rows(tables, _JOINED)
+
+
+def test_a_table_that_is_not_there_is_named(tables: TableEnvironment) -> None:
+    spark_of_tests().session.catalog.dropTempView("blue")
+    with pytest.raises(OperationError, match="`blue` cannot be found"):
+        _rows(tables, _JOINED)
+
+
+def test_an_unbounded_table_among_others_is_named(tables: TableEnvironment) -> None:
+    spark = spark_of_tests().session
+    stream = spark.readStream.format("rate").load().selectExpr("value AS k", "'x' AS v")
+    stream.createOrReplaceTempView("blue")
+    with pytest.raises(ValidationError, match=r"Querying an unbounded table .*blue' in batch mode"):
+        _rows(tables, _JOINED)
+
+
+def test_a_name_that_spark_has_to_read_is_asked_for_with_others(tables: TableEnvironment) -> None:
+    options = "'connector' = 'spark', 'table' = '`blue`'"
+    tables.execute_sql(f"CREATE TABLE quoted (k BIGINT, v STRING) WITH ({options})")
+    assert _rows(tables, "SELECT red.k, quoted.v FROM red JOIN quoted ON red.k = quoted.k") == [(1, "a"), (2, "b")]
 
 
 def test_a_query_without_rows_has_none(tables: TableEnvironment) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 #: how long a thread waits for the next query before it ends
 IDLE_SECONDS: Final = 60.0
+#: a column between those of two tables
+_END: Final = "penstock: the next table"
 
 
 class TableColumn(NamedTuple):
@@ -51,6 +53,36 @@ def table_named(session: SparkSession, name: str) -> SparkTable:
         return table_of_frame(session.table(name))
     found = session._jsparkSession.table(name)
     return SparkTable(_columns(str(found.schema().json())), bool(found.isStreaming()))
+
+
+def tables_named(session: SparkSession, sources: Mapping[str, str]) -> dict[str, SparkTable]:
+    """Tables or views as they are now, asked for together, which takes as many calls as one of them.
+
+    `sources`: by the name of each table, what stands for it in FROM. Raises what Spark raises where one is not there.
+    """
+    found = None if len(sources) < 2 or _is_connect(session) else _together(session, list(sources.values()))
+    if found is None:
+        return {name: table_named(session, name) for name in sources}
+    return dict(zip(sources, found, strict=True))
+
+
+def _together(session: SparkSession, sources: Sequence[str]) -> list[SparkTable] | None:
+    """The tables; None where each has to be asked by itself, which then says what is wrong with which."""
+    columns = f", 0 AS `{_END}`, ".join(f"t{place}.*" for place in range(len(sources)))
+    tables = " CROSS JOIN ".join(f"{source} t{place}" for place, source in enumerate(sources))
+    try:
+        frame = session._jsparkSession.sql(f"SELECT {columns} FROM {tables}")
+    except Exception:  # noqa: BLE001 - raised again where the table is asked by itself
+        return None
+    if frame.isStreaming():
+        return None
+    found: list[list[TableColumn]] = [[]]
+    for column in _columns(str(frame.schema().json())):
+        if column.name == _END:
+            found.append([])
+        else:
+            found[-1].append(column)
+    return [SparkTable(tuple(one), is_streaming=False) for one in found]
 
 
 def table_of_frame(frame: DataFrame) -> SparkTable:

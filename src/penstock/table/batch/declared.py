@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final, NamedTuple
 
+from penstock.table.batch.literals import text_literal
 from penstock.table.batch.stored import MICROSECOND_DIGITS, is_of_spark, spark_type
 from penstock.table.data.logical_types import DataType, DecimalType, LocalZonedTimestampType, TimestampType
+
+#: a name whose parts Spark takes as they are
+_PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z_0-9]*(\.[A-Za-z_][A-Za-z_0-9]*)*")
+
+
+def table_text(name: str) -> str:
+    """What stands in FROM for a table of Spark; Spark has more to do for a name that it has to read itself."""
+    return f"`{name.replace('.', '`.`')}`" if _PLAIN.fullmatch(name) else f"IDENTIFIER({text_literal(name)})"
 
 
 class DeclaredColumn(NamedTuple):

@@ -12,10 +12,9 @@ from penstock.core.columns.batch import as_columns
 from penstock.core.connector import Boundedness
 from penstock.core.records import Batch
 from penstock.drivers.spark.table_frames import frame_of_arrow, frame_of_source
-from penstock.drivers.spark.table_queries import table_named, table_of_frame
-from penstock.table.batch.declared import DeclaredColumn, DeclaredTable
-from penstock.table.batch.literals import text_literal
-from penstock.table.batch.planning import BatchPlanner, column, schema_text
+from penstock.drivers.spark.table_queries import table_of_frame
+from penstock.table.batch.declared import DeclaredColumn, DeclaredTable, table_text
+from penstock.table.batch.planning import BatchPlanner, column, schema_text, table_key
 from penstock.table.batch.stored import stored_type, to_stored
 from penstock.table.connectors.tables import TableReader
 from penstock.table.data.arrow_types import arrow_type
@@ -63,7 +62,7 @@ def scan(planner: BatchPlanner, node: logical.Scan) -> str:
 
 def declared_table(planner: BatchPlanner, node: logical.Scan) -> DeclaredTable:
     """A table: the frame that its connector has, or what its source reads. It is looked up once for a plan."""
-    key = (node.path, node.options)
+    key = table_key(node)
     found = planner.tables.get(key)
     if found is None:
         found = planner.tables[key] = _table(planner, node)
@@ -71,7 +70,7 @@ def declared_table(planner: BatchPlanner, node: logical.Scan) -> DeclaredTable:
 
 
 def _table(planner: BatchPlanner, node: logical.Scan) -> DeclaredTable:
-    reader = planner.reader(node)
+    reader = planner.table_reader(node)
     title = ".".join(node.path)
     if reader.changes != INSERTS:
         raise ValidationError(
@@ -123,7 +122,7 @@ def _of_spark(planner: BatchPlanner, frame: Callable[[], Any], name: str | None,
     """A table that Spark reads, in the types that are declared. `name`: under which Spark knows it."""
     title = ".".join(node.path)
     made: Any = frame() if name is None else None
-    table = table_of_frame(made) if name is None else table_named(planner.spark, name)
+    table = table_of_frame(made) if name is None else planner.spark_table(name)
     if table.is_streaming:
         raise _unbounded(title)
     found = table.columns
@@ -145,5 +144,5 @@ def _of_spark(planner: BatchPlanner, frame: Callable[[], Any], name: str | None,
                 f"{one.type} there: declare it as what Spark has"
             )
         columns.append(kept)
-    source = planner.view(made) if name is None else f"IDENTIFIER({text_literal(name)})"
+    source = planner.view(made) if name is None else table_text(name)
     return DeclaredTable(source, tuple(columns))

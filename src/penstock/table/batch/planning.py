@@ -16,9 +16,9 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from penstock.base.errors import UnsupportedError
-from penstock.drivers.spark.table_queries import query_frame
+from penstock.drivers.spark.table_queries import SparkTable, query_frame, tables_named
 from penstock.table.analyser.calls import Calls
-from penstock.table.batch.declared import DeclaredTable
+from penstock.table.batch.declared import DeclaredTable, table_text
 from penstock.table.batch.kernels import BatchSession, Computed, Step, Work
 from penstock.table.batch.native import native_text
 from penstock.table.batch.reads import Part, Reads
@@ -30,6 +30,14 @@ from penstock.table.plan import logical
 from penstock.table.plan.row_schema import RowSchema
 from penstock.table.plan.text import node_text
 from penstock.table.typed.nodes import Field, Typed, transformed
+
+#: the path and the options of a table
+TableKey = tuple[tuple[str, ...], tuple[tuple[str, str], ...]]
+
+
+def table_key(node: logical.Scan) -> TableKey:
+    """What tells a table that is read from others."""
+    return node.path, node.options
 
 
 class Source(NamedTuple):
@@ -94,7 +102,11 @@ class BatchPlanner:
         self._tables = tables
         self._planned: Sequence[logical.Node] = ()
         #: the tables that are read, by path and options
-        self.tables: dict[tuple[tuple[str, ...], tuple[tuple[str, str], ...]], DeclaredTable] = {}
+        self.tables: dict[TableKey, DeclaredTable] = {}
+        self._scans: dict[TableKey, logical.Scan] = {}
+        self._readers: dict[TableKey, TableReader] = {}
+        #: by their names in Spark
+        self._spark_tables: dict[str, SparkTable] = {}
         self._views: list[str] = []
         self._uses: Counter[int] = Counter()
         #: by the id of a node that is read more than once; the node is kept, because ids of others come again
@@ -120,6 +132,8 @@ class BatchPlanner:
     def _count(self, node: logical.Node) -> None:
         self._uses[id(node)] += 1
         if self._uses[id(node)] == 1:
+            if isinstance(node, logical.Scan):
+                self._scans.setdefault(table_key(node), node)
             for one in node.inputs():
                 self._count(one)
 
@@ -143,6 +157,21 @@ class BatchPlanner:
         return make(self, node)
 
     # --- for the modules of nodes -------------------------------------------------------------------------------------
+
+    def table_reader(self, node: logical.Scan) -> TableReader:
+        """How a whole table is read."""
+        key = table_key(node)
+        if key not in self._readers:
+            self._readers[key] = self.reader(node)
+        return self._readers[key]
+
+    def spark_table(self, name: str) -> SparkTable:
+        """A table of Spark as it is now. The first that is asked for brings those of all plans with it."""
+        if name not in self._spark_tables:
+            others = (self.table_reader(scan).spark_table for scan in self._scans.values())
+            names = dict.fromkeys([name, *(one for one in others if one is not None)])
+            self._spark_tables |= tables_named(self.spark, {one: table_text(one) for one in names})
+        return self._spark_tables[name]
 
     def part_of(self, node: logical.Scan) -> Part:
         """What the plans read of a table."""
