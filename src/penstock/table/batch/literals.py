@@ -49,7 +49,7 @@ def literal_text(value: Any, data_type: DataType) -> str | None:
     if isinstance(data_type, FloatType | DoubleType):
         return _number(repr(value), kind) if math.isfinite(value) else f"CAST('{value}' AS {kind})"
     if isinstance(data_type, DateType):
-        return f"date_add(DATE'1970-01-01', {value})" if _FIRST_DAY <= value < _LAST_DAY else None
+        return f"DATE'{_day(value)}'" if _FIRST_DAY <= value < _LAST_DAY else None
     if isinstance(data_type, TimestampType | LocalZonedTimestampType):
         return _point(value, data_type, kind)
     return None
@@ -84,11 +84,10 @@ def _point(value: int, data_type: TimestampType | LocalZonedTimestampType, kind:
     if isinstance(data_type, LocalZonedTimestampType):
         return f"timestamp_micros({value // 1000}L)"
     seconds, fraction = divmod(nanos // 1000, 1_000_000)
-    year, month, day = _civil(days)
     clock = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}.{fraction:06d}"
-    return f"TIMESTAMP_NTZ'{year:04d}-{month:02d}-{day:02d} {clock}'"
+    return f"TIMESTAMP_NTZ'{_day(days)} {clock}'"
 
 
-def _civil(days: int) -> tuple[int, int, int]:
-    found = date(1970, 1, 1) + timedelta(days=days)
-    return found.year, found.month, found.day
+def _day(days: int) -> str:
+    """A day as it is written, by the days since 1970."""
+    return (date(1970, 1, 1) + timedelta(days=days)).isoformat()
