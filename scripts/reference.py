@@ -32,6 +32,7 @@ MODULES = [
     "penstock.state.migrations",
     "penstock.state_processor",
     "penstock.testing",
+    "penstock.testing.connectors",
 ]
 #: Parts of public packages that users meet under other names.
 INTERNAL = {

@@ -1,0 +1,37 @@
+"""The conformance kit for connectors: any source or sink is put through restarts, rescaling, failures and closing.
+
+>>> from penstock.connectors.number_sequence import NumberSequenceSource
+>>> from penstock.testing.connectors import SourceUnderTest, check_source
+>>> report = check_source(lambda: SourceUnderTest(NumberSequenceSource(0, 9), range(10)))
+
+`SourceRun` drives a source call by call, for tests of what is particular to it.
+"""
+
+from penstock.testing.connectors.hosts import EnumeratorHost, ReaderHost, SinkHost
+from penstock.testing.connectors.rules import SINK_RULES, SOURCE_RULES, ConformanceError
+from penstock.testing.connectors.sink_kit import SINK_CASES, check_sink
+from penstock.testing.connectors.sink_run import SinkCheckpoint, SinkRun, SinkUnderTest, last_of_each
+from penstock.testing.connectors.source_kit import SOURCE_CASES, ConformanceReport, SourceUnderTest, check_source
+from penstock.testing.connectors.source_run import SourceRun, SourceSnapshot, read_source
+
+__all__ = [
+    "SINK_CASES",
+    "SINK_RULES",
+    "SOURCE_CASES",
+    "SOURCE_RULES",
+    "ConformanceError",
+    "ConformanceReport",
+    "EnumeratorHost",
+    "ReaderHost",
+    "SinkCheckpoint",
+    "SinkHost",
+    "SinkRun",
+    "SinkUnderTest",
+    "SourceRun",
+    "SourceSnapshot",
+    "SourceUnderTest",
+    "check_sink",
+    "check_source",
+    "last_of_each",
+    "read_source",
+]

@@ -1,0 +1,189 @@
+"""The rules that sources and sinks keep, by short names, and the error that says which one is broken."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from penstock.base.errors import WrongValueError, short_repr
+from penstock.codecs.pickling import PicklingError
+
+#: What a source promises.
+SOURCE_RULES: Final[Mapping[str, str]] = {
+    "picklable": "sources, splits and snapshots are pickled: they hold descriptions and positions, not handles",
+    "raises": "a call that the protocol allows does not raise",
+    "batch-size": "poll_next returns 1 to `max_records` records, with as many timestamps, or a status",
+    "complete": "undisturbed, a source gives every record once",
+    "order": "the records of a split come in their order",
+    "asks-once": "a reader without splits asks for one once, and waits for the answer",
+    "late-split": "no split is assigned to a reader after signal_no_more_splits for it",
+    "end": "a bounded source ends, and a reader ends only when it has been told that no split will follow",
+    "finished-split": "a reader that has ended has no split in its snapshot",
+    "position": "a reader's snapshot is its splits, each just after the last record that poll_next returned",
+    "enumerator-state": "the enumerator's snapshot is all that it has not assigned yet, and nothing that it has",
+    "late-barrier": "a reader may hand out records between the snapshot of the enumerator and its own",
+    "rescale": "splits of snapshots may go to other readers, and to another number of them",
+    "splits-back": "splits that come back are assigned again; what the reader had asked for or been told is forgotten",
+    "replay": "what follows a position is the same whenever it is read",
+    "snapshot-alias": "a snapshot does not change while the source goes on",
+    "dealt-ahead": "in BATCH and MICRO_BATCH a reader gets all its splits, and no_more_splits, before it reads",
+    "open-split": "batches of a split come while it is open, and while splits are open each batch names one",
+    "close-split": "a split is closed in the poll_next after the one that returned its last batch",
+    "paused": "a paused split gives no records until it is resumed",
+    "close": "close may come at any moment, twice, and before start; it harms nothing that was read or follows",
+}
+
+#: What a sink promises.
+SINK_RULES: Final[Mapping[str, str]] = {
+    "picklable": "sinks, committables and writer state are pickled: they hold names and rows, not handles",
+    "raises": "a call that the protocol allows does not raise",
+    "complete": "what is committed is seen, each record once",
+    "order": "records of one key are seen in the order in which they were written",
+    "visible-early": "nothing is seen before it is committed",
+    "prepared-once": "prepare_commit hands out what was written since the last call, and nothing a second time",
+    "prepared-lost": "a committable is enough to commit, in another process, when its writer is closed or dead",
+    "close": "close may come at any moment and twice; it shows nothing, and spares what was prepared",
+    "commit-twice": "a committable may be committed again, by the same committer or another, and shows nothing twice",
+    "commit-partly": "of several committables some may have been committed before a failure; the rest follows",
+    "subsumed": "a checkpoint commits what was prepared for earlier ones that did not complete",
+    "empty-checkpoint": "checkpoints without records change nothing",
+    "restart": "after a failure at any step every record is seen once",
+    "rescale": "writer state and committables may go to other subtasks, and to another number of them",
+    "names": "two runs of one task, at the same time, use names of their own; only one of them is committed",
+    "zombie": "a writer of an earlier attempt that lives on shows nothing and harms nothing",
+    "savepoint": "what a savepoint names can be committed later than all that came after it, and shows nothing twice",
+    "one-commit": "a sink that commits globally makes one commit of a checkpoint",
+    "epochs": "in MICRO_BATCH each epoch has writers of its own, and what did not count is never seen",
+    "commit-log": "in BATCH a sink with a CommitLog shows all or nothing",
+    "leftovers": "when a job has ended nothing is left of runs that did not count",
+    "nothing-lost": "with at least once, what was written before a completed checkpoint is seen",
+}
+
+STEPS_SHOWN: Final = 8
+VALUES_SHOWN: Final = 12
+
+
+class ConformanceError(AssertionError):
+    """A source or a sink breaks a rule of its protocol.
+
+    Args:
+        subject: the class of the source or sink.
+        rule: its short name, a key of `SOURCE_RULES` or `SINK_RULES`.
+        sentence: the rule.
+        case: what the kit did, with which parallelism and batches.
+        steps: the last steps before.
+        expected: what should have been seen.
+        seen: what was.
+    """
+
+    def __init__(
+        self, subject: str, rule: str, sentence: str, case: str, steps: Sequence[str], expected: str, seen: str
+    ) -> None:
+        self.rule, self.case, self.steps, self.expected, self.seen = rule, case, tuple(steps), expected, seen
+        lines = [f"{subject} breaks the rule {rule!r}: {sentence}", f"  case: {case}" if case else ""]
+        lines += [f"  {step}" for step in steps]
+        lines += [f"  expected: {expected}", f"  seen: {seen}"]
+        super().__init__("\n".join(filter(None, lines)))
+
+
+@dataclass
+class Steps:
+    """The steps of one run, numbered from 1, and the rule that stands behind what goes wrong in them."""
+
+    subject: str
+    rules: Mapping[str, str]
+    case: str = ""
+    count: int = 0
+    #: the last ones
+    lines: deque[str] = field(default_factory=lambda: deque(maxlen=STEPS_SHOWN))
+
+    def note(self, text: str) -> None:
+        """A step."""
+        self.count += 1
+        self.lines.append(f"step {self.count}: {text}")
+
+    def add(self, text: str) -> None:
+        """More about the last step."""
+        self.lines[-1] += text
+
+    def broken(self, rule: str, expected: str, seen: str) -> ConformanceError:
+        """The error that says that a rule is broken."""
+        sentence = self.rules[rule]
+        return ConformanceError(self.subject, rule, sentence, self.case, list(self.lines), expected, seen)
+
+    @contextmanager
+    def call(self, rule: str = "raises", passing: type[Exception] = ConformanceError) -> Iterator[None]:
+        """Around a call of the connector: what it raises breaks a rule, unless it is `passing`."""
+        try:
+            yield
+        except (ConformanceError, passing):
+            raise
+        except PicklingError as error:
+            raise self.broken("picklable", "what can be pickled and unpickled", str(error)) from error
+        except Exception as error:
+            raise self.broken(rule, "no error", f"{type(error).__name__}: {error}") from error
+
+
+def check_names(names: Sequence[str], known: Sequence[str]) -> None:
+    """Raise for a name of a case that does not exist."""
+    for name in names:
+        if name not in known:
+            raise WrongValueError(f"there is no case {name!r}; there are {', '.join(known)}")
+
+
+def countable(value: Any) -> Any:
+    """The value, or its representation where it cannot be hashed."""
+    try:
+        hash(value)
+    except TypeError:
+        return repr(value)
+    return value
+
+
+def difference(seen: Sequence[Any], expected: Sequence[Any]) -> tuple[Counter[Any], Counter[Any]]:
+    """What is missing and what is too much, as multisets."""
+    got, wanted = Counter(map(countable, seen)), Counter(map(countable, expected))
+    return wanted - got, got - wanted
+
+
+def told(counts: Counter[Any]) -> str:
+    """Some of a multiset, as text."""
+    values = [short_repr(value) for value, count in counts.items() for _ in range(count)]
+    more = len(values) - VALUES_SHOWN
+    return ", ".join(values[:VALUES_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def told_difference(missing: Counter[Any], extra: Counter[Any], expected: Sequence[Any]) -> str:
+    """A difference as text: what is missing, what came twice, and what should not be there at all."""
+    wanted = set(map(countable, expected))
+    twice = Counter({value: count for value, count in extra.items() if value in wanted})
+    parts = [f"missing: {told(missing)}"] if missing else []
+    parts += [f"too often: {told(twice)}"] if twice else []
+    unknown = extra - twice
+    parts += [f"never expected: {told(unknown)}"] if unknown else []
+    return "; ".join(parts)
+
+
+def some(values: Sequence[Any]) -> str:
+    """The first of many values, as text."""
+    shown = ", ".join(short_repr(value) for value in values[:3])
+    return f"[{shown}, … {len(values)} in all]" if len(values) > 3 else f"[{shown}]"
+
+
+def out_of_order(seen: Sequence[Any], expected: Sequence[Any], key_of: Any) -> str | None:
+    """Where records of one key come in another order than expected; None if nowhere."""
+    orders: list[dict[Any, list[Any]]] = []
+    for values in (seen, expected):
+        by_key: dict[Any, list[Any]] = {}
+        for value in values:
+            by_key.setdefault(countable(key_of(value)), []).append(value)
+        orders.append(by_key)
+    for key, wanted in orders[1].items():
+        got = orders[0].get(key, [])
+        for place, (one, other) in enumerate(zip(got, wanted, strict=False)):
+            if one != other:
+                return f"of {key!r}: {short_repr(one)} instead of {short_repr(other)} at place {place}"
+    return None

@@ -1,0 +1,328 @@
+"""A job with one sink: its writers, checkpoints, commits and failures, one call of the sink after the other.
+
+run = SinkRun(subject, Steps("my sink", SINK_RULES), parallelism=2).start()
+run.write(5)                        # the next five records, each to its subtask
+checkpoint = run.checkpoint()       # what writers prepared, and their states, pickled
+run.complete(checkpoint)            # committed
+again = run.after_failure(checkpoint, parallelism=3).start()
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from penstock.codecs.pickling import dumps_named, loads_named
+from penstock.core.connector import Committer, Sink, SinkWriter
+from penstock.testing.connectors.hosts import SinkHost
+from penstock.testing.connectors.rules import Steps, countable, some
+
+
+def _nothing() -> None:
+    """Does nothing."""
+
+
+@dataclass
+class SinkUnderTest:
+    """A sink, and how to see what it has written.
+
+    Args:
+        sink: the sink, to a system that is as it was at first.
+        records: what is written to it, all different; some thirty are enough.
+        read: what readers of the system see now.
+        shown: what they should see of so many records, written in this order; by default each of them, once. For a
+            table with a key it is the last record of each key (`last_of_each`).
+        key: the part of a record by which records go to subtasks; None to deal them out in turn.
+        ordered: whether records of one key are to be read in the order in which they were written.
+        exactly_once: what the sink promises; by default what `Sink.shows_on_commit` says.
+        client: takes what the sink sends to the client: (subtask, bytes).
+        commits: how many commits readers could tell apart so far, for a sink that commits globally.
+        leftovers: names of what is there and no reader sees.
+        savepoints_outlive_failures: whether what a savepoint names can be committed after the job has failed and gone
+            on from an earlier checkpoint. Otherwise committing it must raise.
+        close: called after each use.
+    """
+
+    sink: Sink[Any]
+    records: Sequence[Any]
+    read: Callable[[], Sequence[Any]]
+    shown: Callable[[Sequence[Any]], Sequence[Any]] = list
+    key: Callable[[Any], Any] | None = None
+    ordered: bool = False
+    exactly_once: bool | None = None
+    client: Callable[[int, bytes], Any] | None = None
+    commits: Callable[[], int] | None = None
+    leftovers: Callable[[], Sequence[Any]] | None = None
+    savepoints_outlive_failures: bool = True
+    close: Callable[[], None] = _nothing
+
+
+def last_of_each(key: Callable[[Any], Any]) -> Callable[[Sequence[Any]], Sequence[Any]]:
+    """What a table with that key shows of records: the last one of each key."""
+
+    def shown(records: Sequence[Any]) -> list[Any]:
+        return list({countable(key(record)): record for record in records}.values())
+
+    return shown
+
+
+@dataclass
+class SinkCheckpoint:
+    """What a checkpoint holds of a job with one sink."""
+
+    checkpoint_id: int = 0
+    #: how many records had been written
+    position: int = 0
+    #: the state of each writer, as bytes
+    states: list[bytes] = field(default_factory=list)
+    #: what was prepared and not committed yet: by checkpoint, by subtask, as bytes
+    committables: dict[int, list[bytes]] = field(default_factory=dict)
+
+    def of_subtasks(self) -> list[list[Any]]:
+        """The committables of each subtask, in the order of checkpoints."""
+        found: list[list[Any]] = []
+        for _, subtasks in sorted(self.committables.items()):
+            found += [[] for _ in range(len(subtasks) - len(found))]
+            for index, data in enumerate(subtasks):
+                found[index] += loads_named(data, "the committables")
+        return found
+
+    def all(self) -> list[Any]:
+        """All committables."""
+        return [committable for subtask in self.of_subtasks() for committable in subtask]
+
+
+class SinkRun:
+    """One attempt of a job.
+
+    Args:
+        subject: the sink under test.
+        steps: where calls are noted.
+        parallelism: of the writers.
+        restored: the checkpoint that the attempt begins from.
+        attempt: its number.
+        job_id: the job.
+        run: what sets the runs of this attempt's tasks apart from others of the same attempt.
+        before_step: called ahead of each call; may raise, as a job that is killed.
+        host: more arguments of `SinkHost`.
+    """
+
+    def __init__(
+        self,
+        subject: SinkUnderTest,
+        steps: Steps,
+        parallelism: int = 1,
+        restored: SinkCheckpoint | None = None,
+        attempt: int = 0,
+        job_id: str = "job",
+        run: str = "",
+        before_step: Callable[[], None] = _nothing,
+        **host: Any,
+    ) -> None:
+        self.subject, self.steps, self.parallelism, self.attempt = subject, steps, parallelism, attempt
+        self._before_step, self._job_id, self._host, self._run = before_step, job_id, host, run
+        with steps.call():
+            self.sink: Sink[Any] = loads_named(dumps_named(subject.sink, "the sink"), "the sink")
+        self.position = restored.position if restored is not None else 0
+        self.checkpoint_id = restored.checkpoint_id if restored is not None else 0
+        self.pending: dict[int, list[bytes]] = {}
+        self._restored = restored
+        self._keys: dict[Any, int] = {}
+        self.hosts = [self.new_host(index) for index in range(parallelism)]
+        self.writers: list[SinkWriter[Any, Any]] = []
+        self.committers: list[Committer[Any] | None] = []
+
+    def new_host(self, index: int = 0) -> SinkHost:
+        """The context of a subtask of this attempt."""
+        made = SinkHost(
+            index,
+            self.parallelism,
+            self.attempt,
+            self._job_id,
+            run=f"{self.attempt}{self._run}-{index}",
+            restored=self._restored.checkpoint_id if self._restored is not None else None,
+            **self._host,
+        )
+        made.client = self.subject.client
+        return made
+
+    def note(self, text: str) -> None:
+        """The next step, unless the job dies before it."""
+        self._before_step()
+        self.steps.note(f"attempt {self.attempt}{self._run}: {text}")
+
+    def start(self) -> SinkRun:
+        """Each subtask commits what it restored and makes its writer, the last one first."""
+        restored = self._restored
+        made: dict[int, SinkWriter[Any, Any]] = {}
+        shares = self._shares()
+        is_global = self.sink.commits_globally
+        self.committers = [None] * (1 if is_global else self.parallelism)
+        for index in reversed(range(self.parallelism)):
+            if not is_global:
+                self._recommit(index, shares[index])
+            states = self._states(index)
+            if restored is None:
+                self.note(f"create_writer of subtask {index}")
+                with self.steps.call():
+                    made[index] = self.sink.create_writer(self.hosts[index])
+            else:
+                self.note(f"restore_writer of subtask {index} with {some(states)}")
+                with self.steps.call():
+                    made[index] = self.sink.restore_writer(self.hosts[index], states)
+            self.writers = [made[i] for i in sorted(made)]
+        if is_global:
+            self._recommit(0, [one for share in shares for one in share])
+        return self
+
+    def _recommit(self, index: int, share: list[Any]) -> None:
+        with self.steps.call():
+            committer = self.committers[index] = self.sink.create_committer(self.hosts[index])
+        if share and committer is not None:
+            self.note(f"recommit of {len(share)} committables by subtask {index}")
+            with self.steps.call():
+                committer.recommit(share)
+
+    def _shares(self) -> list[list[Any]]:
+        restored = self._restored.of_subtasks() if self._restored is not None else []
+        if len(restored) == self.parallelism:
+            return restored
+        flat = [committable for subtask in restored for committable in subtask]
+        return [flat[(i + 1) % self.parallelism :: self.parallelism] for i in range(self.parallelism)]
+
+    def _states(self, index: int) -> list[Any]:
+        if self._restored is None:
+            return []
+        states: list[list[Any]] = [loads_named(data, "the state of a writer") for data in self._restored.states]
+        flat = [item for of_writer in states for item in of_writer]
+        if self.sink.shares_writer_state:
+            return flat
+        if len(states) == self.parallelism:
+            return states[index]
+        return flat[(index + 1) % self.parallelism :: self.parallelism]
+
+    # --- what a job does ---------------------------------------------------------------------------------------------
+
+    def write(self, count: int) -> None:
+        """The next records, as far as there are, each to its subtask."""
+        records = self.subject.records[self.position : self.position + count]
+        shares: list[list[Any]] = [[] for _ in self.writers]
+        for place, record in enumerate(records, start=self.position):
+            shares[self._subtask_of(place, record)].append(record)
+        for index, share in enumerate(shares):
+            if share:
+                self.note(f"subtask {index} writes {some(share)}")
+                self.hosts[index].now += 10
+                with self.steps.call():
+                    self.writers[index].write_batch(list(share), None)
+        self.position += len(records)
+
+    def _subtask_of(self, place: int, record: Any) -> int:
+        if self.subject.key is not None:
+            place = self._keys.setdefault(countable(self.subject.key(record)), len(self._keys))
+        return place % self.parallelism
+
+    def checkpoint(self, end_of_input: bool = False) -> SinkCheckpoint:
+        """Writers prepare, and their states are taken."""
+        self.checkpoint_id += 1
+        prepared, states = [], []
+        for index, writer in enumerate(self.writers):
+            self.note(f"flush and prepare_commit of subtask {index} for checkpoint {self.checkpoint_id}")
+            with self.steps.call():
+                writer.flush(end_of_input)
+                committables = list(writer.prepare_commit())
+            self.steps.add(f": {len(committables)} committables")
+            with self.steps.call():
+                prepared.append(dumps_named(committables, "the committables"))
+            self.note(f"snapshot_state of subtask {index} for checkpoint {self.checkpoint_id}")
+            with self.steps.call():
+                items = writer.snapshot_state(self.checkpoint_id)
+                states.append(dumps_named(list(items), "the state of a writer"))
+        self.pending[self.checkpoint_id] = prepared
+        return SinkCheckpoint(self.checkpoint_id, self.position, states, dict(self.pending))
+
+    def savepoint(self) -> SinkCheckpoint:
+        """A checkpoint whose committables are to be kept, and which does not complete."""
+        taken = self.checkpoint()
+        for index, (writer, named) in enumerate(zip(self.writers, taken.of_subtasks(), strict=True)):
+            if named and not self.sink.commits_globally:
+                self.note(f"pin of subtask {index}")
+                with self.steps.call():
+                    writer.pin(taken.checkpoint_id, named)
+        return taken
+
+    def complete(self, checkpoint: SinkCheckpoint) -> None:
+        """Commit what was prepared up to a checkpoint."""
+        due = {i: self.pending.pop(i) for i in sorted(self.pending) if i <= checkpoint.checkpoint_id}
+        shares = SinkCheckpoint(committables=due).of_subtasks()
+        if self.sink.commits_globally:
+            shares = [[one for share in shares for one in share]]
+        for index, (committer, share) in enumerate(zip(self.committers, shares, strict=False)):
+            if share and committer is not None:
+                self.note(f"commit of {len(share)} committables of checkpoint {checkpoint.checkpoint_id}, by {index}")
+                with self.steps.call():
+                    committer.commit(share)
+
+    def complete_one(self) -> SinkCheckpoint:
+        """A checkpoint that completes."""
+        checkpoint = self.checkpoint()
+        self.complete(checkpoint)
+        return checkpoint
+
+    def finish(self) -> SinkCheckpoint:
+        """The end of input, the last checkpoint, and closing."""
+        last = self.checkpoint(end_of_input=True)
+        self.note("the last checkpoint completes")
+        self.complete(last)
+        self.close()
+        return last
+
+    def after_failure(
+        self, checkpoint: SinkCheckpoint | None, parallelism: int | None = None, **arguments: Any
+    ) -> SinkRun:
+        """The next attempt of the job, not started, from a checkpoint or from nothing; this one is left as it is."""
+        return SinkRun(
+            self.subject,
+            self.steps,
+            parallelism or self.parallelism,
+            checkpoint,
+            self.attempt + 1,
+            self._job_id,
+            before_step=self._before_step,
+            **arguments,
+        )
+
+    def close(self) -> None:
+        """Close writers and committers."""
+        for index, writer in enumerate(self.writers):
+            self.note(f"close of the writer of subtask {index}")
+            with self.steps.call("close"):
+                writer.close()
+        for committer in self.committers:
+            if committer is not None:
+                with self.steps.call("close"):
+                    committer.close()
+
+    def live_on(self) -> None:
+        """What a process does that was given up: it writes, prepares and closes, and may fail. Nobody hears of it."""
+        for index, writer in enumerate(self.writers):
+            self.steps.note(f"attempt {self.attempt}, given up: subtask {index} writes, flushes, prepares and closes")
+            records = list(self.subject.records[self.position : self.position + 2] or self.subject.records[-1:])
+            try:
+                writer.write_batch(records, None)
+                writer.flush(False)
+                writer.prepare_commit()
+                writer.snapshot_state(self.checkpoint_id + 1)
+            except Exception as error:  # noqa: BLE001 - it was fenced
+                self.steps.add(f"; it raised {type(error).__name__}")
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Close what there is, whatever it raises: the process has ended."""
+        for part in (*self.writers, *self.committers):
+            try:
+                if part is not None:
+                    part.close()
+            except Exception as error:  # noqa: BLE001 - nobody hears of it
+                self.steps.note(f"the close of what was given up raised {type(error).__name__}")

@@ -1,0 +1,439 @@
+"""The conformance kit for sources: `check_source` puts a source through everything that may happen to it.
+
+    def numbers():
+        return SourceUnderTest(NumberSequenceSource(0, 9), expected=range(10))
+
+    @pytest.mark.parametrize("case", SOURCE_CASES)
+    def test_number_sequences(case):
+        check_source(numbers, case)
+
+Every case reads the source anew, again and again, with something else done to it in another place each time. What was
+read must be what was expected. An error names the rule that is broken, and the last steps before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any, Final
+
+from penstock.base.errors import UnsupportedError
+from penstock.codecs.pickling import loads_named
+from penstock.core.batch.splits import splits_of
+from penstock.core.connector import Boundedness, InputStatus, Source
+from penstock.core.records import Batch
+from penstock.testing.connectors.rules import ConformanceError, check_names, difference, out_of_order, told_difference
+from penstock.testing.connectors.source_run import SourceRun, SourceSnapshot
+from penstock.testing.elements import Record
+
+#: What the kit does to a source; each is a case of `check_source`.
+SOURCE_CASES: Final = (
+    "undisturbed",
+    "dealt-ahead",
+    "restart",
+    "restart-often",
+    "late-barrier",
+    "rescale",
+    "reader-alone",
+    "replay",
+    "pause",
+    "close",
+)
+
+
+def _nothing() -> None:
+    """Does nothing."""
+
+
+@dataclass
+class SourceUnderTest:
+    """A source, and what it should give.
+
+    Args:
+        source: the source, over a system that is as it was at first.
+        expected: the values that it gives, in any order; `Record`s where timestamps matter.
+        extend: changes to the system, one after the other, made whenever the source has nothing more to give.
+        order_of: the part of a value in whose order it comes, such as its partition; None when no order is promised.
+        result: what the values come to, to compare with `expected`: by default the values themselves. For changes of a
+            table it may be the rows.
+        real_time: whether the source waits for a server.
+        silence_max: for how many rounds of polls nothing may come before the kit gives up waiting.
+        restarts_lose: whether records may be lost by a restart, as for a source that is not replayable.
+        close: called after each use.
+    """
+
+    source: Source[Any, Any]
+    expected: Sequence[Any]
+    extend: Sequence[Callable[[], None]] = ()
+    order_of: Callable[[Any], Any] | None = None
+    result: Callable[[list[Any]], Sequence[Any]] = list
+    real_time: bool = False
+    silence_max: int = 200
+    restarts_lose: bool = False
+    close: Callable[[], None] = _nothing
+
+
+@dataclass
+class ConformanceReport:
+    """What was done, and what the kit remarks on without calling it wrong."""
+
+    runs: int = 0
+    steps: int = 0
+    #: such as polls that took long
+    remarks: list[str] = field(default_factory=list)
+
+
+def check_source(
+    prepare: Callable[[], SourceUnderTest],
+    *cases: str,
+    parallelisms: Sequence[int] = (1, 2, 3),
+    batch_sizes: Sequence[int] = (1, 3, 1000),
+    places: int = 25,
+    stopwatch: Callable[[], float] = perf_counter,
+) -> ConformanceReport:
+    """Put a source through the cases of the kit.
+
+    Args:
+        prepare: gives the source over a fresh system; called for each run.
+        *cases: some of `SOURCE_CASES`; all of them by default.
+        parallelisms: of the readers, as far as the source allows.
+        batch_sizes: how many records a poll asks for.
+        places: at how many places of a run, from its first step to its last, something is done to it.
+        stopwatch: tells seconds. A poll that takes long is remarked on, and is not an error.
+
+    Returns:
+        what was done, and remarks.
+
+    Raises:
+        ConformanceError: if the source breaks a rule.
+    """
+    check_names(cases, SOURCE_CASES)
+    report = ConformanceReport()
+    limit = prepare_limit(prepare)
+    fitting = [p for p in parallelisms if limit is None or p <= limit] or [1]
+    kit = _Kit(prepare, fitting, list(batch_sizes), places, stopwatch, report)
+    for case in cases or SOURCE_CASES:
+        getattr(kit, case.replace("-", "_"))()
+    return report
+
+
+def prepare_limit(prepare: Callable[[], SourceUnderTest]) -> int | None:
+    """The parallelism that the source allows at most."""
+    subject = prepare()
+    try:
+        return subject.source.max_parallelism()
+    finally:
+        subject.close()
+
+
+class _Reading:
+    """One run of the source under test: goes on until all has come that should."""
+
+    def __init__(self, subject: SourceUnderTest, run: SourceRun, batch_size: int) -> None:
+        self.subject, self.run, self.batch_size = subject, run, batch_size
+        self.is_bounded = subject.source.boundedness is Boundedness.BOUNDED
+        self._extend = list(subject.extend)
+        self._with_times = any(isinstance(one, Record) for one in subject.expected)
+        self.last: Batch | InputStatus | None = None
+
+    def step(self) -> Batch | InputStatus | None:
+        """One call of the connector."""
+        run = self.run
+        if self._extend and run.silent_rounds >= 2:
+            self._extend.pop(0)()
+            run.silent_rounds = 0
+        with run.steps.call():
+            try:
+                self.last = run.advance(self.batch_size)
+            except Exception:
+                if run.master.was_late:
+                    raise run.steps.broken(
+                        "late-split", "no split after signal_no_more_splits", "a split was assigned"
+                    ) from None
+                raise
+        return self.last
+
+    def is_over(self) -> bool:
+        """Whether the source has ended, or has given all that it will."""
+        run = self.run
+        if len(run.ended) == run.parallelism:
+            return True
+        if self._extend or run.silent_rounds < 2:
+            return False
+        if run.silent_rounds > self.subject.silence_max:
+            return True
+        if self.is_bounded:
+            return False
+        missing, extra = difference(self.result, self.subject.expected)
+        return not missing and not extra
+
+    @property
+    def result(self) -> Sequence[Any]:
+        """What has been read comes to this."""
+        subject, arrived = self.subject, self.run.arrived
+        if self._with_times:
+            return subject.result([Record(value, timestamp) for _, value, timestamp in arrived])
+        return subject.result([value for _, value, _ in arrived])
+
+    def read_on(self, rule: str) -> None:
+        """Read to the end; what is amiss then breaks the rule."""
+        while not self.is_over():
+            self.step()
+        self.check(rule)
+
+    def check(self, rule: str) -> None:
+        """All was read, once, in order."""
+        subject, run, result = self.subject, self.run, self.result
+        missing, extra = difference(result, subject.expected)
+        if subject.restarts_lose and rule != "complete":
+            missing.clear()
+        if missing or extra:
+            count = len(subject.expected)
+            seen = f"{len(result)} records; {told_difference(missing, extra, subject.expected)}"
+            raise run.steps.broken(rule, f"{count} records, each once", seen)
+        if subject.order_of is not None and not subject.restarts_lose:
+            wrong = out_of_order(result, subject.expected, subject.order_of)
+            if wrong is not None:
+                raise run.steps.broken("order", "the order of the split", wrong)
+        if self.is_bounded and len(run.ended) < run.parallelism:
+            waiting = sorted(set(range(run.parallelism)) - run.ended)
+            raise run.steps.broken(
+                "end" if rule == "complete" else rule, "END_OF_INPUT of every reader", f"subtasks {waiting} do not end"
+            )
+
+
+class _Kit:
+    """The cases; each is a method of its name."""
+
+    def __init__(
+        self,
+        prepare: Callable[[], SourceUnderTest],
+        parallelisms: list[int],
+        batch_sizes: list[int],
+        places: int,
+        stopwatch: Callable[[], float],
+        report: ConformanceReport,
+    ) -> None:
+        self._prepare, self._parallelisms, self._batch_sizes = prepare, parallelisms, batch_sizes
+        self._places, self._stopwatch, self._report = places, stopwatch, report
+
+    @contextmanager
+    def _reading(self, case: str, parallelism: int, batch_size: int, patience: int = 0) -> Iterator[_Reading]:
+        subject = self._prepare()
+        text = f"{case}, parallelism {parallelism}, batches of {batch_size}"
+        text += f", {patience} polls ahead of each message" if patience else ""
+        run: SourceRun | None = None
+        try:
+            run = SourceRun(
+                subject.source,
+                parallelism,
+                real_time=subject.real_time,
+                stopwatch=self._stopwatch,
+                case=text,
+                patience=patience,
+            )
+            yield _Reading(subject, run, batch_size)
+        finally:
+            if run is not None:
+                run.close_if_open()
+                self._report.runs += 1
+                self._report.steps += run.steps.count
+                self._report.remarks += [f"{step}: took {took_s:.3f} s" for step, took_s in run.slow_polls]
+            subject.close()
+
+    def _ways(self) -> Iterator[tuple[int, int]]:
+        """A parallelism and a batch size: each of both at least once."""
+        for index in range(max(len(self._parallelisms), len(self._batch_sizes))):
+            yield (
+                self._parallelisms[index % len(self._parallelisms)],
+                self._batch_sizes[index % len(self._batch_sizes)],
+            )
+
+    def _small_ways(self) -> Iterator[tuple[int, int]]:
+        """Small batches, so that there are many steps: with one reader, and with as many as there may be."""
+        small = sorted(self._batch_sizes)[: 2 if len(self._batch_sizes) > 1 else 1]
+        for parallelism in dict.fromkeys((min(self._parallelisms), max(self._parallelisms))):
+            yield parallelism, small[-1]
+
+    def _each_place(self, case: str, parallelism: int, batch_size: int) -> Iterator[_Reading]:
+        """Runs that have gone so far: none at all, a step, two steps, and so on; later with larger leaps."""
+        place = 0
+        for _ in range(self._places):
+            with self._reading(case, parallelism, batch_size) as reading:
+                done = 0
+                while done < place and not reading.is_over():
+                    reading.step()
+                    done += 1
+                is_last = reading.is_over()
+                yield reading
+            if is_last:
+                return
+            place += 1 + place // 12
+
+    # --- the cases ---------------------------------------------------------------------------------------------------
+
+    def undisturbed(self) -> None:
+        """Reads to the end."""
+        for turn, (parallelism, batch_size) in enumerate(self._ways()):
+            with self._reading("undisturbed", parallelism, batch_size, 2 * parallelism * (turn % 2)) as reading:
+                reading.read_on("complete")
+                run = reading.run
+                for index in sorted(run.ended):
+                    left = run.readers[index].snapshot_state(1)
+                    if left:
+                        raise run.steps.broken("finished-split", "no split at the end", f"{left}")
+
+    def dealt_ahead(self) -> None:
+        """The enumerator deals out all splits before a reader begins."""
+        for parallelism, batch_size in self._ways():
+            with self._reading("dealt-ahead", parallelism, batch_size) as reading:
+                if not reading.is_bounded:
+                    return
+                run = reading.run
+                run.close()
+                with run.steps.call("dealt-ahead"):
+                    dealt = splits_of(run.source, parallelism)
+                what = "a split"
+                run.begin_dealt([[loads_named(data, what) for data in splits] for splits in dealt])
+                reading.read_on("dealt-ahead")
+
+    def restart(self) -> None:
+        """Everything begins again from a snapshot, after each step of a run."""
+        for parallelism, batch_size in self._small_ways():
+            for reading in self._each_place("restart", parallelism, batch_size):
+                rule = "position" if isinstance(reading.last, Batch) else "enumerator-state"
+                with reading.run.steps.call(rule):
+                    reading.run.restart()
+                reading.read_on(rule)
+
+    def restart_often(self) -> None:
+        """Everything begins again after every batch and every split."""
+        for parallelism, batch_size in self._ways():
+            with self._reading("restart-often", parallelism, batch_size) as reading:
+                self._often(reading, lambda run: run.restart(run.snapshot()), "position")
+
+    def late_barrier(self) -> None:
+        """The same, where readers go on between the enumerator's snapshot and their own."""
+        for parallelism, batch_size in self._ways():
+            with self._reading("late-barrier", parallelism, batch_size) as reading:
+                self._often(reading, lambda run: run.restart(run.snapshot(True, 1)), "late-barrier")
+
+    def _often(self, reading: _Reading, treat: Callable[[SourceRun], None], rule: str) -> None:
+        steps = 0
+        while not reading.is_over():
+            found = reading.step()
+            steps += 1
+            is_split = found is None and "gets the split" in reading.run.steps.lines[-1]
+            if (isinstance(found, Batch) or is_split) and steps < 50 * self._places:
+                with reading.run.steps.call(rule):
+                    treat(reading.run)
+        reading.check(rule)
+
+    def rescale(self) -> None:
+        """Splits go to other readers, and to another number of readers, time and again."""
+        numbers = self._parallelisms
+        for start in range(len(numbers)):
+            with self._reading("rescale", numbers[start], min(self._batch_sizes)) as reading:
+                turn = start
+
+                def change(run: SourceRun) -> None:
+                    nonlocal turn
+                    turn += 1
+                    run.restart(run.snapshot(), numbers[turn % len(numbers)])
+
+                self._often_but_rarely(reading, change)
+            if len(numbers) == 1:
+                return
+
+    def _often_but_rarely(self, reading: _Reading, treat: Callable[[SourceRun], None]) -> None:
+        """Every third batch, so that a source gets on though its splits wander."""
+        batches = 0
+        order_of, reading.subject.order_of = reading.subject.order_of, None
+        while not reading.is_over():
+            if isinstance(reading.step(), Batch):
+                batches += 1
+                if batches % 3 == 0 and batches < 9 * self._places:
+                    with reading.run.steps.call("rescale"):
+                        treat(reading.run)
+        reading.check("rescale")
+        reading.subject.order_of = order_of
+
+    def reader_alone(self) -> None:
+        """One reader begins again alone after each step, from nothing, or from the snapshot of some steps before."""
+        for parallelism, batch_size in self._small_ways():
+            for with_snapshot in (False, True):
+                for reading in self._each_place("reader-alone", parallelism, batch_size):
+                    if not reading.subject.source.restarts_by_reader:
+                        return
+                    self._one_reader(reading, with_snapshot)
+
+    def _one_reader(self, reading: _Reading, with_snapshot: bool) -> None:
+        run = reading.run
+        snapshot: SourceSnapshot | None = None
+        if with_snapshot:
+            with run.steps.call():
+                snapshot = run.snapshot()
+                run.complete(snapshot)
+            for _ in range(4):
+                if not reading.is_over():
+                    reading.step()
+        index = run.steps.count % run.parallelism
+        with run.steps.call("splits-back"):
+            run.restart_reader(index, snapshot)
+        order_of, reading.subject.order_of = reading.subject.order_of, None
+        reading.read_on("splits-back")
+        reading.subject.order_of = order_of
+
+    def replay(self) -> None:
+        """From each of some snapshots the source gives the same again, whatever it has given meanwhile."""
+        parallelism, batch_size = max(self._parallelisms), min(self._batch_sizes)
+        for reading in self._each_place("replay", parallelism, batch_size):
+            if not reading.subject.source.replayable:
+                return
+            run = reading.run
+            with run.steps.call():
+                snapshot = run.snapshot()
+            reading.read_on("replay")
+            for rule, again in (("replay", snapshot), ("snapshot-alias", snapshot.pickled_late())):
+                try:
+                    with run.steps.call(rule):
+                        run.restart(again)
+                    reading.read_on(rule)
+                except ConformanceError as error:
+                    if rule == "replay":
+                        raise
+                    raise run.steps.broken(rule, error.expected, error.seen) from error
+
+    def pause(self) -> None:
+        """Splits are paused and resumed one by one, as watermark alignment does."""
+        for parallelism, batch_size in self._small_ways():
+            with self._reading("pause", parallelism, batch_size) as reading:
+                run, turn = reading.run, 0
+                while not reading.is_over():
+                    turn += 1
+                    try:
+                        with run.steps.call("paused", UnsupportedError):
+                            run.pause(turn)
+                    except UnsupportedError as error:
+                        self._report.remarks.append(str(error))
+                        return
+                    for _ in range(3):
+                        if not reading.is_over():
+                            reading.step()
+                reading.check("paused")
+
+    def close(self) -> None:
+        """Everything is closed after each step, twice; then the source goes on from a snapshot."""
+        parallelism, batch_size = max(self._parallelisms), sorted(self._batch_sizes)[len(self._batch_sizes) // 2]
+        for reading in self._each_place("close", parallelism, batch_size):
+            run = reading.run
+            with run.steps.call("close"):
+                snapshot = run.snapshot()
+                run.make_and_close()
+                run.close()
+                run.close()
+                run.finish_late_work()
+                run.restart(snapshot)
+            reading.read_on("close")

@@ -1,0 +1,456 @@
+"""A source that is read as a job reads it, one call of the connector after the other, and restarted at will.
+
+    run = SourceRun(NumberSequenceSource(0, 9), parallelism=2)
+    run.advance(3)                  # one call: of the enumerator, or a poll of one reader for 3 records at most
+    snapshot = run.snapshot()       # pickled, as in a checkpoint
+    run.restart(snapshot)           # new enumerator, new readers; what was read since is forgotten
+    run.all_values
+
+`SourceRun` checks at every call what must hold then. What a source must do altogether is for `check_source`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from penstock.base.errors import short_repr
+from penstock.codecs.pickling import dumps_named, loads_named
+from penstock.core.columns.batch import SplitColumnBatch
+from penstock.core.connector import InputStatus, Source, SourceReader, SplitBatch, SplitEnumerator
+from penstock.core.records import Batch
+from penstock.testing.connectors.hosts import EnumeratorHost, ReaderHost, run_and_handle
+from penstock.testing.connectors.rules import SOURCE_RULES, Steps, some
+
+#: How long (s) `poll_next` may take before the kit remarks on it.
+SLOW_POLL_S: Final = 0.1
+#: How long (s) a run in real time waits, when no reader has anything.
+PAUSE_S: Final = 0.003
+POLLS_MAX: Final = 200_000
+
+
+@dataclass
+class SourceSnapshot:
+    """A checkpoint of a source: the enumerator's state and the readers' splits, as bytes."""
+
+    checkpoint_id: int
+    enumerator: bytes
+    readers: list[bytes]
+    #: how many records had been read
+    arrived: int
+    #: what the connector returned, not pickled
+    live: tuple[Any, list[list[Any]]] = field(repr=False, default=(None, []))
+
+    @property
+    def splits(self) -> list[list[Any]]:
+        """The splits of each reader."""
+        return [loads_named(data, "a snapshot of a reader") for data in self.readers]
+
+    def pickled_late(self) -> SourceSnapshot:
+        """The same, but with what the connector has returned pickled only now."""
+        enumerator, readers = self.live
+        pickled = [dumps_named(splits, "the snapshot of a reader") for splits in readers]
+        data = dumps_named(enumerator, "the snapshot of the enumerator")
+        return SourceSnapshot(self.checkpoint_id, data, pickled, self.arrived)
+
+
+class SourceRun:
+    """Reads a source with some subtasks.
+
+    Args:
+        source: is pickled, as into a job.
+        parallelism: how many readers.
+        real_time: whether silence is waited for by the clock, which sources of servers need. Otherwise time is virtual.
+        stopwatch: tells seconds; what polls take is only remarked on.
+        case: what errors say about the run.
+        patience: how many polls come ahead of each message; answers to readers come late then.
+    """
+
+    def __init__(
+        self,
+        source: Source[Any, Any],
+        parallelism: int = 1,
+        *,
+        real_time: bool = False,
+        stopwatch: Callable[[], float] = time.perf_counter,
+        case: str = "",
+        patience: int = 0,
+    ) -> None:
+        self.steps = Steps(type(source).__name__, SOURCE_RULES, case)
+        with self.steps.call("picklable"):
+            self.source: Source[Any, Any] = loads_named(dumps_named(source, "the source"), "the source")
+        self.parallelism = parallelism
+        self.hosts = [ReaderHost(i, parallelism) for i in range(parallelism)]
+        #: what each subtask has read
+        self.values: list[list[Any]] = [[] for _ in range(parallelism)]
+        #: what was read altogether, in order: (subtask, value, timestamp)
+        self.arrived: list[tuple[int, Any, int | None]] = []
+        #: the readers that have ended
+        self.ended: set[int] = set()
+        #: rounds in which no reader had anything, since the last one that had
+        self.silent_rounds = 0
+        #: polls that took long: (step, seconds)
+        self.slow_polls: list[tuple[str, float]] = []
+        self._real_time, self._stopwatch = real_time, stopwatch
+        self._patience, self._polls_due = patience, patience
+        self._checkpoint_id = 0
+        self._assigned: list[tuple[int, int, bytes]] = []
+        self._next_poll = self._vain_polls = 0
+        self._is_open = False
+        self.begin(None, [()] * parallelism)
+
+    # --- life --------------------------------------------------------------------------------------------------------
+
+    def restart(self, snapshot: SourceSnapshot | None = None, parallelism: int | None = None) -> None:
+        """Close everything and begin anew, from a snapshot of now or of then: what was read since is forgotten.
+
+        With another parallelism the splits are dealt out to other readers.
+        """
+        snapshot = snapshot or self.snapshot()
+        if self._is_open:
+            self.close()
+        del self.arrived[snapshot.arrived :]
+        splits = snapshot.splits
+        state = loads_named(snapshot.enumerator, "the snapshot of the enumerator")
+        if parallelism is not None and parallelism != self.parallelism:
+            now = self.hosts[0].now
+            self.parallelism = parallelism
+            self.hosts = [ReaderHost(i, parallelism) for i in range(parallelism)]
+            for host in self.hosts:
+                host.now = now
+            self.arrived = [(-1, value, timestamp) for _, value, timestamp in self.arrived]
+            flat = [split for reader in splits for split in reader]
+            splits = [flat[(i + 1) % parallelism :: parallelism] for i in range(parallelism)]
+        self.begin(state, splits, snapshot.checkpoint_id)
+
+    def begin(self, enumerator_state: Any, splits: Sequence[Sequence[Any]], checkpoint_id: int = 0) -> None:
+        """A new enumerator and new readers, from the state of an enumerator and the splits of each reader."""
+        self.ended, self.paused = set(), [set[str]() for _ in self.hosts]
+        self._asked = [False] * self.parallelism
+        self._told = [False] * self.parallelism
+        self._assigned = []
+        self._since = checkpoint_id
+        self._vain_polls = self.silent_rounds = 0
+        self._count_values()
+        self.master = EnumeratorHost(self.parallelism, self.steps.subject)
+        begun = "from nothing" if enumerator_state is None and not any(splits) else "from a snapshot"
+        self.steps.note(f"enumerator and {self.parallelism} readers begin {begun}")
+        self.enumerator: SplitEnumerator[Any] = self.source.create_enumerator(self.master, enumerator_state)
+        self.readers: list[SourceReader[Any, Any]] = []
+        self._is_open = True
+        self.enumerator.start()
+        for index, restored in enumerate(splits):
+            self._start_reader(index, restored)
+
+    def _start_reader(self, index: int, restored: Sequence[Any]) -> None:
+        host = self.hosts[index]
+        host.requests, host.open_splits = 0, []
+        reader = self.source.create_reader(host)
+        self.readers[index : index + 1] = [reader]
+        if restored:
+            reader.add_splits(list(restored))
+        reader.start()
+        self._check_requests(index)
+
+    def restart_reader(self, index: int, snapshot: SourceSnapshot | None) -> None:
+        """One reader fails and begins again alone, from the last snapshot that completed, or from nothing."""
+        checkpoint_id, arrived = (0, 0) if snapshot is None else (snapshot.checkpoint_id, snapshot.arrived)
+        begun = "nothing" if snapshot is None else f"snapshot {checkpoint_id}"
+        self.steps.note(f"the reader of subtask {index} begins again alone, from {begun}")
+        self.readers[index].close()
+        self.arrived[arrived:] = [one for one in self.arrived[arrived:] if one[0] != index]
+        self._count_values()
+        mine = [split for since, to, split in self._assigned if to == index and since >= checkpoint_id]
+        lost = [loads_named(split, "a split") for split in mine]
+        lost += [split for to, split in self.master.assigned if to == index]
+        self._assigned = [entry for entry in self._assigned if entry[1] != index]
+        self.master.assigned = [entry for entry in self.master.assigned if entry[0] != index]
+        self.master.finished = [to for to in self.master.finished if to != index]
+        self.master.told.discard(index)
+        self.ended.discard(index)
+        self._asked[index] = self._told[index] = False
+        self.paused[index] = set()
+        self.steps.add(f"; splits that come back: {some(lost)}")
+        self.enumerator.add_splits_back(lost, index)
+        self._start_reader(index, () if snapshot is None else snapshot.splits[index])
+
+    def _count_values(self) -> None:
+        self.values = [[v for to, v, _ in self.arrived if to == index] for index in range(self.parallelism)]
+
+    def snapshot(self, late_barrier: bool = False, batch_size: int = 1) -> SourceSnapshot:
+        """A checkpoint: first of the enumerator, then, behind the splits under way to them, of the readers.
+
+        Args:
+            late_barrier: readers hand out one more batch in between.
+            batch_size: of how many records.
+        """
+        self._checkpoint_id += 1
+        state = self.enumerator.snapshot_state(self._checkpoint_id)
+        data = dumps_named(state, "the snapshot of the enumerator")
+        while self.master.assigned or self.master.finished:
+            self._deliver_one()
+        self._since = self._checkpoint_id
+        if late_barrier:
+            for index in range(self.parallelism):
+                if index not in self.ended:
+                    self.poll(index, batch_size)
+        live = [reader.snapshot_state(self._checkpoint_id) for reader in self.readers]
+        text = ", ".join(f"{i}: {some(list(splits))}" for i, splits in enumerate(live))
+        self.steps.note(f"snapshot {self._checkpoint_id} of enumerator and readers; splits of subtask {text}")
+        pickled = [dumps_named(list(splits), "the snapshot of a reader") for splits in live]
+        return SourceSnapshot(self._checkpoint_id, data, pickled, len(self.arrived), (state, live))
+
+    def complete(self, snapshot: SourceSnapshot) -> None:
+        """The checkpoint completed: readers hear of it."""
+        for reader in self.readers:
+            reader.notify_checkpoint_complete(snapshot.checkpoint_id)
+
+    def close(self) -> None:
+        """Close the readers, then the enumerator."""
+        self._is_open = False
+        for reader in self.readers:
+            reader.close()
+        self.enumerator.close()
+
+    def close_if_open(self) -> None:
+        """Close what was not closed yet."""
+        if self._is_open:
+            self.close()
+
+    def make_and_close(self) -> None:
+        """Make an enumerator and a reader, and close them unused."""
+        host = ReaderHost(0, self.parallelism)
+        self.source.create_reader(host).close()
+        self.source.create_enumerator(EnumeratorHost(self.parallelism), None).close()
+
+    def finish_late_work(self) -> None:
+        """Background work ends after its enumerator was closed; nobody hears of it."""
+        for work, _, _ in self.master.background:
+            run_and_handle(work, lambda result, error: None)
+        self.master.background.clear()
+
+    def begin_dealt(self, splits: Sequence[Sequence[Any]]) -> None:
+        """Begin with readers that get all splits at once, and the end with them, as in BATCH."""
+        self.begin(None, [()] * self.parallelism)
+        self.enumerator.close()
+        self.enumerator, self.master = _NoEnumerator(), EnumeratorHost(self.parallelism, self.steps.subject)
+        for index, reader in enumerate(self.readers):
+            self.steps.note(f"subtask {index} gets the splits {some(splits[index])}, and is told that none will follow")
+            if splits[index]:
+                reader.add_splits(list(splits[index]))
+            reader.no_more_splits()
+            self._told[index] = True
+            self.hosts[index].requests = 0
+
+    def pause(self, turn: int) -> None:
+        """Pause some of the open splits of each reader and resume others; in every fifth turn all are resumed."""
+        for index in range(self.parallelism):
+            if index in self.ended:
+                continue
+            is_open = self.hosts[index].open_splits
+            chosen = {split for i, split in enumerate(is_open) if (i + turn) % 2 and turn % 5}
+            pause, resume = chosen - self.paused[index], (self.paused[index] - chosen) & set(is_open)
+            if pause or resume:
+                self.steps.note(f"subtask {index}: pause {sorted(pause)}, resume {sorted(resume)}")
+                self.readers[index].pause_or_resume_splits(sorted(pause), sorted(resume))
+            self.paused[index] = chosen
+
+    # --- calls, one after the other ----------------------------------------------------------------------------------
+
+    def advance(self, batch_size: int) -> Batch | InputStatus | None:
+        """One call of the connector: for a message between readers and enumerator if there is one, else a poll.
+
+        Returns:
+            what the poll gave; None for a message.
+        """
+        active = [i for i in range(self.parallelism) if i not in self.ended]
+        if not (active and self._polls_due):
+            if self._message() or self._background(delayed=False) or self._deliver_one():
+                self._vain_polls, self._polls_due = 0, self._patience
+                return None
+            if not active:
+                return InputStatus.END_OF_INPUT
+            if self._vain_polls >= len(active):
+                self._pass_time(active)
+        self._polls_due = max(0, self._polls_due - 1)
+        self._next_poll += 1
+        found = self.poll(active[self._next_poll % len(active)], batch_size)
+        if isinstance(found, Batch):
+            self.silent_rounds = 0
+        self._vain_polls = 0 if found is not InputStatus.NOTHING_AVAILABLE else self._vain_polls + 1
+        return found
+
+    def _pass_time(self, active: list[int]) -> None:
+        self.silent_rounds += 1
+        self._vain_polls = 0
+        if self._real_time:
+            time.sleep(PAUSE_S)
+        wait_ms = max(1, min(self.readers[index].retry_after_ms() for index in active))
+        now = int(time.monotonic() * 1_000) if self._real_time else self.hosts[0].now + wait_ms
+        for host in self.hosts:
+            host.now = now
+        self._background(delayed=True)
+
+    def _message(self) -> bool:
+        for index, host in enumerate(self.hosts):
+            if host.requests:
+                host.requests -= 1
+                self._asked[index] = True
+                self.steps.note(f"the enumerator hears that subtask {index} asks for a split")
+                self.enumerator.handle_split_request(index)
+                return True
+        return False
+
+    def _background(self, delayed: bool) -> bool:
+        for position, (work, handler, delay_ms) in enumerate(self.master.background):
+            if delayed or not delay_ms:
+                del self.master.background[position]
+                self.steps.note("background work of the enumerator, and its handler")
+                run_and_handle(work, handler)
+                return True
+        return False
+
+    def _deliver_one(self) -> bool:
+        if self.master.assigned:
+            index, split = self.master.assigned.pop(0)
+            self._assigned.append((self._since, index, dumps_named(split, "a split")))
+            self.steps.note(f"subtask {index} gets the split {short_repr(split)}")
+            self._asked[index] = False
+            self.readers[index].add_splits([split])
+        elif self.master.finished:
+            index = self.master.finished.pop(0)
+            self.steps.note(f"subtask {index} is told that no split will follow")
+            self._asked[index], self._told[index] = False, True
+            self.readers[index].no_more_splits()
+        else:
+            return False
+        self._check_requests(index)
+        return True
+
+    def deliver(self) -> bool:
+        """All messages between readers and enumerator, and background work; whether a split was among them."""
+        while self._message():
+            pass
+        self.master.run_background()
+        found = bool(self.master.assigned)
+        while self._deliver_one():
+            pass
+        return found
+
+    def poll(self, index: int, batch_size: int) -> Batch | InputStatus:
+        """Poll one reader, and check what it gives."""
+        host, reader = self.hosts[index], self.readers[index]
+        host.closed_now = []
+        self.steps.note(f"subtask {index} is polled for {batch_size}")
+        begun = self._stopwatch()
+        found = reader.poll_next(batch_size)
+        took_s = self._stopwatch() - begun
+        if took_s > SLOW_POLL_S:
+            self.slow_polls.append((self.steps.lines[-1], took_s))
+        if isinstance(found, Batch):
+            reader.polls_in_vain = 0
+            self.steps.add(f": {some(found.values)}")
+            self._check_batch(index, found, batch_size)
+            stamps = found.timestamps if found.timestamps is not None else [None] * len(found)
+            self.values[index] += found.values
+            self.arrived += [(index, value, stamp) for value, stamp in zip(found.values, stamps, strict=True)]
+        else:
+            self.steps.add(f": {found.name}")
+            reader.polls_in_vain += 1
+            if found is InputStatus.END_OF_INPUT:
+                if not self._told[index]:
+                    raise self.steps.broken("end", "NOTHING_AVAILABLE until no_more_splits was called", "END_OF_INPUT")
+                self.ended.add(index)
+        self._check_requests(index)
+        return found
+
+    # --- checks ------------------------------------------------------------------------------------------------------
+
+    def _check_requests(self, index: int) -> None:
+        waiting = self.hosts[index].requests + self._asked[index]
+        if waiting > 1:
+            raise self.steps.broken("asks-once", "one request at a time", f"{waiting} without an answer")
+
+    def _check_batch(self, index: int, batch: Batch, batch_size: int) -> None:
+        broken, host = self.steps.broken, self.hosts[index]
+        if not 0 < len(batch) <= batch_size:
+            raise broken("batch-size", f"1 to {batch_size} records", f"{len(batch)} records")
+        if batch.timestamps is not None and len(batch.timestamps) != len(batch):
+            raise broken("batch-size", f"{len(batch)} timestamps", f"{len(batch.timestamps)}")
+        if not isinstance(batch, SplitBatch | SplitColumnBatch):
+            if host.open_splits:
+                raise broken("open-split", "SplitBatch, as splits are open", type(batch).__name__)
+            return
+        split_id = batch.split_id
+        if split_id in host.closed_now:
+            raise broken("close-split", f"split {split_id!r} open until the next poll", "closed with its last batch")
+        if split_id not in host.open_splits:
+            raise broken("open-split", f"one of the open splits {host.open_splits}", f"records of {split_id!r}")
+        if split_id in self.paused[index]:
+            raise broken("paused", f"no records of {split_id!r}, which is paused", some(batch.values))
+
+    # --- what was read -----------------------------------------------------------------------------------------------
+
+    @property
+    def all_values(self) -> list[Any]:
+        """Everything that was read: by subtasks, while their number has not changed."""
+        return [v for to, v, _ in self.arrived if to < 0] + [value for values in self.values for value in values]
+
+    @property
+    def timestamps(self) -> list[int]:
+        """The timestamps of records that have one, in the order in which they came."""
+        return [timestamp for _, _, timestamp in self.arrived if timestamp is not None]
+
+    @property
+    def side(self) -> list[tuple[str, Any]]:
+        """What went to side outputs: (tag, value)."""
+        return [entry for host in self.hosts for entry in host.side]
+
+
+class _NoEnumerator(SplitEnumerator[Any]):
+    """All splits were dealt out; nobody hears what readers ask for."""
+
+    def start(self) -> None:
+        pass
+
+    def handle_split_request(self, subtask_index: int) -> None:
+        pass
+
+    def add_splits_back(self, splits: Sequence[Any], subtask_index: int) -> None:
+        pass
+
+    def snapshot_state(self, checkpoint_id: int) -> None:
+        return None
+
+
+def read_source(
+    source: Source[Any, Any], batch_size: int = 1000, parallelism: int = 1, hostile: bool = False
+) -> SourceRun:
+    """Read a bounded source to its end.
+
+    Args:
+        source: the source.
+        batch_size: how many records a poll asks for.
+        parallelism: how many readers.
+        hostile: whether to restart from snapshots after every batch and every split.
+
+    Raises:
+        ConformanceError: if it does not end, or breaks a rule that is checked at every call.
+    """
+    run = SourceRun(source, parallelism)
+    try:
+        for turn in range(POLLS_MAX):
+            if turn % parallelism not in run.ended:
+                found = run.poll(turn % parallelism, batch_size)
+            if len(run.ended) == parallelism:
+                return run
+            if isinstance(found, Batch):
+                if hostile:
+                    run.restart(run.snapshot())
+            elif run.deliver() and hostile:
+                run.restart(run.snapshot())
+        raise run.steps.broken("end", f"the end within {POLLS_MAX} polls", "no end")
+    finally:
+        run.close()
