@@ -12,7 +12,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import psycopg
-from tests.connectors.harness import Cluster, SinkHost
 from tests.servers.postgres import postgres_server
 
 from penstock.connectors.postgres.cdc.source import PostgresSourceBuilder
@@ -21,6 +20,7 @@ from penstock.connectors.postgres.scan_source import JdbcSource
 from penstock.connectors.postgres.sink import JdbcSink
 from penstock.core.records import Batch
 from penstock.table.connectors.held_table import read_whole
+from penstock.testing.connectors import SinkHost, SourceRun
 
 ROWS = 200_000
 AT_ONCE = 5_000
@@ -79,7 +79,7 @@ def by_changes(url: str) -> SimpleNamespace:
     parts = urlsplit(url)
     builder = PostgresSourceBuilder().hostname(str(parts.hostname)).port(parts.port or 0).database(parts.path[1:])
     builder = builder.username(str(parts.username)).table_list("public.t").slot_name("changes")
-    cluster = Cluster(builder.startup_mode("latest-offset").changelog_mode("upsert").build())
+    cluster = SourceRun(builder.startup_mode("latest-offset").changelog_mode("upsert").build())
     cluster.poll(0, AT_ONCE)
     cluster.deliver()
     cluster.poll(0, AT_ONCE)

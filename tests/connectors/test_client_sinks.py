@@ -5,12 +5,12 @@ from __future__ import annotations
 import pickle
 
 import pytest
-from tests.connectors.harness import SinkHost
 
 from penstock.base.errors import ProtocolError
 from penstock.base.types import Row
 from penstock.connectors.collect import CollectedRecords, CollectSink
 from penstock.connectors.print import DiscardingSink, PrintSink
+from penstock.testing.connectors import SinkHost
 
 
 def test_print_shows_the_subtask_when_there_are_several() -> None:

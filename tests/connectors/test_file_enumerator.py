@@ -9,13 +9,13 @@ from typing import Any
 
 import fsspec
 import pytest
-from tests.connectors.harness import Cluster, EnumeratorHost, read
 
 from penstock.base.errors import ConfigurationError
 from penstock.base.time import Duration
 from penstock.connectors.file.source import FileSource
 from penstock.core.connector import Boundedness, InputStatus
 from penstock.formats.stream_format import StreamFormat
+from penstock.testing.connectors import EnumeratorHost, SourceRun, read_source
 
 LINES = StreamFormat.text_line_format()
 
@@ -27,7 +27,7 @@ def write(path: Path, text: str) -> Path:
 
 
 def values(*paths: Any) -> list[Any]:
-    return read(FileSource.for_record_stream_format(LINES, *paths).build()).all_values
+    return read_source(FileSource.for_record_stream_format(LINES, *paths).build()).all_values
 
 
 def test_directories_are_read_below_hidden_names_left_out(tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_watching_finds_each_file_once_across_restarts(tmp_path: Path) -> None:
     builder = FileSource.for_record_stream_format(LINES, directory)
     source = builder.monitor_continuously(datetime.timedelta(seconds=2)).build()
     assert source.boundedness is Boundedness.CONTINUOUS_UNBOUNDED
-    cluster = Cluster(source)
+    cluster = SourceRun(source)
     expected: list[str] = []
     for i in range(6):
         for _ in range(4):

@@ -15,7 +15,7 @@ import pytest
 from fsspec.implementations.local import LocalFileSystem
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.connectors.harness import MortalJob, SinkHost, read
+from tests.connectors.mortal_job import MortalJob
 
 from penstock.base.errors import ConfigurationError, FormatError
 from penstock.base.typeinfo import Types
@@ -30,6 +30,7 @@ from penstock.formats.csv_writer import CsvWriterFactory
 from penstock.formats.json import JsonLinesEncoder, JsonLinesFormat
 from penstock.formats.parquet import ParquetWriterFactory
 from penstock.formats.stream_format import StreamFormat
+from penstock.testing.connectors import SinkHost, read_source
 
 BASE = BucketAssigner.base_path_bucket_assigner()
 
@@ -331,7 +332,7 @@ def test_what_a_killed_process_has_not_closed_goes_with_the_next_job(tmp_path: P
     program = f"""
 import os, signal
 from pathlib import Path
-from tests.connectors.harness import SinkHost
+from penstock.testing.connectors import SinkHost
 from tests.connectors.test_file_sink import lines_sink
 writer = lines_sink(Path({str(tmp_path)!r})).create_writer(SinkHost(job_id="killed"))
 writer.write_batch(["closed"], None)
@@ -491,7 +492,7 @@ def test_csv_parquet_and_json_files(tmp_path: Path) -> None:
     write_all(csv_sink.with_bucket_assigner(BASE).build(), ROWS)
     types = {"i": int, "t": str, "x": float}
     source = FileSource.for_record_stream_format(CsvFormat(types, as_tuple=True), tmp_path / "csv").build()
-    assert read(source).all_values == ROWS
+    assert read_source(source).all_values == ROWS
 
     parquet_sink = FileSink.for_bulk_format(tmp_path / "parquet", ParquetWriterFactory(COLUMNS, row_group_rows=4))
     write_all(parquet_sink.with_bucket_assigner(BASE).build(), ROWS)
@@ -501,7 +502,7 @@ def test_csv_parquet_and_json_files(tmp_path: Path) -> None:
     json_sink = FileSink.for_row_format(tmp_path / "json", JsonLinesEncoder()).with_bucket_assigner(BASE).build()
     write_all(json_sink, [{"a": row} for row in ROWS])
     source = FileSource.for_record_stream_format(JsonLinesFormat(), tmp_path / "json").build()
-    assert read(source).all_values == [{"a": list(row)} for row in ROWS]
+    assert read_source(source).all_values == [{"a": list(row)} for row in ROWS]
 
 
 @pytest.mark.parametrize("factory", [CsvWriterFactory(COLUMNS), ParquetWriterFactory(COLUMNS, row_group_rows=1)])
@@ -519,7 +520,7 @@ def test_any_file_system(tmp_path: Path) -> None:
     job = Job(sink.build(), 20, {9, 14, 40}, [2])
     job.run()
     source = FileSource.for_record_stream_format(StreamFormat.text_line_format(), "memory://sink/out").build()
-    assert sorted(map(int, read(source).all_values)) == list(range(20))
+    assert sorted(map(int, read_source(source).all_values)) == list(range(20))
 
 
 def test_builders_refuse_what_cannot_write(tmp_path: Path) -> None:

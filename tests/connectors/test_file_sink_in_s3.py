@@ -9,7 +9,6 @@ from typing import Any
 import fsspec
 import pyarrow.parquet as pq
 import pytest
-from tests.connectors.harness import SinkHost, read
 from tests.connectors.test_file_sink import COLUMNS, ROWS, Job
 from tests.servers.s3 import S3Server
 
@@ -20,6 +19,7 @@ from penstock.connectors.file.sink import FileSink
 from penstock.connectors.file.source import FileSource
 from penstock.formats.parquet import ParquetWriterFactory
 from penstock.formats.stream_format import StreamFormat
+from penstock.testing.connectors import SinkHost, read_source
 
 LARGE = "x" * (1 << 20)
 
@@ -125,7 +125,7 @@ def test_a_job_that_fails_and_goes_on(base: str) -> None:
     Job(lines_sink(base), 20, {9, 14, 40}, [2]).run()
     gc.collect()
     source = FileSource.for_record_stream_format(StreamFormat.text_line_format(), base).build()
-    assert sorted(map(int, read(source).all_values)) == list(range(20))
+    assert sorted(map(int, read_source(source).all_values)) == list(range(20))
 
 
 def test_bulk_formats(base: str) -> None:

@@ -15,7 +15,6 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.connectors.harness import ReaderHost, read
 
 from penstock.base.typeinfo import Types
 from penstock.codecs.json_row import JsonRowDeserializationSchema
@@ -27,6 +26,7 @@ from penstock.formats.csv import CsvFormat
 from penstock.formats.json import JsonLinesFormat
 from penstock.formats.parquet import ParquetFormat
 from penstock.formats.stream_format import StreamFormat
+from penstock.testing.connectors import ReaderHost, read_source
 
 HUGE = "x" * 400_000
 
@@ -67,8 +67,8 @@ def test_lines_survive_restore_after_every_poll(
     path = tmp_path / "file.txt"
     path.write_bytes(data)
     source = source_of(path, StreamFormat.text_line_format(), split_bytes)
-    assert read(source, batch_size).all_values == expected_lines(data)
-    assert read(source, batch_size, hostile=True).all_values == expected_lines(data)
+    assert read_source(source, batch_size).all_values == expected_lines(data)
+    assert read_source(source, batch_size, hostile=True).all_values == expected_lines(data)
 
 
 CSVS: dict[str, bytes] = {
@@ -106,8 +106,8 @@ def test_csv_agrees_with_python_after_every_restore(
     expected = expected_rows(data)
     for multiline in (False, True):
         source = source_of(path, CsvFormat(multiline=multiline), split_bytes)
-        assert read(source, batch_size).all_values == expected
-        assert read(source, batch_size, hostile=True).all_values == expected
+        assert read_source(source, batch_size).all_values == expected
+        assert read_source(source, batch_size, hostile=True).all_values == expected
 
 
 MULTILINE = (
@@ -133,7 +133,7 @@ def test_line_feeds_in_quotes(tmp_path: Path, batch_size: int, block_bytes: int)
     path = tmp_path / "file.csv"
     path.write_bytes(MULTILINE)
     source = SmallBlocks(path, CsvFormat(multiline=True), block_bytes)
-    assert read(source, batch_size, hostile=True).all_values == expected_rows(MULTILINE)
+    assert read_source(source, batch_size, hostile=True).all_values == expected_rows(MULTILINE)
 
 
 @pytest.mark.parametrize("block_bytes", [1, 5, 64])
@@ -162,7 +162,10 @@ def test_json_lines(tmp_path: Path) -> None:
     path.write_text("\n\n".join(json.dumps(record) for record in records) + "\n  \n")
     for split_bytes in (None, 5, 40):
         for batch_size in (1, 7, 1000):
-            assert read(source_of(path, JsonLinesFormat(), split_bytes), batch_size, hostile=True).all_values == records
+            assert (
+                read_source(source_of(path, JsonLinesFormat(), split_bytes), batch_size, hostile=True).all_values
+                == records
+            )
 
 
 def test_typed_json_rows(tmp_path: Path) -> None:
@@ -170,7 +173,7 @@ def test_typed_json_rows(tmp_path: Path) -> None:
     schema = JsonRowDeserializationSchema.builder().type_info(row_type).build()
     path = tmp_path / "file.jsonl"
     path.write_text('{"name": "Ann", "age": 3}\n{"name": "Bob"}\n')
-    rows = read(source_of(path, JsonLinesFormat(schema), None)).all_values
+    rows = read_source(source_of(path, JsonLinesFormat(schema), None)).all_values
     assert [(row.name, row.age) for row in rows] == [("Ann", 3), ("Bob", None)]
 
 
@@ -194,7 +197,7 @@ def test_parquet(tmp_path: Path, split_bytes: int | None, batch_size: int) -> No
     ):
         builder = FileSource.for_bulk_file_format(file_format, tmp_path)
         source = (builder if split_bytes is None else builder.set_split_size(split_bytes)).build()
-        assert read(source, batch_size, hostile=True).all_values == expected
+        assert read_source(source, batch_size, hostile=True).all_values == expected
 
 
 def test_compressed_files_are_read_whole(tmp_path: Path) -> None:
@@ -202,7 +205,7 @@ def test_compressed_files_are_read_whole(tmp_path: Path) -> None:
     (tmp_path / "a.csv.gz").write_bytes(gzip.compress(data))
     with zipfile.ZipFile(tmp_path / "b.csv.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("b.csv", data)
-    cluster = read(source_of(tmp_path, CsvFormat(), 10), 50, hostile=True)
+    cluster = read_source(source_of(tmp_path, CsvFormat(), 10), 50, hostile=True)
     assert cluster.all_values == expected_rows(data) * 2
 
 
@@ -211,7 +214,7 @@ def test_zip_must_hold_one_file(tmp_path: Path) -> None:
         archive.writestr("a.csv", "a\n")
         archive.writestr("b.csv", "a\n")
     with pytest.raises(ValueError, match=r"b\.csv\.zip must contain one file, not 2"):
-        read(source_of(tmp_path, CsvFormat(), None))
+        read_source(source_of(tmp_path, CsvFormat(), None))
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -232,7 +235,7 @@ def test_any_csv_by_any_cut(
     csv.writer(text, lineterminator=end).writerows([["a", "b"], *rows])
     path = tmp_path / "file.csv"
     path.write_bytes(text.getvalue().encode())
-    cluster = read(source_of(path, CsvFormat(as_tuple=True), split_bytes), batch_size, parallelism, hostile=True)
+    cluster = read_source(source_of(path, CsvFormat(as_tuple=True), split_bytes), batch_size, parallelism, hostile=True)
     assert sorted(cluster.all_values) == sorted(map(tuple, rows))
     if parallelism == 1:
         assert cluster.all_values == list(map(tuple, rows))

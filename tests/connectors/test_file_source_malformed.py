@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.connectors.harness import read
 
 from penstock.base.errors import ConfigurationError, FormatError
 from penstock.base.output_tag import OutputTag
@@ -18,6 +17,7 @@ from penstock.formats.errors import MalformedRecordError
 from penstock.formats.json import JsonLinesFormat
 from penstock.formats.parquet import ParquetFormat
 from penstock.formats.stream_format import TextLineFormat
+from penstock.testing.connectors import read_source
 
 TYPES = {"a": int, "b": float, "c": str}
 CSV = b'a,b,c\n1,1.5,x\nx,1,y\n2,,z\n3,1\n4,1,"open\n5,1,"stray"s,\n6,1,ok\n\xff,1,1\n7,1,end\n'
@@ -33,7 +33,7 @@ def test_first_bad_line_fails_with_file_line_and_reason(tmp_path: Path, split_by
     path = tmp_path / "file.csv"
     path.write_bytes(CSV)
     with pytest.raises(MalformedRecordError) as caught:
-        read(source(path, CsvFormat(TYPES), split_bytes))
+        read_source(source(path, CsvFormat(TYPES), split_bytes))
     error = pickle.loads(pickle.dumps(caught.value))
     assert (error.file, error.line, error.excerpt) == (str(path), 3, "x,1,y")
     assert error.reason == "column 'a': invalid literal for int() with base 10: 'x'"
@@ -50,7 +50,7 @@ def test_skipped_lines_are_counted_and_sent_aside_once(
     path = tmp_path / "file.csv"
     path.write_bytes(CSV)
     csv_format = CsvFormat(TYPES, as_tuple=True, on_error="skip", malformed_output=OutputTag("bad"))
-    cluster = read(source(path, csv_format, split_bytes), batch_size, hostile=hostile)
+    cluster = read_source(source(path, csv_format, split_bytes), batch_size, hostile=hostile)
     assert cluster.all_values == [(1, 1.5, "x"), (2, None, "z"), (6, 1.0, "ok"), (7, 1.0, "end")]
     assert cluster.hosts[0].counts == {"malformed_records": len(BAD_LINES)}
     assert [(tag, row[:2]) for tag, row in cluster.side] == [("bad", (str(path), line)) for line in BAD_LINES]
@@ -66,7 +66,7 @@ def test_multiline_skips_what_it_cannot_read(tmp_path: Path, batch_size: int) ->
     path = tmp_path / "file.csv"
     path.write_bytes(b'a,b\n1,"x\ny"\n2,"x"y\n3\n4,"a\n"\n5,"never\nclosed\n')
     csv_format = CsvFormat(as_tuple=True, multiline=True, on_error="skip", malformed_output=OutputTag("bad"))
-    cluster = read(source(path, csv_format), batch_size, hostile=True)
+    cluster = read_source(source(path, csv_format), batch_size, hostile=True)
     assert cluster.all_values == [("1", "x\ny"), ("4", "a\n")]
     assert [row[1] for _, row in cluster.side] == [4, 5, 8]
     assert cluster.side[2][1][3] == '5,"never\nclosed'
@@ -76,48 +76,48 @@ def test_json_must_be_one_value_a_line(tmp_path: Path) -> None:
     path = tmp_path / "file.jsonl"
     path.write_text('{"a": 1}\n1 2\n{"a":\n1}\nNaN\n3\n')
     file_format = JsonLinesFormat(on_error="skip", malformed_output=OutputTag("bad"))
-    cluster = read(source(path, file_format), hostile=True)
+    cluster = read_source(source(path, file_format), hostile=True)
     assert cluster.all_values == [{"a": 1}, 3]
     assert [row[1] for _, row in cluster.side] == [2, 3, 4, 5]
     with pytest.raises(MalformedRecordError, match=r"file\.jsonl, line 2: JSON is malformed"):
-        read(source(path, JsonLinesFormat()))
+        read_source(source(path, JsonLinesFormat()))
 
 
 def test_text_of_another_charset(tmp_path: Path) -> None:
     path = tmp_path / "file.txt"
     path.write_bytes("ok\nä\n".encode("latin-1"))
     with pytest.raises(MalformedRecordError, match="line 2: byte 0 is not utf-8"):
-        read(source(path, TextLineFormat()))
-    assert read(source(path, TextLineFormat("latin-1"))).all_values == ["ok", "ä"]
+        read_source(source(path, TextLineFormat()))
+    assert read_source(source(path, TextLineFormat("latin-1"))).all_values == ["ok", "ä"]
 
 
 def test_header_must_have_the_columns(tmp_path: Path) -> None:
     path = tmp_path / "file.csv"
     path.write_text("a,b,b\n1,2,3\n")
     with pytest.raises(MalformedRecordError, match="line 1: the header has no column 'c', 'd'"):
-        read(source(path, CsvFormat(["a", "c", "d"])))
+        read_source(source(path, CsvFormat(["a", "c", "d"])))
     with pytest.raises(MalformedRecordError, match="line 1: the header has column 'b' more than once"):
-        read(source(path, CsvFormat()))
-    assert read(source(path, CsvFormat(["a"]))).all_values == [{"a": "1"}]
+        read_source(source(path, CsvFormat()))
+    assert read_source(source(path, CsvFormat(["a"]))).all_values == [{"a": "1"}]
 
 
 def test_long_records_are_shortened_and_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "file.csv"
     path.write_text("a,b\n1,2\n" + "x" * 5000)
     with pytest.raises(MalformedRecordError) as caught:
-        read(source(path, CsvFormat()))
+        read_source(source(path, CsvFormat()))
     assert len(caught.value.excerpt) == 200
     monkeypatch.setattr("penstock.connectors.file.line_reader.RECORD_BYTES_MAX", 1000)
     monkeypatch.setattr("penstock.connectors.file.line_reader.BLOCK_BYTES", 100)
     path.write_text("1\n" + "x" * 600_000)
     with pytest.raises(MalformedRecordError, match="line 2: the record exceeds 1000 bytes"):
-        read(source(path, TextLineFormat()))
+        read_source(source(path, TextLineFormat()))
 
 
 def test_broken_parquet_names_the_file(tmp_path: Path) -> None:
     (tmp_path / "file.parquet").write_bytes(b"PAR1 no PAR1")
     with pytest.raises(FormatError, match=r"file\.parquet: not a Parquet file"):
-        read(FileSource.for_bulk_file_format(ParquetFormat(), tmp_path).build())
+        read_source(FileSource.for_bulk_file_format(ParquetFormat(), tmp_path).build())
 
 
 def test_settings_that_do_not_fit() -> None:

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.connectors.harness import Cluster, read
 
 from penstock.base.errors import ConfigurationError
 from penstock.connectors.collection import CollectionSource
@@ -18,6 +17,7 @@ from penstock.connectors.number_sequence import NumberSequenceSource
 from penstock.connectors.rate_limiter import RateLimit, RateLimiterStrategy
 from penstock.core.connector import Boundedness, InputStatus
 from penstock.core.records import Batch
+from penstock.testing.connectors import SourceRun, read_source
 
 
 def double(index: int) -> int:
@@ -49,7 +49,7 @@ SOURCES: dict[str, tuple[Any, list[Any]]] = {
 def test_every_record_once(name: str, batch_size: int, parallelism: int, hostile: bool) -> None:
     """G8: a restored reader goes on behind the last record handed out."""
     source, expected = SOURCES[name]
-    cluster = read(source, batch_size, parallelism, hostile)
+    cluster = read_source(source, batch_size, parallelism, hostile)
     if parallelism == 1:
         assert cluster.all_values == expected
     assert Counter(cluster.all_values) == Counter(expected)
@@ -57,14 +57,14 @@ def test_every_record_once(name: str, batch_size: int, parallelism: int, hostile
 
 def test_timestamps_travel_with_records() -> None:
     source, _ = SOURCES["generator"]
-    assert sorted(read(source, 7, 3, hostile=True).timestamps) == [i * 1000 for i in range(101)]
-    assert read(CollectionSource("ab", [5, 3])).timestamps == [5, 3]
+    assert sorted(read_source(source, 7, 3, hostile=True).timestamps) == [i * 1000 for i in range(101)]
+    assert read_source(CollectionSource("ab", [5, 3])).timestamps == [5, 3]
     with pytest.raises(ConfigurationError, match="1 timestamps for 2 values"):
         CollectionSource("ab", [5])
 
 
 def test_numbers_are_shared_evenly() -> None:
-    cluster = read(NumberSequenceSource(1, 10), 100, 4)
+    cluster = read_source(NumberSequenceSource(1, 10), 100, 4)
     assert sorted(map(len, cluster.values)) == [2, 2, 3, 3]
     with pytest.raises(ConfigurationError):
         NumberSequenceSource(2, 1)
@@ -77,7 +77,7 @@ def test_collection_is_read_by_one_subtask() -> None:
 def test_rate_is_kept_by_the_hosts_clock() -> None:
     source = DataGeneratorSource(double, None, rate_per_second=100)
     assert source.boundedness is Boundedness.CONTINUOUS_UNBOUNDED
-    cluster = Cluster(source, 2)
+    cluster = SourceRun(source, 2)
     counts = []
     for now_ms in range(0, 10_000, 5):
         for host in cluster.hosts:
@@ -102,7 +102,7 @@ def test_rate_limit_forgives_no_more_than_a_second() -> None:
 
 def test_nexmark_is_the_same_every_time_and_in_proportion() -> None:
     source = NexmarkSource(100_000, seed=1)
-    values = read(source, 1000).all_values
+    values = read_source(source, 1000).all_values
     assert Counter(map(type, values)) == {Bid: 92_000, Auction: 6_000, Person: 2_000}
     bids = [value for value in values if isinstance(value, Bid)]
     hits = Counter(bid.auction for bid in bids)
@@ -111,8 +111,8 @@ def test_nexmark_is_the_same_every_time_and_in_proportion() -> None:
     assert all(0 <= key < 10_000 for key in hits)
     assert values[:3] == NexmarkSource(3, seed=1).chunk(0).values
     assert values[:1000] != NexmarkSource(1000, seed=2).chunk(0).values
-    assert read(NexmarkSource(100_000, seed=1, bids_only=True)).all_values == bids
-    event_times = read(NexmarkSource(1_500, events_per_second=10)).timestamps
+    assert read_source(NexmarkSource(100_000, seed=1, bids_only=True)).all_values == bids
+    event_times = read_source(NexmarkSource(1_500, events_per_second=10)).timestamps
     assert event_times == sorted(event_times)
     assert event_times[-1] - event_times[0] == 149_900
 
@@ -124,7 +124,7 @@ def test_nexmark_scalar_and_vector_mixing_agree() -> None:
 
 
 def test_unbounded_sources_do_not_end() -> None:
-    cluster = Cluster(NexmarkSource())
+    cluster = SourceRun(NexmarkSource())
     for _ in range(20):
         assert cluster.poll(0, 500) is not InputStatus.END_OF_INPUT
         cluster.deliver()
@@ -135,7 +135,7 @@ def test_unbounded_sources_do_not_end() -> None:
 def test_so_many_records_between_two_checkpoints() -> None:
     """A2: each subtask has its share, and gets it anew when a checkpoint has completed."""
     source = DataGeneratorSource(double, 100, rate_limiter_strategy=RateLimiterStrategy.per_checkpoint(7))
-    cluster = Cluster(source, 2)
+    cluster = SourceRun(source, 2)
     for _ in range(2):
         for subtask in range(2):
             for _ in range(6):
@@ -155,11 +155,11 @@ def test_limits_that_make_no_sense_are_refused() -> None:
     with pytest.raises(ConfigurationError, match="positive"):
         RateLimiterStrategy.per_checkpoint(0)
     with pytest.raises(ConfigurationError, match="too few for 2 subtasks"):
-        Cluster(DataGeneratorSource(double, 1, rate_limiter_strategy=RateLimiterStrategy.per_checkpoint(1)), 2)
+        SourceRun(DataGeneratorSource(double, 1, rate_limiter_strategy=RateLimiterStrategy.per_checkpoint(1)), 2)
 
 
 def test_a_strategy_without_limit_is_none() -> None:
     """A2: `no_op` lets everything through."""
-    assert read(DataGeneratorSource(double, 5, rate_limiter_strategy=RateLimiterStrategy.no_op())).all_values == [
-        *(0, 2, 4, 6, 8)
-    ]
+    assert read_source(
+        DataGeneratorSource(double, 5, rate_limiter_strategy=RateLimiterStrategy.no_op())
+    ).all_values == [*(0, 2, 4, 6, 8)]

@@ -6,7 +6,6 @@ import random
 from collections import Counter
 
 import pytest
-from tests.connectors.harness import Cluster, read
 from tests.spec.virtual_job import LEDGER, REFUSED, LedgerSink, VirtualJob, clear_ledger, environment
 
 from penstock.base.errors import ConfigurationError
@@ -17,6 +16,7 @@ from penstock.connectors.number_sequence import NumberSequenceSource
 from penstock.core.connector import Boundedness
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.connectors.hybrid_source import HybridSource
+from penstock.testing.connectors import SourceRun, read_source
 
 
 def hundred_more(index: int) -> int:
@@ -32,10 +32,10 @@ THREE = (
 WANTED = [*range(30), *range(100, 125), *range(200, 220)]
 
 
-def read_with_restarts(batch_size: int, parallelism: int) -> Cluster:
+def read_with_restarts(batch_size: int, parallelism: int) -> SourceRun:
     """A restart before every third step or so; after each one, readers hear anew that there is no more for them."""
     chance = random.Random(f"{batch_size} {parallelism}")
-    cluster = Cluster(THREE, parallelism)
+    cluster = SourceRun(THREE, parallelism)
     while len(cluster.ended) < parallelism:
         cluster.poll(chance.randrange(parallelism), batch_size)
         if chance.random() < 0.7:
@@ -51,7 +51,7 @@ def read_with_restarts(batch_size: int, parallelism: int) -> Cluster:
 @pytest.mark.parametrize("batch_size", [1, 2, 7, 1000])
 def test_every_record_once_and_no_source_before_its_turn(batch_size: int, parallelism: int, hostile: bool) -> None:
     """G8: with restarts from snapshots anywhere, between two sources included."""
-    cluster = read_with_restarts(batch_size, parallelism) if hostile else read(THREE, batch_size, parallelism)
+    cluster = read_with_restarts(batch_size, parallelism) if hostile else read_source(THREE, batch_size, parallelism)
     assert Counter(cluster.all_values) == Counter(WANTED)
     for values in cluster.values:
         assert [v // 100 for v in values] == sorted(v // 100 for v in values)
@@ -61,7 +61,7 @@ def test_every_record_once_and_no_source_before_its_turn(batch_size: int, parall
 
 def test_the_next_source_waits_for_every_reader() -> None:
     """A2: a reader that is through waits for the others."""
-    cluster = Cluster(THREE, 2)
+    cluster = SourceRun(THREE, 2)
     for _ in range(50):
         cluster.poll(0, 100)
         cluster.deliver()

@@ -9,7 +9,6 @@ from contextlib import closing
 from typing import Any
 
 import pytest
-from tests.connectors.harness import Cluster
 
 from penstock.base.errors import ConfigurationError
 from penstock.common import Configuration
@@ -18,6 +17,7 @@ from penstock.core.checkpoint.settings import CheckpointSettings
 from penstock.core.connector import InputStatus
 from penstock.core.job.guarantees import guarantees
 from penstock.datastream import StreamExecutionEnvironment
+from penstock.testing.connectors import SourceRun
 
 POLLS_MAX = 10_000
 
@@ -56,7 +56,7 @@ class Reading:
     """A reader of the source, polled until it has as many records as the test waits for."""
 
     def __init__(self, source: SocketTextSource) -> None:
-        self.cluster = Cluster(source)
+        self.cluster = SourceRun(source)
         self.host = self.cluster.hosts[0]
         self.step()
 

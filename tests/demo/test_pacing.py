@@ -2,12 +2,11 @@
 
 from typing import Any
 
-from tests.connectors.harness import EnumeratorHost, ReaderHost
-
 from penstock.connectors.number_sequence import NumberSequenceSource
 from penstock.core.connector import InputStatus, SourceReader
 from penstock.core.records import Batch
 from penstock.demo.pacing import PacedSource
+from penstock.testing.connectors import EnumeratorHost, ReaderHost
 
 PER_SECOND = 1_000
 

@@ -145,15 +145,14 @@ def test_csv_lines_end_as_the_schema_says() -> None:
 @pytest.mark.parametrize("has_header", [False, True])
 def test_the_first_row_of_csv_can_be_left_out(has_header: bool, tmp_path: Any) -> None:
     """A2: it is the one behind the header, where there is one."""
-    from tests.connectors.harness import read
-
     from penstock.datastream.connectors.file_system import FileSource
+    from penstock.testing.connectors import read_source
 
     path = tmp_path / "rows.csv"
     path.write_text(("n,a\n" if has_header else "") + ("1,units\n2,x\n3,y\n" if has_header else "units,1\nx,2\ny,3\n"))
     schema = two_columns().set_use_header(has_header).set_skip_first_data_row().build()
     source = FileSource.for_record_stream_format(CsvReaderFormat.for_schema(schema), str(path)).build()
-    assert read(source, 1, hostile=True).all_values == [Row(a="x", n=2), Row(a="y", n=3)]
+    assert read_source(source, 1, hostile=True).all_values == [Row(a="x", n=2), Row(a="y", n=3)]
 
 
 def test_without_a_separator_there_are_no_arrays() -> None:

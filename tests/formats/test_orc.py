@@ -8,7 +8,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.orc
 import pytest
-from tests.connectors.harness import read
 from tests.table.connectors.tables import reader_of, table_rows
 
 from penstock.base.errors import ConfigurationError, FormatError, UnsupportedError
@@ -17,6 +16,7 @@ from penstock.codecs.column_data import ColumnData
 from penstock.common import Types
 from penstock.datastream.connectors.file_system import FileSource
 from penstock.datastream.formats.orc import OrcBulkWriters, OrcFormat
+from penstock.testing.connectors import read_source
 
 TYPE = Types.ROW_NAMED(["id", "name", "at"], [Types.LONG(), Types.STRING(), Types.SQL_TIMESTAMP()])
 AT = datetime.datetime(2024, 5, 6, 7, 8, 9, 123456)
@@ -32,7 +32,7 @@ def write(path: Path, rows: list[Any], **properties: Any) -> None:
 
 def records(path: Path, orc_format: OrcFormat, parallelism: int = 1, **more: Any) -> list[Any]:
     source = FileSource.for_bulk_file_format(orc_format, str(path)).build()
-    return list(read(source, parallelism=parallelism, **more).all_values)
+    return list(read_source(source, parallelism=parallelism, **more).all_values)
 
 
 def test_rows_come_back_as_they_are_wanted(tmp_path: Path) -> None:

@@ -43,7 +43,6 @@ import click
 from rich import box
 from rich.console import Console
 from rich.table import Table
-from tests.connectors.harness import ReaderHost
 
 from penstock.base.errors import CheckpointError
 from penstock.base.typeinfo import TypeInformation
@@ -62,6 +61,7 @@ from penstock.demo.data import Flights, prepare
 from penstock.drivers.running_job import RunningJob
 from penstock.state.snapshot import read_operator
 from penstock.storage.file_store import FileCheckpointStore
+from penstock.testing.connectors import ReaderHost
 
 PUNCTUAL, PATIENT = "punctual", "patient"
 #: How long the watermark of each copy of the program waits, in hours; no flight left more than 22 hours late.

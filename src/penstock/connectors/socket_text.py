@@ -96,21 +96,27 @@ class _SocketReader(SourceReader[str, SocketSplit]):
         self._retry_at_ms: int | None = None
         self._received = bytearray()
         self._records: list[str] = []
-        self._has_ended = False
+        self._has_ended = self._no_more = False
 
     def poll_next(self, max_records: int) -> Batch | InputStatus:
         if not self._records and not self._has_ended:
             if not self._splits:
-                if not self._requested:
-                    self._requested = True
-                    self._context.request_split()
-                return InputStatus.NOTHING_AVAILABLE
+                return self._ask()
             if self._is_connected or self._connect():
                 self._receive()
         if self._records:
             records, self._records = self._records[:max_records], self._records[max_records:]
             return Batch(records)
-        return InputStatus.END_OF_INPUT if self._has_ended else InputStatus.NOTHING_AVAILABLE
+        return self._ask() if self._has_ended else InputStatus.NOTHING_AVAILABLE
+
+    def _ask(self) -> InputStatus:
+        """Ask for a connection, once; without any that is still to come this is the end."""
+        if self._no_more:
+            return InputStatus.END_OF_INPUT
+        if not self._requested:
+            self._requested = True
+            self._context.request_split()
+        return InputStatus.NOTHING_AVAILABLE
 
     def retry_after_ms(self) -> int:
         if self._retry_at_ms is None:
@@ -186,8 +192,7 @@ class _SocketReader(SourceReader[str, SocketSplit]):
         self._requested = False
 
     def no_more_splits(self) -> None:
-        if not self._splits:
-            self._has_ended = True
+        self._no_more = True
 
     def snapshot_state(self, checkpoint_id: int) -> list[SocketSplit]:
         return [] if self._has_ended else list(self._splits)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 from typing import Any
 
-from tests.connectors.harness import MortalJob, SinkHost
+from tests.connectors.mortal_job import MortalJob
 
 from penstock.codecs.serialization import SerializationSchema
 from penstock.connectors.delivery import DeliveryGuarantee
@@ -15,6 +15,7 @@ from penstock.connectors.kafka.sink import KafkaSink
 from penstock.connectors.kafka.transactional_writer import Transaction
 from penstock.connectors.kafka.transactions import Brokers
 from penstock.drivers.simulation.kafka_model import KafkaModel, ModelBrokers, ModelTransaction
+from penstock.testing.connectors import SinkHost
 
 TOPIC = "topic"
 

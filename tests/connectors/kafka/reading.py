@@ -6,13 +6,13 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from tests.connectors.harness import Cluster
 from tests.servers.kafka import KafkaCluster
 from tests.servers.waiting import WAIT_S
 
 from penstock.common import SimpleStringSchema
 from penstock.core.records import Batch
 from penstock.datastream.connectors.kafka import KafkaOffsetsInitializer, KafkaSource, KafkaSourceBuilder
+from penstock.testing.connectors import SourceRun
 
 EARLIEST = KafkaOffsetsInitializer.earliest()
 LATEST = KafkaOffsetsInitializer.latest()
@@ -28,8 +28,8 @@ def texts(kafka: KafkaCluster, *topics: str, **properties: str) -> KafkaSourceBu
 
 
 def poll_until(
-    cluster: Cluster, condition: Callable[[], bool], batch_size: int = 1000, hostile: bool = False
-) -> Cluster:
+    cluster: SourceRun, condition: Callable[[], bool], batch_size: int = 1000, hostile: bool = False
+) -> SourceRun:
     """Polls all readers in turn; when hostile, everything is restored from its snapshots after every batch."""
     deadline = time.monotonic() + WAIT_S
     while not condition():
@@ -43,16 +43,16 @@ def poll_until(
     return cluster
 
 
-def read_to_end(source: Any, parallelism: int = 1, batch_size: int = 1000, hostile: bool = False) -> Cluster:
+def read_to_end(source: Any, parallelism: int = 1, batch_size: int = 1000, hostile: bool = False) -> SourceRun:
     """Reads a source that stops."""
-    cluster = Cluster(source, parallelism)
+    cluster = SourceRun(source, parallelism)
     try:
         return poll_until(cluster, lambda: len(cluster.ended) == parallelism, batch_size, hostile)
     finally:
         cluster.close()
 
 
-def read_some(source: Any, count: int, parallelism: int = 1) -> Cluster:
+def read_some(source: Any, count: int, parallelism: int = 1) -> SourceRun:
     """Reads so many records of a source that goes on; the caller closes it."""
-    cluster = Cluster(source, parallelism)
+    cluster = SourceRun(source, parallelism)
     return poll_until(cluster, lambda: len(cluster.all_values) >= count)

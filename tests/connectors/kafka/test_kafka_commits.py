@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.connectors.harness import ReaderHost
-
 from penstock.connectors.kafka.commits import OffsetCommits
 from penstock.connectors.kafka.partitions import KafkaPartitionSplit, KafkaTopicPartition
+from penstock.testing.connectors import ReaderHost
 
 FIRST, SECOND = (KafkaTopicPartition("orders", number) for number in range(2))
 

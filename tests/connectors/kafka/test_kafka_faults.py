@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.connectors.harness import Cluster
 from tests.connectors.kafka.reading import EARLIEST, LATEST, poll_until, read_some, read_to_end, texts
 from tests.servers.kafka import KafkaCluster, kafka_cluster, kafka_server
 from tests.servers.waiting import await_true
@@ -15,6 +14,7 @@ from tests.servers.waiting import await_true
 from penstock.base.errors import OperationError
 from penstock.connectors.kafka.partitions import KafkaPartitionSplit
 from penstock.datastream.connectors.kafka import KafkaOffsetsInitializer, KafkaTopicPartition
+from penstock.testing.connectors import SourceRun
 
 # The harness waits for the search for partitions, a job does not.
 LOOKS_ONCE = {"partition_discovery_interval_ms": "-1"}
@@ -36,12 +36,12 @@ def truncated(kafka: KafkaCluster) -> str:
     return topic
 
 
-def from_offset(cluster: Cluster, topic: str, offset: int) -> Cluster:
+def from_offset(cluster: SourceRun, topic: str, offset: int) -> SourceRun:
     """The source goes on at an offset, as after a checkpoint."""
     cluster.close()
     partition = KafkaTopicPartition(topic, 0)
     state = {"pending": [], "known": [partition], "has_looked": True}
-    cluster._start(state, [[KafkaPartitionSplit(partition, offset)]])
+    cluster.begin(state, [[KafkaPartitionSplit(partition, offset)]])
     return cluster
 
 
@@ -50,7 +50,7 @@ def test_deleted_records_are_passed_over_with_a_line_in_the_log(
     kafka: KafkaCluster, reset: str, after: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     topic = truncated(kafka)
-    cluster = from_offset(Cluster(texts(kafka, topic, auto_offset_reset=reset).build()), topic, 2)
+    cluster = from_offset(SourceRun(texts(kafka, topic, auto_offset_reset=reset).build()), topic, 2)
     poll_until(cluster, lambda: "KafkaSourceReader.offsetResets" in cluster.hosts[0].counts)
     kafka.produce(topic, ["new"])
     poll_until(cluster, lambda: "new" in cluster.all_values).close()
@@ -63,7 +63,7 @@ def test_deleted_records_are_passed_over_with_a_line_in_the_log(
 
 def test_deleted_records_fail_a_source_that_may_not_lose_any(kafka: KafkaCluster) -> None:
     topic = truncated(kafka)
-    cluster = from_offset(Cluster(texts(kafka, topic, auto_offset_reset="none").build()), topic, 2)
+    cluster = from_offset(SourceRun(texts(kafka, topic, auto_offset_reset="none").build()), topic, 2)
     with pytest.raises(OperationError, match=f"{topic}-0 has no offset 2 .* set the property auto.offset.reset"):
         poll_until(cluster, lambda: False)
     cluster.close()
@@ -72,11 +72,11 @@ def test_deleted_records_fail_a_source_that_may_not_lose_any(kafka: KafkaCluster
 def test_without_the_property_the_starting_offsets_decide(kafka: KafkaCluster) -> None:
     topic = truncated(kafka)
     starting = KafkaOffsetsInitializer.committed_offsets()
-    cluster = Cluster(texts(kafka, topic, group_id=topic).set_starting_offsets(starting).build())
+    cluster = SourceRun(texts(kafka, topic, group_id=topic).set_starting_offsets(starting).build())
     with pytest.raises(OperationError, match="has no offset 2"):
         poll_until(from_offset(cluster, topic, 2), lambda: False)
     cluster.close()
-    cluster = Cluster(texts(kafka, topic).set_starting_offsets(EARLIEST).build())
+    cluster = SourceRun(texts(kafka, topic).set_starting_offsets(EARLIEST).build())
     poll_until(from_offset(cluster, topic, 2), lambda: len(cluster.all_values) == 4).close()
 
 
@@ -125,9 +125,9 @@ def test_the_search_for_partitions_notes_that_one_is_missing(
     partition = KafkaTopicPartition(topic, 5)
     state = {"pending": [], "known": [KafkaTopicPartition(topic, 0), partition], "has_looked": True}
     for choice in ("ignore", "fail"):
-        cluster = Cluster(texts(kafka, topic, missing_partition=choice).build())
+        cluster = SourceRun(texts(kafka, topic, missing_partition=choice).build())
         cluster.close()
-        cluster._start(state, [[]])
+        cluster.begin(state, [[]])
         if choice == "fail":
             with pytest.raises(OperationError, match=f"{topic}-5 cannot be found any more"):
                 cluster.deliver()
@@ -155,7 +155,7 @@ def test_a_broker_that_is_killed_and_comes_back_is_read_on(own: KafkaCluster, ca
 def test_brokers_that_stay_away_fail_the_source_in_the_end(own: KafkaCluster) -> None:
     topic = own.create_topic()
     source = texts(own, topic, brokers_unavailable_timeout_ms="300", **LOOKS_ONCE).build()
-    cluster = Cluster(source)
+    cluster = SourceRun(source)
     poll_until(cluster, lambda: bool(cluster.hosts[0].open_splits))
     own.kill()
     host = cluster.hosts[0]
@@ -167,7 +167,7 @@ def test_brokers_that_stay_away_fail_the_source_in_the_end(own: KafkaCluster) ->
     with pytest.raises(OperationError, match=rf"no Kafka broker of {own.bootstrap_servers} could be reached"):
         poll_until(cluster, time_passes)
     cluster.close()
-    cluster = Cluster(source)
+    cluster = SourceRun(source)
     with pytest.raises(OperationError, match=r"no Kafka broker has answered for .* Check bootstrap\.servers"):
         cluster.deliver()
     cluster.close()

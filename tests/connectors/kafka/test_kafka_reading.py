@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from tests.connectors.harness import Cluster
 from tests.connectors.kafka.reading import EARLIEST, LATEST, poll_until, read_some, read_to_end, texts
 from tests.servers.kafka import KafkaCluster
 
@@ -15,6 +14,7 @@ from penstock.datastream.connectors.kafka import (
     KafkaRecordDeserializationSchema,
     KafkaTopicPartition,
 )
+from penstock.testing.connectors import SourceRun
 
 
 def numbers(start: int, stop: int) -> list[bytes]:
@@ -42,7 +42,7 @@ def test_a_bounded_source_reads_each_partition_once_in_order_and_ends(kafka: Kaf
 def test_a_bounded_source_does_not_read_what_comes_after_it_has_looked(kafka: KafkaCluster) -> None:
     topic = kafka.create_topic()
     kafka.produce(topic, numbers(0, 10))
-    cluster = Cluster(texts(kafka, topic).set_bounded(LATEST).build())
+    cluster = SourceRun(texts(kafka, topic).set_bounded(LATEST).build())
     cluster.deliver()
     kafka.produce(topic, numbers(10, 20))
     poll_until(cluster, lambda: len(cluster.ended) == 1).close()
@@ -73,7 +73,7 @@ def test_transactions_are_seen_as_the_property_says(kafka: KafkaCluster, isolati
 def test_latest_begins_with_what_comes_next(kafka: KafkaCluster) -> None:
     topic = kafka.create_topic()
     kafka.produce(topic, ["before"])
-    cluster = Cluster(texts(kafka, topic).set_starting_offsets(LATEST).build())
+    cluster = SourceRun(texts(kafka, topic).set_starting_offsets(LATEST).build())
     cluster.deliver()
     kafka.produce(topic, ["after"])
     poll_until(cluster, lambda: len(cluster.all_values) == 1).close()
@@ -153,7 +153,7 @@ def test_new_partitions_and_topics_are_found_while_it_runs_and_read_from_their_f
     topic = kafka.create_topic("found")
     suffix = topic[-8:]
     source = texts(kafka).set_topic_pattern(f"found-({suffix}|more-{suffix}.*)")
-    cluster = Cluster(source.set_starting_offsets(LATEST).build(), 2)
+    cluster = SourceRun(source.set_starting_offsets(LATEST).build(), 2)
     cluster.deliver()
     kafka.add_partitions(topic, 2)
     kafka.produce(topic, ["partition"], 1)
@@ -174,13 +174,14 @@ def test_a_source_goes_on_from_its_checkpoint_at_another_parallelism(kafka: Kafk
         kafka.produce(topic, numbers(10 * partition, 10 * partition + 5), partition)
     source = texts(kafka, topic).build()
     before = read_some(source, 15, parallelism=3)
-    enumerator_state, splits = before.snapshot()
+    snapshot = before.snapshot()
     before.close()
     for partition in range(3):
         kafka.produce(topic, numbers(10 * partition + 5, 10 * partition + 10), partition)
-    after = Cluster(source, 2)
+    after = SourceRun(source, 2)
     after.close()
-    after._start(enumerator_state, [splits[0] + splits[2], splits[1]])
+    splits = snapshot.splits
+    after.begin(snapshot.enumerator_state, [splits[0] + splits[2], splits[1]])
     poll_until(after, lambda: len(after.all_values) >= 15).close()
     assert sorted(map(int, before.all_values + after.all_values)) == [*range(30)]
 

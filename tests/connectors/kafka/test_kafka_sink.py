@@ -11,7 +11,6 @@ from typing import Any
 
 import cloudpickle
 import pytest
-from tests.connectors.harness import SinkHost
 from tests.connectors.kafka.programs import check, kafka_sink
 from tests.datastream.environments import local_environment
 from tests.servers.kafka import KafkaCluster, kafka_server
@@ -39,6 +38,7 @@ from penstock.datastream.connectors.kafka import (
     KafkaSink,
     KafkaTopicSelector,
 )
+from penstock.testing.connectors import SinkHost
 
 EXACTLY_ONCE, AT_LEAST_ONCE, NONE = DeliveryGuarantee
 TEXT = KafkaRecordSerializationSchema.builder().set_value_serialization_schema(SimpleStringSchema())

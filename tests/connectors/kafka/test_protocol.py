@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.connectors.harness import SinkHost
 from tests.connectors.kafka.hostile import TOPIC, HostileJob, ModelSink
 from tests.simulation.mutants_of_kafka import MUTANTS_OF_KAFKA, MUTANTS_OF_OWNERS
 
@@ -25,6 +24,7 @@ from penstock.connectors.kafka.transactions import (
     TransactionUnknownError,
 )
 from penstock.drivers.simulation.kafka_model import KafkaModel
+from penstock.testing.connectors import SinkHost
 
 
 def check(job: HostileJob) -> None:

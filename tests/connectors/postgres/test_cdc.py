@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.connectors.harness import Cluster
 from tests.connectors.postgres.conftest import Database
 from tests.servers.postgres import postgres_server
 
@@ -16,6 +15,7 @@ from penstock.base.errors import ConfigurationError, OperationError, Unsupported
 from penstock.common import Row, RowKind
 from penstock.connectors.postgres.cdc.source import PostgresSource, PostgresSourceBuilder
 from penstock.core.connector import InputStatus
+from penstock.testing.connectors import SourceRun
 
 PEOPLE = (
     "CREATE TABLE people (id int PRIMARY KEY, name text); ALTER TABLE people REPLICA IDENTITY FULL; "
@@ -28,7 +28,7 @@ def builder(database: Database, table: str = "people", slot: str | None = None) 
     return made.username("postgres").table_list(f"public.{table}").slot_name(slot or f"slot_{database.name}")
 
 
-class Following(Cluster):
+class Following(SourceRun):
     """A source that is read for as long as a test wants; `rows` are what its changes come to."""
 
     def __init__(self, source: PostgresSource, key: str = "id") -> None:
@@ -82,7 +82,7 @@ class Following(Cluster):
         return state
 
 
-def kinds(cluster: Cluster) -> list[tuple[Any, ...]]:
+def kinds(cluster: SourceRun) -> list[tuple[Any, ...]]:
     return [(row.get_row_kind().name, *row) for row in cluster.all_values]
 
 
@@ -288,12 +288,12 @@ def test_changes_that_are_lost_are_named(database: Database) -> None:
     cluster.close()
     database.execute("UPDATE people SET name = 'x'")
     database.execute(f"SELECT pg_replication_slot_advance('{slot}', pg_current_wal_lsn())")
-    cluster._start(*state)
+    cluster.restart(state)
     with pytest.raises(OperationError, match=r"read up to .* by somebody else.*lost: begin without the state"):
         cluster.follow(lambda: False)
     cluster.close()
     database.execute(f"SELECT pg_drop_replication_slot('{slot}')")
-    cluster._start(*state)
+    cluster.restart(state)
     with pytest.raises(OperationError, match=rf"slot '{slot}' is gone .* are lost"):
         cluster.follow(lambda: False)
     cluster.close()
@@ -310,7 +310,7 @@ def test_a_slot_that_kept_too_much_is_named() -> None:
         for _ in range(3):
             database.execute("CREATE TABLE w AS SELECT generate_series(1, 300000) n; DROP TABLE w")
             database.execute("SELECT pg_switch_wal(); CHECKPOINT")
-        cluster._start(*state)
+        cluster.restart(state)
         with pytest.raises(OperationError, match=r"max_slot_wal_keep_size allows.*pg_drop_replication_slot"):
             cluster.follow(lambda: False)
         cluster.close()

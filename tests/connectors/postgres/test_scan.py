@@ -10,7 +10,6 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from tests.connectors.harness import Cluster
 from tests.connectors.postgres.conftest import Database
 from tests.servers.waiting import await_true
 
@@ -28,6 +27,7 @@ from penstock.datastream.connectors.jdbc import (
     JdbcSourceBuilder,
     LookupCache,
 )
+from penstock.testing.connectors import SourceRun
 
 VALUES = """
     CREATE TABLE t (
@@ -46,9 +46,9 @@ def builder(database: Database, table: str = "t") -> JdbcSourceBuilder:
     return JdbcSource.builder().set_db_url(database.jdbc_url).set_username("postgres").set_table_name(table)
 
 
-def read(source: JdbcSource, parallelism: int = 1, at_once: int = 1_000, hostile: bool = False) -> Cluster:
+def read(source: JdbcSource, parallelism: int = 1, at_once: int = 1_000, hostile: bool = False) -> SourceRun:
     """As the harness does, with time for the server to answer; a restart after every batch."""
-    cluster = Cluster(source, parallelism)
+    cluster = SourceRun(source, parallelism)
     try:
         turn = 0
         deadline = time.monotonic() + 60
@@ -108,7 +108,7 @@ def test_partitions_and_conditions(database: Database) -> None:
 def test_all_splits_are_of_one_moment(database: Database) -> None:
     """Rows that move between parts while they are read come once; the snapshot is let go in the end."""
     database.execute("CREATE TABLE t AS SELECT n FROM generate_series(0, 99) n")
-    cluster = Cluster(builder(database).set_partitions("n", 0, 99, 10).set_fetch_size(1).build())
+    cluster = SourceRun(builder(database).set_partitions("n", 0, 99, 10).set_fetch_size(1).build())
     while not cluster.all_values:
         cluster.poll(0, 1)
         cluster.deliver()
@@ -125,7 +125,7 @@ def test_all_splits_are_of_one_moment(database: Database) -> None:
 
 def test_a_snapshot_that_comes_too_late_is_let_go(database: Database) -> None:
     database.execute("CREATE TABLE t AS SELECT 1 AS n")
-    cluster = Cluster(builder(database).build())
+    cluster = SourceRun(builder(database).build())
     cluster.close()
     cluster.deliver()  # the background work ends when the job has
     held = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state LIKE 'idle in%'"

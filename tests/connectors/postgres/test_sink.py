@@ -11,7 +11,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from tests.connectors.harness import SinkHost, chunks
+from tests.connectors.mortal_job import chunks
 from tests.connectors.postgres.conftest import Database
 from tests.failing import FailsOnce
 
@@ -28,6 +28,7 @@ from penstock.datastream.connectors.jdbc import (
     JdbcExecutionOptions,
     JdbcSink,
 )
+from penstock.testing.connectors import SinkHost
 
 PAIR = Types.ROW([Types.INT(), Types.STRING()])
 INSERT = "INSERT INTO t (id, name) VALUES (?, ?)"

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from tests.connectors.harness import SinkHost
 from tests.datastream.test_micro_batch import environment, lines_below
 
 from penstock.base.watermark_strategy import WatermarkStrategy
@@ -30,6 +29,7 @@ from penstock.datastream import RuntimeExecutionMode
 from penstock.drivers.backends import BackendSettings
 from penstock.drivers.spark import batch_stage, epoch_stage
 from penstock.drivers.worker_storage import StorageSettings
+from penstock.testing.connectors import SinkHost
 
 RECORDS = 20_000
 

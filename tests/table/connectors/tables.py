@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
-from tests.connectors.harness import Cluster, read
 from tests.table.planned import manager_of, plan_of
 
 from penstock.core.columns.batch import ColumnBatch
@@ -17,6 +16,7 @@ from penstock.table.connectors.connector import Connectors
 from penstock.table.connectors.tables import TableReader, TableWriter
 from penstock.table.data.values import values_of
 from penstock.table.plan.logical import Node, Scan, Values, Write
+from penstock.testing.connectors import SourceRun, read_source
 
 LARGE = 1 << 16
 
@@ -59,7 +59,7 @@ def writer_of(ddl: str) -> TableWriter:
 
 def rows_of(source: Source[Any, Any], parallelism: int = 1, hostile: bool = False, size: int = LARGE) -> list[Any]:
     """The rows of a source that ends, as tuples of Python's values."""
-    return [tuple(row) for row in read(source, size, parallelism, hostile).all_values]
+    return [tuple(row) for row in read_source(source, size, parallelism, hostile).all_values]
 
 
 def held_rows(columns: pa.RecordBatch, kinds: Sequence[Any]) -> list[tuple[Any, ...]]:
@@ -71,7 +71,7 @@ def held_rows(columns: pa.RecordBatch, kinds: Sequence[Any]) -> list[tuple[Any, 
 def table_rows(ddl: str, parallelism: int = 1, hostile: bool = False) -> list[tuple[Any, ...]]:
     """The rows of a table that ends, as held values; when hostile with a restart after every batch."""
     node = scan_of(ddl)
-    cluster = Cluster(built_in().reader(node).source, parallelism)
+    cluster = SourceRun(built_in().reader(node).source, parallelism)
     found: list[tuple[Any, ...]] = []
     try:
         while len(cluster.ended) < parallelism:

@@ -8,7 +8,6 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from tests.connectors.harness import Cluster, ReaderHost
 from tests.table.connectors.tables import reader_of, scan_of
 
 from penstock.core.columns.batch import SplitColumnBatch
@@ -18,6 +17,7 @@ from penstock.table.connectors.abilities import LimitPushDown, ProjectionPushDow
 from penstock.table.connectors.built_in import built_in
 from penstock.table.connectors.datagen.source import GeneratedColumnsSource, RowsSplit
 from penstock.table.data.errors import ValidationError
+from penstock.testing.connectors import ReaderHost, SourceRun
 
 FAST = "'rows-per-second' = '100000000'"
 
@@ -41,7 +41,7 @@ def moment() -> int:
 
 def ticking(source: Any, parallelism: int = 1, hostile: bool = False, size: int = 7) -> list[tuple[Any, ...]]:
     """The rows, read while time goes on."""
-    cluster = Cluster(source, parallelism)
+    cluster = SourceRun(source, parallelism)
     try:
         while len(cluster.ended) < parallelism:
             for host in cluster.hosts:
@@ -178,7 +178,7 @@ def test_columns_and_limits_are_pushed_down() -> None:
 def test_rows_are_read_by_any_number_of_subtasks() -> None:
     """Each makes its share."""
     table = ddl("n BIGINT", "'fields.n.kind' = 'sequence', 'fields.n.start' = '1', 'fields.n.end' = '10'")
-    cluster = Cluster(source_of(table), 4)
+    cluster = SourceRun(source_of(table), 4)
     assert cluster.source.max_parallelism() is None
     cluster.close()
     assert sorted(ticking(source_of(table), 4)) == [(n,) for n in range(1, 11)]

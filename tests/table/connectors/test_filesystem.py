@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.connectors.harness import SinkHost
 from tests.table.connectors.tables import reader_of, rows_of, scan_of, table_rows, writer_of
 
 from penstock.base.errors import FormatError, UnsupportedError
@@ -18,6 +17,7 @@ from penstock.table import EnvironmentSettings, TableEnvironment
 from penstock.table.connectors.built_in import built_in
 from penstock.table.connectors.filesystem.scan import FilesScan
 from penstock.table.data.errors import ValidationError
+from penstock.testing.connectors import SinkHost
 
 FORMATS = ("csv", "json", "parquet", "orc", "avro")
 TYPES = (

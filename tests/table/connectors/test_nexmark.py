@@ -10,7 +10,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from tests.connectors.harness import Cluster, ReaderHost
 from tests.table.connectors.tables import reader_of, rows_of, scan_of
 
 from penstock.base.errors import UnsupportedError
@@ -22,6 +21,7 @@ from penstock.table.connectors.built_in import built_in
 from penstock.table.connectors.nexmark.settings import NexmarkSettings
 from penstock.table.connectors.nexmark.source import CHUNK_EVENTS, COLUMNS, NexmarkColumnsSource, NexmarkSplit
 from penstock.table.data.errors import ValidationError
+from penstock.testing.connectors import ReaderHost, SourceRun
 
 PERSON = (
     "ROW<id BIGINT, name VARCHAR, emailAddress VARCHAR, creditCard VARCHAR, city VARCHAR, state VARCHAR, "
@@ -73,7 +73,7 @@ def test_each_event_comes_once(parallelism: int, hostile: bool) -> None:
 def test_a_rate_stops_and_goes_on_in_the_middle_of_a_chunk() -> None:
     """The position is within the chunk."""
     source = NexmarkColumnsSource(NexmarkSettings(events=3_000, rate=1_000), ("event_type", "bid"), is_limited=True)
-    cluster = Cluster(source, 2)
+    cluster = SourceRun(source, 2)
     while len(cluster.ended) < 2:
         for host in cluster.hosts:
             host.now += 300
@@ -100,7 +100,7 @@ def test_a_subtask_reads_in_order_of_time_what_several_have_left() -> None:
 
 def test_a_subtask_leaves_the_chunks_of_others_alone() -> None:
     """G8: though they have not begun yet, it would be too late for them."""
-    cluster = Cluster(events(2 * CHUNK_EVENTS, ("event_type",)), 2)
+    cluster = SourceRun(events(2 * CHUNK_EVENTS, ("event_type",)), 2)
     for subtask in (0, 1):
         while subtask not in cluster.ended:
             cluster.poll(subtask, CHUNK_EVENTS)

@@ -14,7 +14,6 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.connectors.harness import Cluster, EnumeratorHost
 from tests.table.planned import manager_of, plan_of
 
 from penstock.table import EnvironmentSettings, TableEnvironment
@@ -23,6 +22,7 @@ from penstock.table.connectors.push_down import NO_PUSH_DOWN, PushDown
 from penstock.table.streaming.executor import StreamExecutor
 from penstock.table.streaming.planning.planner import StreamPlanner
 from penstock.table.streaming.rows.sessions import StreamSession
+from penstock.testing.connectors import EnumeratorHost, SourceRun
 
 COLUMNS = (
     "id BIGINT, f DOUBLE, t STRING, d DATE, n DECIMAL(6, 2), ts TIMESTAMP(3), "
@@ -285,13 +285,13 @@ def test_a_position_is_good_for_other_conditions(folder: Path) -> None:
     )
     second, both = source("p = 2 AND q = 'a'"), source("p IN (2, 1)")
     assert second.uid_hash == both.uid_hash
-    before = Cluster(second.source)
+    before = SourceRun(second.source)
     host = before.master
     host.run_background()
     before.enumerator.handle_split_request(0)
     (assigned,) = host.assigned
     assert "p=2/q=a" in assigned[1].path
-    state, _ = before.snapshot()
+    state = before.snapshot().enumerator_state
     before.close()
     host = EnumeratorHost()
     after = both.source.create_enumerator(host, state)

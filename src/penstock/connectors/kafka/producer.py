@@ -153,9 +153,9 @@ class MessageProducer:
         The library's producer and this object hold each other: without this, its threads would go on until the garbage
         is collected.
         """
-        producer = self._producer
-        del self._producer
-        producer.purge()
+        producer = self.__dict__.pop("_producer", None)  # close may come twice
+        if producer is not None:
+            producer.purge()
 
     def _failure(self, what: str) -> OperationError:
         return DeliveryError(f"the Kafka sink could not deliver {self.failed or 1} or more messages: {what}")

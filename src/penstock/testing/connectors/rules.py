@@ -74,16 +74,27 @@ class ConformanceError(AssertionError):
         rule: its short name, a key of `SOURCE_RULES` or `SINK_RULES`.
         sentence: the rule.
         case: what the kit did, with which parallelism and batches.
-        steps: the last steps before.
+        place: where in the run something was done to it.
+        steps: the last steps.
         expected: what should have been seen.
         seen: what was.
     """
 
     def __init__(
-        self, subject: str, rule: str, sentence: str, case: str, steps: Sequence[str], expected: str, seen: str
+        self,
+        subject: str,
+        rule: str,
+        sentence: str,
+        case: str,
+        place: str,
+        steps: Sequence[str],
+        expected: str,
+        seen: str,
     ) -> None:
-        self.rule, self.case, self.steps, self.expected, self.seen = rule, case, tuple(steps), expected, seen
+        self.rule, self.case, self.place, self.steps = rule, case, place, tuple(steps)
+        self.expected, self.seen = expected, seen
         lines = [f"{subject} breaks the rule {rule!r}: {sentence}", f"  case: {case}" if case else ""]
+        lines += [f"  {place}", "  …"] if place else []
         lines += [f"  {step}" for step in steps]
         lines += [f"  expected: {expected}", f"  seen: {seen}"]
         super().__init__("\n".join(filter(None, lines)))
@@ -96,6 +107,7 @@ class Steps:
     subject: str
     rules: Mapping[str, str]
     case: str = ""
+    place: str = ""
     count: int = 0
     #: the last ones
     lines: deque[str] = field(default_factory=lambda: deque(maxlen=STEPS_SHOWN))
@@ -109,10 +121,15 @@ class Steps:
         """More about the last step."""
         self.lines[-1] += text
 
+    def mark(self, what: str) -> None:
+        """What is done to the connector after the last step."""
+        self.place = f"{what} after {self.lines[-1] if self.lines else 'nothing'}"
+
     def broken(self, rule: str, expected: str, seen: str) -> ConformanceError:
         """The error that says that a rule is broken."""
         sentence = self.rules[rule]
-        return ConformanceError(self.subject, rule, sentence, self.case, list(self.lines), expected, seen)
+        steps = list(self.lines)
+        return ConformanceError(self.subject, rule, sentence, self.case, self.place, steps, expected, seen)
 
     @contextmanager
     def call(self, rule: str = "raises", passing: type[Exception] = ConformanceError) -> Iterator[None]:

@@ -39,6 +39,8 @@ class SinkUnderTest:
         client: takes what the sink sends to the client: (subtask, bytes).
         commits: how many commits readers could tell apart so far, for a sink that commits globally.
         leftovers: names of what is there and no reader sees.
+        held_back: whether what is committed may stay unseen while runs that do not count have something open, as in a
+            log that is read in order.
         savepoints_outlive_failures: whether what a savepoint names can be committed after the job has failed and gone
             on from an earlier checkpoint. Otherwise committing it must raise.
         close: called after each use.
@@ -54,6 +56,7 @@ class SinkUnderTest:
     client: Callable[[int, bytes], Any] | None = None
     commits: Callable[[], int] | None = None
     leftovers: Callable[[], Sequence[Any]] | None = None
+    held_back: bool = False
     savepoints_outlive_failures: bool = True
     close: Callable[[], None] = _nothing
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from time import perf_counter
 from typing import Any, Final
 
@@ -304,6 +305,7 @@ class _Kit:
         for parallelism, batch_size in self._small_ways():
             for reading in self._each_place("restart", parallelism, batch_size):
                 rule = "position" if isinstance(reading.last, Batch) else "enumerator-state"
+                reading.run.steps.mark("everything begins again from a snapshot")
                 with reading.run.steps.call(rule):
                     reading.run.restart()
                 reading.read_on(rule)
@@ -318,7 +320,8 @@ class _Kit:
         """The same, where readers go on between the enumerator's snapshot and their own."""
         for parallelism, batch_size in self._ways():
             with self._reading("late-barrier", parallelism, batch_size) as reading:
-                self._often(reading, lambda run: run.restart(run.snapshot(True, 1)), "late-barrier")
+                late = partial(SourceRun.snapshot, late_barrier=True, batch_size=batch_size)
+                self._often(reading, lambda run, late=late: run.restart(late(run)), "late-barrier")
 
     def _often(self, reading: _Reading, treat: Callable[[SourceRun], None], rule: str) -> None:
         steps = 0
@@ -327,6 +330,7 @@ class _Kit:
             steps += 1
             is_split = found is None and "gets the split" in reading.run.steps.lines[-1]
             if (isinstance(found, Batch) or is_split) and steps < 50 * self._places:
+                reading.run.steps.mark("everything begins again, the last time")
                 with reading.run.steps.call(rule):
                     treat(reading.run)
         reading.check(rule)
@@ -355,6 +359,7 @@ class _Kit:
             if isinstance(reading.step(), Batch):
                 batches += 1
                 if batches % 3 == 0 and batches < 9 * self._places:
+                    reading.run.steps.mark("readers change, the last time")
                     with reading.run.steps.call("rescale"):
                         treat(reading.run)
         reading.check("rescale")
@@ -380,6 +385,7 @@ class _Kit:
                 if not reading.is_over():
                     reading.step()
         index = run.steps.count % run.parallelism
+        run.steps.mark(f"the reader of subtask {index} begins again alone")
         with run.steps.call("splits-back"):
             run.restart_reader(index, snapshot)
         order_of, reading.subject.order_of = reading.subject.order_of, None
@@ -393,6 +399,7 @@ class _Kit:
             if not reading.subject.source.replayable:
                 return
             run = reading.run
+            run.steps.mark("a snapshot is taken")
             with run.steps.call():
                 snapshot = run.snapshot()
             reading.read_on("replay")
@@ -429,6 +436,7 @@ class _Kit:
         parallelism, batch_size = max(self._parallelisms), sorted(self._batch_sizes)[len(self._batch_sizes) // 2]
         for reading in self._each_place("close", parallelism, batch_size):
             run = reading.run
+            run.steps.mark("everything is closed")
             with run.steps.call("close"):
                 snapshot = run.snapshot()
                 run.make_and_close()

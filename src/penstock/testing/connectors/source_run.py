@@ -48,6 +48,11 @@ class SourceSnapshot:
         """The splits of each reader."""
         return [loads_named(data, "a snapshot of a reader") for data in self.readers]
 
+    @property
+    def enumerator_state(self) -> Any:
+        """The state of the enumerator."""
+        return loads_named(self.enumerator, "the snapshot of the enumerator")
+
     def pickled_late(self) -> SourceSnapshot:
         """The same, but with what the connector has returned pickled only now."""
         enumerator, readers = self.live
@@ -113,7 +118,7 @@ class SourceRun:
             self.close()
         del self.arrived[snapshot.arrived :]
         splits = snapshot.splits
-        state = loads_named(snapshot.enumerator, "the snapshot of the enumerator")
+        state = snapshot.enumerator_state
         if parallelism is not None and parallelism != self.parallelism:
             now = self.hosts[0].now
             self.parallelism = parallelism
