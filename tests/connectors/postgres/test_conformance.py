@@ -65,6 +65,9 @@ def test_rows_and_their_changes(database: Database, case: str) -> None:
         def change() -> None:
             database.execute(f"UPDATE {table} SET name = 'b' WHERE id < 3; DELETE FROM {table} WHERE id = 3")
 
+        def add() -> None:
+            database.execute(f"INSERT INTO {table} VALUES (7, 'c')")
+
         def clean() -> None:
             is_it = f"slot_name = '{slot}'"
             database.execute(f"SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE {is_it}")
@@ -73,7 +76,7 @@ def test_rows_and_their_changes(database: Database, case: str) -> None:
         return SourceUnderTest(
             cdc_builder(database, table).split_size(4).build(),
             [(1, "b"), (2, "b"), (4, "a"), (5, "a"), (6, "a"), (7, "c")],
-            extend=[change, lambda: database.execute(f"INSERT INTO {table} VALUES (7, 'c')") and None],
+            extend=[change, add],
             result=table_of,
             real_time=True,
             silence_max=5_000,

@@ -15,7 +15,7 @@ from penstock.codecs.pickling import PicklingError
 SOURCE_RULES: Final[Mapping[str, str]] = {
     "picklable": "sources, splits and snapshots are pickled: they hold descriptions and positions, not handles",
     "raises": "a call that the protocol allows does not raise",
-    "batch-size": "poll_next returns 1 to `max_records` records, with as many timestamps, or a status",
+    "batch-size": "poll_next returns 1 to `max_records` records, or a whole batch of columns, or a status",
     "complete": "undisturbed, a source gives every record once",
     "order": "the records of a split come in their order",
     "asks-once": "a reader without splits asks for one once, and waits for the answer",
@@ -64,6 +64,8 @@ SINK_RULES: Final[Mapping[str, str]] = {
 
 STEPS_SHOWN: Final = 8
 VALUES_SHOWN: Final = 12
+#: A run has some sixty steps.
+SPREAD_TO: Final = 60
 
 
 class ConformanceError(AssertionError):
@@ -149,6 +151,15 @@ def check_names(names: Sequence[str], known: Sequence[str]) -> None:
     for name in names:
         if name not in known:
             raise WrongValueError(f"there is no case {name!r}; there are {', '.join(known)}")
+
+
+def spread(count: int) -> list[int]:
+    """The numbers of so many steps of a run, from 1 on: each one at first, and then with larger and larger leaps."""
+    ratio = SPREAD_TO ** (1 / (count - 1)) if count > 1 else 1.0
+    found = [1] if count > 1 else [10]
+    while len(found) < count:
+        found.append(max(found[-1] + 1, round(found[-1] * ratio)))
+    return found
 
 
 def countable(value: Any) -> Any:

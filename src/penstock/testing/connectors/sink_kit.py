@@ -26,6 +26,7 @@ from penstock.testing.connectors.rules import (
     check_names,
     difference,
     out_of_order,
+    spread,
     told_difference,
 )
 from penstock.testing.connectors.sink_run import SinkCheckpoint, SinkRun, SinkUnderTest
@@ -275,7 +276,7 @@ class _Kit:
 
     def close(self) -> None:
         """The job fails at each step, and closes everything, twice."""
-        for place in self._places_of():
+        for place in spread(self._places):
             with self._writing(f"close, parallelism {self._most}, at step {place}") as writing:
                 if not self._with_deaths(writing, "close", {place}, [self._most], _close_twice):
                     return
@@ -283,14 +284,14 @@ class _Kit:
     def restart(self) -> None:
         """The job is killed at each step, and once more soon after."""
         for parallelism in dict.fromkeys((min(self._parallelisms), self._most)):
-            for place in self._places_of():
+            for place in spread(self._places):
                 with self._writing(f"restart, parallelism {parallelism}, killed at step {place}") as writing:
                     if not self._with_deaths(writing, "restart", {place, place + 7}, [parallelism], _leave):
                         break
 
     def rescale(self) -> None:
         """The same with another number of writers each time."""
-        for place in self._places_of():
+        for place in spread(self._places):
             with self._writing(f"rescale over {self._parallelisms}, killed at step {place}") as writing:
                 deaths = {place, place + 15, place + 34}
                 if not self._with_deaths(writing, "rescale", deaths, self._parallelisms, _leave):
@@ -298,16 +299,10 @@ class _Kit:
 
     def zombie(self) -> None:
         """Writers that were given up go on beside their successors."""
-        for place in self._places_of():
+        for place in spread(self._places):
             with self._writing(f"zombie, parallelism {self._most}, given up at step {place}") as writing:
                 if not self._with_deaths(writing, "zombie", {place}, [self._most], SinkRun.live_on):
                     return
-
-    def _places_of(self) -> Iterator[int]:
-        place = 1
-        for _ in range(self._places):
-            yield place
-            place += 1 + place // 4
 
     def _with_deaths(
         self,

@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from time import perf_counter
 from typing import Any, Final
 
@@ -25,7 +24,14 @@ from penstock.codecs.pickling import loads_named
 from penstock.core.batch.splits import splits_of
 from penstock.core.connector import Boundedness, InputStatus, Source
 from penstock.core.records import Batch
-from penstock.testing.connectors.rules import ConformanceError, check_names, difference, out_of_order, told_difference
+from penstock.testing.connectors.rules import (
+    ConformanceError,
+    check_names,
+    difference,
+    out_of_order,
+    spread,
+    told_difference,
+)
 from penstock.testing.connectors.source_run import SourceRun, SourceSnapshot
 from penstock.testing.elements import Record
 
@@ -42,6 +48,9 @@ SOURCE_CASES: Final = (
     "pause",
     "close",
 )
+
+#: How often a run begins again, which a long one could go on with for ever.
+RESTARTS_MAX: Final = 1_000
 
 
 def _nothing() -> None:
@@ -156,6 +165,14 @@ class _Reading:
                 raise
         return self.last
 
+    def go(self, steps: int) -> bool:
+        """So many steps; whether the source is read to its end then."""
+        for _ in range(steps):
+            if self.is_over():
+                break
+            self.step()
+        return self.is_over()
+
     def is_over(self) -> bool:
         """Whether the source has ended, or has given all that it will."""
         run = self.run
@@ -259,19 +276,13 @@ class _Kit:
             yield parallelism, small[-1]
 
     def _each_place(self, case: str, parallelism: int, batch_size: int) -> Iterator[_Reading]:
-        """Runs that have gone so far: none at all, a step, two steps, and so on; later with larger leaps."""
-        place = 0
-        for _ in range(self._places):
+        """Runs that have gone so far: none at all, a step, two steps, and so on with larger leaps."""
+        for place in (0, *spread(self._places)):
             with self._reading(case, parallelism, batch_size) as reading:
-                done = 0
-                while done < place and not reading.is_over():
-                    reading.step()
-                    done += 1
-                is_last = reading.is_over()
+                is_last = reading.go(place)
                 yield reading
             if is_last:
                 return
-            place += 1 + place // 12
 
     # --- the cases ---------------------------------------------------------------------------------------------------
 
@@ -303,37 +314,51 @@ class _Kit:
     def restart(self) -> None:
         """Everything begins again from a snapshot, after each step of a run."""
         for parallelism, batch_size in self._small_ways():
-            for reading in self._each_place("restart", parallelism, batch_size):
-                rule = "position" if isinstance(reading.last, Batch) else "enumerator-state"
-                reading.run.steps.mark("everything begins again from a snapshot")
-                with reading.run.steps.call(rule):
-                    reading.run.restart()
-                reading.read_on(rule)
+            before = -1
+            for place in (0, *spread(self._places)):
+                try:
+                    is_last = self._restart_at(parallelism, batch_size, place)
+                except ConformanceError:
+                    # The first place at which it fails tells best what is wrong.
+                    for earlier in range(before + 1, place):
+                        self._restart_at(parallelism, batch_size, earlier)
+                    raise
+                if is_last:
+                    break
+                before = place
+
+    def _restart_at(self, parallelism: int, batch_size: int, place: int) -> bool:
+        """Whether that is where the run ends."""
+        with self._reading("restart", parallelism, batch_size) as reading:
+            is_last = reading.go(place)
+            rule = "position" if isinstance(reading.last, Batch) else "enumerator-state"
+            reading.run.steps.mark("everything begins again from a snapshot")
+            with reading.run.steps.call(rule):
+                reading.run.restart()
+            reading.read_on(rule)
+        return is_last
 
     def restart_often(self) -> None:
         """Everything begins again after every batch and every split."""
-        for parallelism, batch_size in self._ways():
-            with self._reading("restart-often", parallelism, batch_size) as reading:
-                self._often(reading, lambda run: run.restart(run.snapshot()), "position")
+        self._often("restart-often", "position", late_barrier=False)
 
     def late_barrier(self) -> None:
         """The same, where readers go on between the enumerator's snapshot and their own."""
-        for parallelism, batch_size in self._ways():
-            with self._reading("late-barrier", parallelism, batch_size) as reading:
-                late = partial(SourceRun.snapshot, late_barrier=True, batch_size=batch_size)
-                self._often(reading, lambda run, late=late: run.restart(late(run)), "late-barrier")
+        self._often("late-barrier", "late-barrier", late_barrier=True)
 
-    def _often(self, reading: _Reading, treat: Callable[[SourceRun], None], rule: str) -> None:
-        steps = 0
-        while not reading.is_over():
-            found = reading.step()
-            steps += 1
-            is_split = found is None and "gets the split" in reading.run.steps.lines[-1]
-            if (isinstance(found, Batch) or is_split) and steps < 50 * self._places:
-                reading.run.steps.mark("everything begins again, the last time")
-                with reading.run.steps.call(rule):
-                    treat(reading.run)
-        reading.check(rule)
+    def _often(self, case: str, rule: str, late_barrier: bool) -> None:
+        for parallelism, batch_size in self._ways():
+            with self._reading(case, parallelism, batch_size) as reading:
+                run, restarts = reading.run, 0
+                while not reading.is_over():
+                    found = reading.step()
+                    is_split = found is None and "gets the split" in run.steps.lines[-1]
+                    if (isinstance(found, Batch) or is_split) and restarts < RESTARTS_MAX:
+                        restarts += 1
+                        run.steps.mark("everything begins again, the last time")
+                        with run.steps.call(rule):
+                            run.restart(run.snapshot(late_barrier, batch_size))
+                reading.check(rule)
 
     def rescale(self) -> None:
         """Splits go to other readers, and to another number of readers, time and again."""
@@ -347,18 +372,18 @@ class _Kit:
                     turn += 1
                     run.restart(run.snapshot(), numbers[turn % len(numbers)])
 
-                self._often_but_rarely(reading, change)
+                self._change_readers(reading, change)
             if len(numbers) == 1:
                 return
 
-    def _often_but_rarely(self, reading: _Reading, treat: Callable[[SourceRun], None]) -> None:
+    def _change_readers(self, reading: _Reading, treat: Callable[[SourceRun], None]) -> None:
         """Every third batch, so that a source gets on though its splits wander."""
         batches = 0
         order_of, reading.subject.order_of = reading.subject.order_of, None
         while not reading.is_over():
             if isinstance(reading.step(), Batch):
                 batches += 1
-                if batches % 3 == 0 and batches < 9 * self._places:
+                if batches % 3 == 0 and batches < 3 * RESTARTS_MAX:
                     reading.run.steps.mark("readers change, the last time")
                     with reading.run.steps.call("rescale"):
                         treat(reading.run)

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from penstock.base.errors import short_repr
 from penstock.codecs.pickling import dumps_named, loads_named
-from penstock.core.columns.batch import SplitColumnBatch
+from penstock.core.columns.batch import ColumnBatch, SplitColumnBatch
 from penstock.core.connector import InputStatus, Source, SourceReader, SplitBatch, SplitEnumerator
 from penstock.core.records import Batch
 from penstock.testing.connectors.hosts import EnumeratorHost, ReaderHost, run_and_handle
@@ -380,7 +380,7 @@ class SourceRun:
 
     def _check_batch(self, index: int, batch: Batch, batch_size: int) -> None:
         broken, host = self.steps.broken, self.hosts[index]
-        if not 0 < len(batch) <= batch_size:
+        if not len(batch) or (len(batch) > batch_size and not isinstance(batch, ColumnBatch)):
             raise broken("batch-size", f"1 to {batch_size} records", f"{len(batch)} records")
         if batch.timestamps is not None and len(batch.timestamps) != len(batch):
             raise broken("batch-size", f"{len(batch)} timestamps", f"{len(batch.timestamps)}")
