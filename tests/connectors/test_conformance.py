@@ -64,6 +64,9 @@ DOUBLES = [Record(2 * i, 1000 * i) for i in range(17)]
 SOURCES: dict[str, Callable[[], SourceUnderTest]] = {
     "collection": lambda: SourceUnderTest(CollectionSource("abcdefghij"), "abcdefghij", order_of=lambda _: 0),
     "numbers": lambda: SourceUnderTest(NumberSequenceSource(-5, 20), range(-5, 21)),
+    "nothing": lambda: SourceUnderTest(CollectionSource([]), []),
+    "one number": lambda: SourceUnderTest(NumberSequenceSource(7, 7), [7]),
+    "nothing generated": lambda: SourceUnderTest(DataGeneratorSource(double, 0), []),
     "generator": lambda: SourceUnderTest(DataGeneratorSource(double, 17, timestamps=times), DOUBLES),
     "rate limited": lambda: SourceUnderTest(DataGeneratorSource(double, 17, 100), range(0, 34, 2)),
     "limited by checkpoints": lambda: SourceUnderTest(

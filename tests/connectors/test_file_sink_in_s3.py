@@ -9,17 +9,15 @@ from typing import Any
 import fsspec
 import pyarrow.parquet as pq
 import pytest
-from tests.connectors.test_file_sink import COLUMNS, ROWS, Job
+from tests.connectors.test_file_sink import COLUMNS, ROWS
 from tests.servers.s3 import S3Server
 
 from penstock.common import Encoder
 from penstock.connectors.file.buckets import BucketAssigner
 from penstock.connectors.file.committer import CommitError, FileCommitter
 from penstock.connectors.file.sink import FileSink
-from penstock.connectors.file.source import FileSource
 from penstock.formats.parquet import ParquetWriterFactory
-from penstock.formats.stream_format import StreamFormat
-from penstock.testing.connectors import SinkHost, read_source
+from penstock.testing.connectors import SINK_CASES, SinkHost, SinkUnderTest, check_sink
 
 LARGE = "x" * (1 << 20)
 
@@ -121,11 +119,23 @@ def test_an_upload_that_is_gone_is_an_error(base: str) -> None:
 
 # The open files of writers that were killed, which a process would take along with itself.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_a_job_that_fails_and_goes_on(base: str) -> None:
-    Job(lines_sink(base), 20, {9, 14, 40}, [2]).run()
+@pytest.mark.parametrize("case", SINK_CASES)
+def test_the_sink_keeps_the_rules(s3: S3Server, case: str) -> None:
+    def prepare() -> SinkUnderTest:
+        base = f"{s3.new_bucket()}/out"
+        root = base.removeprefix("s3://")
+
+        def read() -> list[int]:
+            fs = fsspec.filesystem("s3")
+            return [int(line) for name in visible(base) for line in fs.cat_file(f"{root}/{name}").split()]
+
+        def hidden() -> list[str]:
+            return [*uploads(base), *(name for name in objects(base) if name.startswith("."))]
+
+        return SinkUnderTest(lines_sink(base), range(6), read, leftovers=hidden)
+
+    check_sink(prepare, case, parallelisms=[2], places=2)
     gc.collect()
-    source = FileSource.for_record_stream_format(StreamFormat.text_line_format(), base).build()
-    assert sorted(map(int, read_source(source).all_values)) == list(range(20))
 
 
 def test_bulk_formats(base: str) -> None:
