@@ -11,6 +11,7 @@ from tests.connectors.postgres.conftest import Database
 from tests.connectors.postgres.test_cdc import builder as cdc_builder
 from tests.connectors.postgres.test_scan import builder as scan_builder
 from tests.connectors.postgres.test_sink import INSERT, PAIR, UPSERT, connection_options
+from tests.servers.waiting import await_true
 
 from penstock.common import RowKind
 from penstock.datastream.connectors.jdbc import JdbcExactlyOnceOptions, JdbcSink
@@ -69,8 +70,10 @@ def test_rows_and_their_changes(database: Database, case: str) -> None:
             database.execute(f"INSERT INTO {table} VALUES (7, 'c')")
 
         def clean() -> None:
-            is_it = f"slot_name = '{slot}'"
-            database.execute(f"SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE {is_it}")
+            mine = f"FROM pg_replication_slots WHERE slot_name = '{slot}'"
+            # The server takes a moment to notice that the reader is gone.
+            await_true(lambda: not database.execute(f"SELECT 1 {mine} AND active"), f"{slot} stays in use")
+            database.execute(f"SELECT pg_drop_replication_slot(slot_name) {mine}")
             database.execute(f"DROP PUBLICATION IF EXISTS {slot}_publication; DROP TABLE {table}")
 
         return SourceUnderTest(

@@ -137,7 +137,7 @@ def test_an_error_says_rule_step_and_difference() -> None:
     lines = str(caught.value).splitlines()
     assert lines[:2] == [
         f"Staging breaks the rule 'close': {SINK_RULES['close']}",
-        "  case: close, parallelism 3, at step 6",
+        "  case: close, parallelism 3, at step 5",
     ]
     assert lines[-2] == "  expected: 24 records, each once"
     assert "too often: 0" in lines[-1]

@@ -64,8 +64,8 @@ SINK_RULES: Final[Mapping[str, str]] = {
 
 STEPS_SHOWN: Final = 8
 VALUES_SHOWN: Final = 12
-#: A run has some sixty steps.
-SPREAD_TO: Final = 60
+#: With few places the last one is this step; most runs have some more.
+SPREAD_TO: Final = 30
 
 
 class ConformanceError(AssertionError):
