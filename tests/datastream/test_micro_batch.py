@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.failing import FailsOnce
 from tests.jobs import JOBS, Job
+from tests.stores import at
 
 from penstock.base.errors import CheckpointError, JobExecutionError
 from penstock.base.restart_strategy import RestartStrategies
@@ -205,7 +206,7 @@ def test_a_savepoint_can_be_taken_while_epochs_go_on(store_directory: Path) -> N
     counting(env, store_directory / "out", 5_000)
     job = env.execute_async()
     path = job.trigger_savepoint(str(store_directory / "savepoints")).result(60)
-    assert Path(path, "_metadata").exists()
+    assert (at(path) / "_metadata").exists()
     job.wait()
     assert lines_below(store_directory / "out") == expected(5_000)
     with pytest.raises(CheckpointError, match="the job is over"):
@@ -277,6 +278,6 @@ def test_a_stop_whose_commit_fails_is_a_stop(
     savepoint = job.stop_with_savepoint(drains, str(store_directory / "savepoints")).result(60)
     job.get_job_execution_result().result(60)
     assert len(failures) == 2
-    assert Path(savepoint, "_metadata").exists()
+    assert (at(savepoint) / "_metadata").exists()
     seen = lines_below(store_directory / "out")
     assert seen == expected(len(seen))

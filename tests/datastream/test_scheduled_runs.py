@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.datastream.test_micro_batch import MICRO, STREAMING, environment, lines_below
+from tests.stores import at
 
 from penstock.base.errors import CheckpointError, JobExecutionError
 from penstock.base.job_status import JobStatus
@@ -130,7 +131,7 @@ def test_a_run_after_one_that_was_stopped(runs: Runs, store_directory: Path) -> 
     runs.put("2", 2, 21)
     runs.run()
     assert runs.written == ["a 1", "a 1"]
-    assert Path(path).exists()
+    assert at(path).exists()
 
 
 def test_a_damaged_checkpoint_is_not_passed_over(runs: Runs) -> None:

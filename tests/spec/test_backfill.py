@@ -235,6 +235,7 @@ def test_a_path_that_is_taken_is_refused(tmp_path: Path, store_directory: Path) 
     series = Series(tmp_path, store_directory, execution__target="local")
     series.grow(FILE)
     (store_directory / "filled").mkdir()
+    (store_directory / "filled" / "of another").touch()
     with pytest.raises(JobExecutionError, match=r"execution\.batch\.savepoint-path: .*/filled already exists"):
         series.back_fill(1)
     assert not series.out.exists()

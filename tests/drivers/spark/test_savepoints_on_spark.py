@@ -192,7 +192,7 @@ def test_a_job_that_is_over_takes_no_savepoint(spark: SparkHandle, store_directo
     for request in REQUESTS.values():
         with pytest.raises(CheckpointError, match=f"no savepoint under {store_directory}: the job is over"):
             request(client, str(store_directory)).result(PATIENCE_S)
-    assert not list(store_directory.iterdir())
+    assert not list(store_directory.glob("*"))
 
 
 def test_a_job_that_is_being_stopped_takes_no_other_savepoint(spark: SparkHandle, store_directory: Path) -> None:
