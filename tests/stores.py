@@ -30,13 +30,17 @@ def at(path: str | Path) -> Path:
 def copy_tree(source: str | Path, target: str | Path) -> None:
     """Copy a directory and all below it to a place that does not exist, in the same file system."""
     fs, path = fsspec.core.url_to_fs(str(source), use_listings_cache=False)
+    goal = fs._strip_protocol(str(target))
     for file in fs.find(path):
-        fs.copy(file, f"{fs._strip_protocol(str(target))}{file.removeprefix(path)}")
+        copy = f"{goal}{file.removeprefix(path)}"
+        fs.makedirs(fs._parent(copy), exist_ok=True)
+        fs.copy(file, copy)
 
 
 def put_tree(source: Path, target: Path) -> None:
     """Copy a local directory of files into any file system."""
     fs, path = fsspec.core.url_to_fs(str(target))
+    fs.makedirs(path, exist_ok=True)
     for file in source.iterdir():
         fs.pipe_file(f"{path}/{file.name}", file.read_bytes())
 
