@@ -15,8 +15,10 @@ from penstock.base.errors import UnsupportedError
 from penstock.base.options import GLOBAL_JOB_PARAMETERS, RUNTIME_MODE
 from penstock.base.typeinfo import Types
 from penstock.base.watermark_strategy import WatermarkStrategy
+from penstock.core.operators.sink.global_commit import CommittableWriterOperator, GlobalCommit
 from penstock.core.operators.sink.sink import SinkOperator
 from penstock.core.operators.source.source import SourceOperator
+from penstock.core.task.channels.partitioners import GlobalPartitioner
 from penstock.datastream.data_stream import StreamExecutionEnvironment
 from penstock.drivers.spark.frame_source import DataFrameSource
 from penstock.drivers.spark.handle import SparkHandle
@@ -149,8 +151,22 @@ class BatchExecutor:
             found = add("Constraint Enforcer", operator, found)
         if not writer.takes_columns:
             found = add("Rows", partial(ToRowsOperator, types, writer.takes_text), found)
-        sink = partial(SinkOperator, writer.sink)
-        add("Sink", sink, found, name=f"Sink {title}", is_stateful=True, sink=writer.sink)
+        sink = writer.sink
+        if not sink.commits_globally:
+            add("Sink", partial(SinkOperator, sink), found, name=f"Sink {title}", is_stateful=True, sink=sink)
+            return
+        writers = partial(CommittableWriterOperator, sink)
+        found = add("Sink", writers, found, name=f"Sink {title}", is_stateful=True, sink=sink)
+        committer = Transformation(
+            "Committer",
+            partial(SinkOperator, GlobalCommit(sink)),
+            (Upstream(found, GlobalPartitioner()),),
+            name=f"Sink {title}: Committer",
+            parallelism=1,
+            is_stateful=True,
+            sink=sink,
+        )
+        environment.add(committer)
 
 
 def _configuration(options: Mapping[str, str]) -> Configuration:

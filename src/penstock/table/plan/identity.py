@@ -25,6 +25,8 @@ _LIFETIME: Final = "state_ttl_ms"
 SOURCE: Final = "Source"
 #: the role of a step that writes a table
 SINK: Final = "Sink"
+#: the role of what commits for all subtasks of a sink
+COMMITTER: Final = "Committer"
 
 
 def rows_text(node: Node, known: Known | None = None) -> str:
@@ -41,12 +43,12 @@ def state_id(node: Node, role: str, known: Known | None = None) -> str:
     They stay the same in other processes, and when names of results, options of tables or lifetimes of state change;
     they change with the node and all that it reads, because state is only good for the query that made it. The position
     in a table, which is the state of a `SOURCE`, is good for any query that reads it, and that
-    of a `SINK` for any query that writes its table. `known`: what was found before of this kind.
+    of a `SINK` or `COMMITTER` for any query that writes its table. `known`: what was found before of this kind.
     """
     known = {} if known is None else known
     if isinstance(node, Scan) and role.startswith(SOURCE):
         text = f"{node.path}"
-    elif isinstance(node, Write) and role.rpartition(" ")[0] != SINK:
+    elif isinstance(node, Write) and role.rpartition(" ")[0] not in (SINK, COMMITTER):
         text = f"Write({node.path},{node.key},{node.conflict},{_text(node.input, _of_state, known)})"
     else:
         text = _text(node, _of_state, known)

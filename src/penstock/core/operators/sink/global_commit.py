@@ -13,7 +13,7 @@ from typing import Any
 from penstock.base.errors import WrongTimeError
 from penstock.core.connector import Committer, Sink, SinkWriter, SinkWriterContext
 from penstock.core.operators.base import StreamOperator
-from penstock.core.operators.sink.sink import SINK, WRITER_STATE, write_records, writer_mode
+from penstock.core.operators.sink.sink import SINK, WRITER_STATE, hand_over, writer_mode
 from penstock.core.records import Batch
 from penstock.state.captures import StateCapture
 
@@ -45,7 +45,17 @@ class CommittableWriterOperator(StreamOperator):
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Hand the records to the writer."""
-        write_records(self.writer, batch, self.context.operator_name)
+        hand_over(self.writer, batch, self.context.operator_name)
+
+    def next_timer_ms(self) -> int | None:
+        """When the writer wants to hand over what it has buffered."""
+        return None if self._writer is None else self._writer.next_flush_ms()
+
+    def on_processing_time(self, now_ms: int) -> None:
+        """It is time for that."""
+        due = self.next_timer_ms()
+        if due is not None and due <= now_ms:
+            self.writer.flush(False)
 
     def prepare_snapshot(self, checkpoint_id: int) -> None:
         """Emit what was prepared, ahead of the barrier."""

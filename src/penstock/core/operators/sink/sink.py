@@ -62,6 +62,16 @@ def write_records(writer: SinkWriter[Any, Any], batch: Batch, operator_name: str
         raise UserCodeError(operator_name, values[0] if len(values) == 1 else _OneOf(values), SINK) from error
 
 
+def hand_over(writer: SinkWriter[Any, Any], batch: Batch, operator_name: str) -> None:
+    """Hand records to the writer, as columns where they are columns; raises what `write_records` raises."""
+    if not isinstance(batch, ColumnBatch):
+        write_records(writer, batch, operator_name)
+    elif batch.kinds is None:
+        writer.write_columns(batch.data, batch.rowtimes)
+    else:
+        writer.write_changes(batch.data, batch.kinds, batch.rowtimes)
+
+
 class SinkOperator(StreamOperator):
     """Writes records through a `Sink`."""
 
@@ -109,13 +119,7 @@ class SinkOperator(StreamOperator):
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Hand the records to the writer."""
-        if isinstance(batch, ColumnBatch):
-            if batch.kinds is None:
-                self.writer.write_columns(batch.data, batch.rowtimes)
-            else:
-                self.writer.write_changes(batch.data, batch.kinds, batch.rowtimes)
-        else:
-            write_records(self.writer, batch, self.context.operator_name)
+        hand_over(self.writer, batch, self.context.operator_name)
 
     def next_timer_ms(self) -> int | None:
         """When the writer wants to hand over what it has buffered."""

@@ -16,8 +16,10 @@ from typing import Any, Final, NamedTuple
 from penstock.base.errors import UnsupportedError
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.connectors.collect import CollectSink
+from penstock.core.operators.sink.global_commit import CommittableWriterOperator, GlobalCommit
 from penstock.core.operators.sink.sink import SinkOperator
 from penstock.core.operators.source.source import SourceOperator
+from penstock.core.task.channels.partitioners import GlobalPartitioner
 from penstock.plan.transformation import Transformation, Upstream
 from penstock.table.analyser.calls import Calls
 from penstock.table.connectors.push_down import NO_PUSH_DOWN, PushDown
@@ -26,7 +28,7 @@ from penstock.table.data.errors import ValidationError
 from penstock.table.evaluation.stability import is_stable
 from penstock.table.plan import logical
 from penstock.table.plan.changes import ALL, INSERTS, Changes, shown
-from penstock.table.plan.identity import SINK, SOURCE, Known, expressions_in, rows_text, state_id
+from penstock.table.plan.identity import COMMITTER, SINK, SOURCE, Known, expressions_in, rows_text, state_id
 from penstock.table.plan.row_schema import RowSchema
 from penstock.table.plan.text import node_text
 from penstock.table.streaming.planning import plan_joins, plan_sinks
@@ -265,10 +267,11 @@ class StreamPlanner:
                 f"option 'sink.parallelism' of table {title} is not supported where rows are updated or deleted: leave "
                 "it out, so that the changes of a row stay in order"
             )
+        operator = CommittableWriterOperator if sink.commits_globally else SinkOperator
         with self._planning(write):
-            self.step(
+            (written,) = self.step(
                 SINK,
-                partial(SinkOperator, sink),
+                partial(operator, sink),
                 upstreams,
                 self.changes(write.input) != INSERTS,
                 name=f"Sink {title}",
@@ -276,6 +279,16 @@ class StreamPlanner:
                 is_stateful=True,
                 sink=sink,
             )
+            if sink.commits_globally:
+                self.step(
+                    COMMITTER,
+                    partial(SinkOperator, GlobalCommit(sink)),
+                    (Upstream(written.transformation, GlobalPartitioner()),),
+                    name=f"Sink {title}: Committer",
+                    parallelism=1,
+                    is_stateful=True,
+                    sink=sink,
+                )
 
     def written(self, write: logical.Write, writer: TableWriter) -> tuple[Upstream, ...]:
         """What goes into a table, see `plan_sinks`: columns, or rows one by one, see `ToRowsOperator`."""

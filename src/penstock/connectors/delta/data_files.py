@@ -1,0 +1,141 @@
+"""Writes data files, one for each partition until it is large enough, which no reader of the table knows of yet."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from penstock.connectors.delta.partitions import Texts, by_partition, directory_of
+from penstock.connectors.delta.place import TablePlace
+from penstock.connectors.delta.statistics import statistics_of
+
+#: Rows are kept in memory until there are so many, or so many bytes, for a file that is open.
+GROUP_ROWS: Final = 1 << 16
+GROUP_BYTES: Final = 16 << 20
+#: A file that is so large is followed by another one.
+TARGET_BYTES: Final = 128 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """A Parquet file that is whole.
+
+    Attributes:
+        path: relative to the table.
+        size_bytes: how long it is.
+        partition: the values of the partition columns, as the log has them.
+        statistics: of its columns, as the log has them.
+        written_ms: when it was written.
+    """
+
+    path: str
+    size_bytes: int
+    partition: Texts
+    statistics: str
+    written_ms: int
+
+
+class _OpenFile:
+    def __init__(self, files: Any, path: str, partition: Texts, schema: pa.Schema) -> None:
+        self.path, self.partition = path, partition
+        self._files, self._schema = files, schema
+        self._stream = files.open_output_stream(path)
+        self._writer = pq.ParquetWriter(self._stream, schema, compression="snappy")
+        self._batches: list[pa.RecordBatch] = []
+        self._rows = self._bytes = 0
+
+    def write(self, batch: pa.RecordBatch) -> int:
+        """Returns about how long the file is now."""
+        self._batches.append(batch)
+        self._rows += batch.num_rows
+        self._bytes += batch.nbytes
+        if self._rows >= GROUP_ROWS or self._bytes >= GROUP_BYTES:
+            self._flush()
+        return int(self._stream.tell()) + self._bytes
+
+    def _flush(self) -> None:
+        batches, self._batches, self._rows, self._bytes = self._batches, [], 0, 0
+        if batches:
+            self._writer.write_table(pa.Table.from_batches(batches, self._schema), row_group_size=GROUP_ROWS)
+
+    def finish(self, now_ms: int) -> DataFile:
+        self._flush()
+        self._writer.close()
+        size_bytes = int(self._stream.tell())
+        self._stream.close()
+        statistics = statistics_of(self._writer.writer.metadata, self._schema)
+        return DataFile(self.path, size_bytes, self.partition, statistics, now_ms)
+
+    def discard(self) -> None:
+        with contextlib.suppress(Exception):
+            self._writer.close()
+            self._stream.close()
+            self._files.delete_file(self.path)
+
+
+class DataFilesWriter:
+    """Writes columns into files below a table.
+
+    Args:
+        place: of the table.
+        schema: of the columns.
+        partition_columns: which of them are in the log alone.
+        stem: begins the names of files; no other writer has it.
+        target_bytes: how large a file should be.
+    """
+
+    def __init__(
+        self, place: TablePlace, schema: pa.Schema, partition_columns: tuple[str, ...], stem: str, target_bytes: int
+    ) -> None:
+        self._place = place
+        self._files = place.files()
+        self._partition_columns = partition_columns
+        self._kept = [name for name in schema.names if name not in partition_columns]
+        self._stored = pa.schema([schema.field(name) for name in self._kept])
+        self._stem = stem
+        self._target_bytes = target_bytes
+        self._number = 0
+        self._open: dict[Texts, _OpenFile] = {}
+        self._whole: list[DataFile] = []
+
+    def write(self, batch: pa.RecordBatch, now_ms: int) -> None:
+        """Write rows of the schema."""
+        if not self._partition_columns:
+            self._write((), batch, now_ms)
+            return
+        kept = batch.select(self._kept)
+        found = list(by_partition([batch.column(name) for name in self._partition_columns]))
+        for texts, rows in found:
+            self._write(texts, kept if len(found) == 1 else kept.take(pa.array(rows)), now_ms)
+
+    def _write(self, partition: Texts, batch: pa.RecordBatch, now_ms: int) -> None:
+        file = self._open.get(partition)
+        if file is None:
+            directory = directory_of(self._partition_columns, partition)
+            name = f"{self._stem}-c{self._number:03d}.snappy.parquet"
+            self._number += 1
+            path = f"{directory}/{name}" if directory else name
+            file = self._open[partition] = _OpenFile(self._files, path, partition, self._stored)
+        if file.write(batch) >= self._target_bytes:
+            self._whole.append(self._open.pop(partition).finish(now_ms))
+
+    def finish(self, now_ms: int) -> tuple[DataFile, ...]:
+        """End all files; returns those that were not returned yet."""
+        while self._open:
+            self._whole.append(self._open.pop(next(iter(self._open))).finish(now_ms))
+        whole, self._whole = tuple(self._whole), []
+        self._place.make_durable([one.path for one in whole])
+        return whole
+
+    def discard(self) -> None:
+        """Remove what `finish` has not returned."""
+        for file in self._open.values():
+            file.discard()
+        for one in self._whole:
+            with contextlib.suppress(Exception):
+                self._files.delete_file(one.path)
+        self._open, self._whole = {}, []

@@ -1,0 +1,72 @@
+"""The values of partition columns: constant in a data file, and text in the log of the table."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.base.errors import FormatError, UnsupportedError
+
+#: In the names of directories other signs become `_`: they only help people, since the log has the values.
+_STRANGE: Final = re.compile(r"[^A-Za-z0-9.=_-]")
+_NAME_LENGTH_MAX: Final = 64
+_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
+Texts = tuple[str | None, ...]
+
+
+def check_partition_type(column: str, kind: pa.DataType) -> None:
+    """Raise `UnsupportedError` for a column whose values are no text that can be read again."""
+    if pa.types.is_nested(kind) or pa.types.is_binary(kind):
+        raise UnsupportedError(f"a Delta table cannot be partitioned by column {column!r} of type {kind}")
+
+
+def texts_of(column: pa.Array) -> pa.Array:
+    """Values as the log has them."""
+    kind = column.type
+    if pa.types.is_string(kind):
+        # Delta Lake knows no empty text here: it reads it as NULL.
+        return pc.if_else(pc.equal(column, ""), None, column)
+    texts = column.cast(pa.string())
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        texts = pc.replace_substring(texts, " ", "T", max_replacements=1)
+    return texts
+
+
+def value_of(text: str | None, kind: pa.DataType, column: str) -> pa.Scalar:
+    """The value of a text of the log. Raises `FormatError` for one that is none."""
+    if text is None or text == "":
+        return pa.scalar(None, kind)
+    try:
+        if pa.types.is_timestamp(kind) and kind.tz is not None and not re.search(r"(Z|[+-]\d\d:?\d\d)$", text):
+            text += "Z"
+        return pa.array([text], pa.string()).cast(kind)[0]
+    except pa.ArrowException as error:
+        raise FormatError(f"partition column {column!r} has the value {text!r}, which is no {kind}") from error
+
+
+def directory_of(names: Sequence[str], texts: Texts) -> str:
+    """The directory for files of a partition; empty where there are no partition columns."""
+    parts = [f"{name}={_NULL if text is None else text}" for name, text in zip(names, texts, strict=True)]
+    return "/".join(_STRANGE.sub("_", part)[:_NAME_LENGTH_MAX] for part in parts)
+
+
+def by_partition(columns: Sequence[pa.Array]) -> Iterator[tuple[Texts, Any]]:
+    """The texts of each partition that there is among rows, and the numbers of its rows, in order."""
+    codes = np.zeros(len(columns[0]), np.int64)
+    dictionaries = []
+    for column in columns:
+        encoded = texts_of(column).dictionary_encode(null_encoding="encode")
+        dictionaries.append(encoded.dictionary.to_pylist())
+        codes = codes * len(dictionaries[-1]) + encoded.indices.to_numpy(zero_copy_only=False)
+    found, places = np.unique(codes, return_inverse=True)
+    for number, code in enumerate(found.tolist()):
+        texts: list[str | None] = []
+        for dictionary in reversed(dictionaries):
+            code, place = divmod(code, len(dictionary))
+            texts.append(dictionary[place])
+        yield tuple(reversed(texts)), np.flatnonzero(places == number)

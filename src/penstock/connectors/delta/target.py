@@ -1,0 +1,169 @@
+"""The table that a sink writes: made where it is missing, and compared with the columns that are to be written."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from penstock.base.errors import ConfigurationError, UnsupportedError
+from penstock.connectors.delta.partitions import check_partition_type
+from penstock.connectors.delta.place import TablePlace, schema_of
+from penstock.connectors.delta.types import is_same, stored_schema
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+_LOG: Final = logging.getLogger("penstock.connectors.delta")
+#: How often the table is looked at again when others change it at the same time.
+_TRIES: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a sink writes where.
+
+    Attributes:
+        place: of the table.
+        columns: as the table stores them.
+        partition_columns: their names, for a table that is made; None for those that the table has.
+        key: the columns by which rows are replaced; none where rows are only added.
+        merge_schema: whether columns that the table lacks are added to it.
+        properties: of a table that is made, such as `delta.enableChangeDataFeed`.
+    """
+
+    place: TablePlace
+    columns: pa.Schema
+    partition_columns: tuple[str, ...] | None
+    key: tuple[str, ...] = ()
+    merge_schema: bool = False
+    properties: tuple[tuple[str, str], ...] = ()
+
+    def check(self) -> None:
+        """Raise `ConfigurationError` for columns that are named and not there."""
+        for what, names in (("partition", self.partition_columns or ()), ("key", self.key)):
+            for name in names:
+                if name not in self.columns.names:
+                    raise ConfigurationError(
+                        f"{what} column {name!r} is none of the columns {', '.join(self.columns.names)} that go into "
+                        f"the Delta table {self.place.path}"
+                    )
+        for name in self.partition_columns or ():
+            check_partition_type(name, self.columns.field(name).type)
+        if self.partition_columns and len(self.partition_columns) == len(self.columns):
+            raise ConfigurationError(
+                f"the Delta table {self.place.path} needs a column that it is not partitioned by, too"
+            )
+
+
+def make_if_missing(target: Target) -> None:
+    """Make the table if there is none."""
+    from deltalake import DeltaTable, Schema
+    from deltalake.exceptions import DeltaError
+
+    place = target.place
+    if place.exists():
+        return
+    place.files()
+    try:
+        DeltaTable.create(
+            place.path,
+            Schema.from_arrow(target.columns),
+            mode="error",
+            partition_by=list(target.partition_columns or ()),
+            configuration=dict(target.properties) or None,
+            storage_options=dict(place.options),
+        )
+        _LOG.info("made the Delta table %s", place.path)
+    except DeltaError:
+        if not place.exists():  # somebody else may have made it meanwhile
+            raise
+
+
+def prepare(target: Target) -> pa.Schema:
+    """See to it that the table takes the columns; returns them as it has them, in the order of the target.
+
+    Raises:
+        ConfigurationError: naming the columns that do not fit.
+        UnsupportedError: for a table with rules that only its own writers know.
+    """
+    from deltalake.exceptions import DeltaError
+
+    make_if_missing(target)
+    for tries_left in reversed(range(_TRIES)):
+        table = target.place.open()
+        missing = _compared(target, table)
+        if not missing:
+            return _as_stored(target, table)
+        if not target.merge_schema:
+            raise ConfigurationError(
+                f"the Delta table {target.place.path} has no columns {', '.join(one.name for one in missing)}: add "
+                "them, leave them out, or let the sink add them by with_merge_schema(True), 'mergeSchema' = 'true'"
+            )
+        try:
+            table.alter.add_columns(_fields_of(missing))
+            _LOG.info("added columns %s to %s", ", ".join(one.name for one in missing), target.place.path)
+        except DeltaError:
+            if not tries_left:
+                raise
+    raise AssertionError
+
+
+def _fields_of(missing: list[pa.Field]) -> list[Any]:
+    from deltalake import Schema
+
+    return list(Schema.from_arrow(stored_schema(pa.schema(missing))).fields)
+
+
+def _compared(target: Target, table: DeltaTable) -> list[pa.Field]:
+    """The columns that the table lacks; raises for what does not fit otherwise."""
+    path = target.place.path
+    _refuse_rules(table, path)
+    there = schema_of(table)
+    keys = tuple(table.metadata().partition_columns)
+    if target.partition_columns is not None and target.partition_columns != keys:
+        raise ConfigurationError(
+            f"the Delta table {path} is partitioned by {', '.join(keys) or 'nothing'}, and the sink by "
+            f"{', '.join(target.partition_columns) or 'nothing'}: name the columns that the table has"
+        )
+    lacking = [one for one in keys if one not in target.columns.names]
+    if lacking:
+        raise ConfigurationError(
+            f"the Delta table {path} is partitioned by {', '.join(lacking)}, which is not among the columns of the "
+            f"sink: {', '.join(target.columns.names)}"
+        )
+    for field in target.columns:
+        if field.name in there.names and not is_same(there.field(field.name).type, field.type):
+            raise ConfigurationError(
+                f"column {field.name!r} is {there.field(field.name).type} in the Delta table {path}, and {field.type} "
+                "in the sink: cast it"
+            )
+    needed = [one.name for one in there if not one.nullable and one.name not in target.columns.names]
+    if needed:
+        raise ConfigurationError(
+            f"columns {', '.join(needed)} of the Delta table {path} may not be NULL, and the sink does not have them"
+        )
+    return [one for one in target.columns if one.name not in there.names]
+
+
+def _as_stored(target: Target, table: DeltaTable) -> pa.Schema:
+    there = schema_of(table)
+    return pa.schema(
+        [target.columns.field(one.name).with_nullable(there.field(one.name).nullable) for one in target.columns]
+    )
+
+
+def _refuse_rules(table: DeltaTable, path: str) -> None:
+    """Files are written without asking the table, so it may have no rules for what is in them."""
+    metadata = table.metadata()
+    for key, value in metadata.configuration.items():
+        if key.startswith("delta.constraints.") or (key == "delta.columnMapping.mode" and value != "none"):
+            raise UnsupportedError(f"the Delta table {path} has {key} = {value}, which the sink does not keep to")
+    for field in table.schema().fields:
+        for key in field.metadata:
+            if key.startswith(("delta.generationExpression", "delta.invariants", "delta.identity")):
+                raise UnsupportedError(
+                    f"column {field.name!r} of the Delta table {path} has {key}, which the sink does not keep to"
+                )

@@ -1,0 +1,108 @@
+"""Writes the rows of one subtask into files that no version of the table names yet."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.base.errors import FormatError, OperationError, UnsupportedError
+from penstock.codecs.column_data import ColumnData
+from penstock.codecs.row_batches import kinds_of_rows
+from penstock.connectors.delta.commits import PreparedFiles, names_of, run_name
+from penstock.connectors.delta.data_files import DataFilesWriter
+from penstock.connectors.delta.merging import changes_schema, with_kinds
+from penstock.connectors.delta.target import Target, prepare
+from penstock.core.columns.batch import columns_of
+from penstock.core.connector import SinkWriter, SinkWriterContext
+
+
+class DeltaWriter(SinkWriter[Any, PreparedFiles]):
+    """Writes rows, or with a key changes of rows.
+
+    Args:
+        context: what hosts the writer.
+        target: the table.
+        target_bytes: how large a file should be.
+        by_place: whether columns are those of the target by their places.
+    """
+
+    def __init__(self, context: SinkWriterContext, target: Target, target_bytes: int, by_place: bool) -> None:
+        self._context = context
+        self._target = target
+        self._by_place = by_place
+        self._schema = prepare(target)
+        self._not_null = [one.name for one in self._schema if not one.nullable]
+        self._run, self._number = names_of(context)
+        digest = hashlib.blake2b(run_name(context).encode(), digest_size=16).hexdigest()
+        kind = "changes" if target.key else "part"
+        stem = f"{kind}-{context.subtask_index:05d}-{digest}"
+        schema = changes_schema(target.columns) if target.key else target.columns
+        partitions = () if target.key else self._partitions()
+        self._files = DataFilesWriter(target.place, schema, partitions, stem, target_bytes)
+
+    def _partitions(self) -> tuple[str, ...]:
+        found = self._target.partition_columns
+        return tuple(self._target.place.open().metadata().partition_columns) if found is None else found
+
+    def write_batch(self, values: list[Any], timestamps: list[int] | None) -> None:
+        """See `SinkWriter`."""
+        if not values:
+            return
+        columns = columns_of(values, "DeltaSink", self._target.columns)
+        names = columns.schema.names
+        self._write(columns, kinds_of_rows(values), names == [f"f{place}" for place in range(len(names))])
+
+    def write_columns(self, data: ColumnData, rowtimes: Any) -> None:
+        """See `SinkWriter`."""
+        self._write(data.columns, None, self._by_place)
+
+    def write_changes(self, data: ColumnData, kinds: bytes, rowtimes: Any) -> None:
+        """See `SinkWriter`."""
+        self._write(data.columns, kinds, self._by_place)
+
+    def _write(self, columns: pa.RecordBatch, kinds: bytes | None, by_place: bool) -> None:
+        if kinds is not None and not any(kinds):
+            kinds = None
+        if kinds is not None and not self._target.key:
+            raise UnsupportedError(
+                f"the sink adds rows to the Delta table {self._target.place.path}, and got a change that is no insert: "
+                "name the columns by which rows are replaced, by with_key_columns(), or a PRIMARY KEY"
+            )
+        batch = self._fitting(columns, by_place)
+        if kinds is None:
+            self._check_nulls(batch)
+        self._files.write(with_kinds(batch, kinds) if self._target.key else batch, self._context.now_ms())
+
+    def _fitting(self, columns: pa.RecordBatch, by_place: bool) -> pa.RecordBatch:
+        wanted = self._target.columns
+        if by_place and columns.num_columns == len(wanted):
+            columns = columns.rename_columns(wanted.names)
+        try:
+            return columns.select(wanted.names).cast(wanted)
+        except (pa.ArrowException, KeyError, ValueError) as error:
+            raise FormatError(
+                f"cannot write the columns {', '.join(columns.schema.names)} to the Delta table "
+                f"{self._target.place.path}, which takes {', '.join(wanted.names)}: {error}"
+            ) from error
+
+    def _check_nulls(self, batch: pa.RecordBatch) -> None:
+        for name in self._not_null:
+            if batch.column(name).null_count:
+                raise OperationError(
+                    f"column {name!r} of the Delta table {self._target.place.path} may not be NULL, and is in a row "
+                    "for it"
+                )
+
+    def prepare_commit(self) -> list[PreparedFiles]:
+        """See `SinkWriter`."""
+        files = self._files.finish(self._context.now_ms())
+        if not files:
+            return []
+        number, self._number = self._number, self._number + 1
+        return [PreparedFiles(self._run, number, files)]
+
+    def close(self) -> None:
+        """See `SinkWriter`."""
+        self._files.discard()
