@@ -158,12 +158,18 @@ class DeltaCommitter(Committer[PreparedFiles]):
             due = _not_in_log(table, committables)
             if not due:
                 break
-            if looks:
-                self._check_files(due)
             try:
+                if looks:
+                    self._check_files(due)
                 self._apply(table, due, _properties(due))
                 self._versions += 1
                 break
+            except FileNotFoundError as error:
+                # A double of this committer may have committed, and removed, changes since the log was read.
+                self._table = None
+                if not _not_in_log(self._newest(), due):
+                    continue
+                raise self._gone(error) from error
             except (CommitFailedError, DeltaError) as error:
                 self._table = None
                 if not tries_left or not _is_conflict(error):
@@ -183,16 +189,20 @@ class DeltaCommitter(Committer[PreparedFiles]):
         return self._table
 
     def _check_files(self, due: Sequence[PreparedFiles]) -> None:
+        """Raise `FileNotFoundError` for a file that is not there as it was written."""
         files = self._target.place.files()
         sizes = {one.path: one.size_bytes for prepared in due for one in prepared.files}
         for info in files.get_file_info(list(sizes)):
             if info.size != sizes[info.path]:
                 found = "is gone" if info.size is None else f"has {info.size} bytes, expected {sizes[info.path]}"
-                raise CommitError(
-                    f"cannot commit to the Delta table {self._target.place.path}: {info.path} {found}. It was written "
-                    "for the checkpoint or savepoint that the job starts from, and never committed; VACUUM may have "
-                    "removed it. Start from a checkpoint before that, which writes its rows again"
-                )
+                raise FileNotFoundError(f"{info.path} {found}")
+
+    def _gone(self, error: FileNotFoundError) -> CommitError:
+        return CommitError(
+            f"cannot commit to the Delta table {self._target.place.path}: {error}. The file was written for a "
+            "checkpoint or savepoint, and never committed; VACUUM may have removed it. Start from a checkpoint before "
+            "that, which writes its rows again"
+        )
 
     def _compact(self) -> None:
         """Put small files together, without any change of rows. It is done again later if others were faster."""
