@@ -58,8 +58,13 @@ def version_of(path: Path) -> int:
 @contextmanager
 def has_read(one: DeltaCommitter) -> Iterator[None]:
     """A committer reads the table now, and looks again only after its commit was refused."""
-    newest, stale = one._newest, [one._newest()]
-    with mock.patch.object(one, "_newest", lambda: stale.pop() if stale else newest()):
+    newest = one.newest
+    stale = [newest()]
+
+    def found() -> DeltaTable:
+        return stale.pop() if stale else newest()
+
+    with mock.patch.object(one, "newest", found):
         yield
 
 
@@ -193,7 +198,7 @@ def test_a_file_that_vacuum_took_is_an_error(tmp_path: Path) -> None:
     for one in old + new:
         (tmp_path / one.files[0].path).unlink()
     committer(sink).recommit(old)
-    with pytest.raises(CommitError, match="is gone.*VACUUM may have removed it"):
+    with pytest.raises(CommitError, match=r"is gone.*VACUUM may have removed it"):
         committer(sink).recommit(old + new)
 
 

@@ -154,7 +154,7 @@ class DeltaCommitter(Committer[PreparedFiles]):
         if not committables:
             return
         for tries_left in reversed(range(_TRIES)):
-            table = self._newest()
+            table = self.newest()
             due = _not_in_log(table, committables)
             if not due:
                 break
@@ -167,7 +167,7 @@ class DeltaCommitter(Committer[PreparedFiles]):
             except FileNotFoundError as error:
                 # A double of this committer may have committed, and removed, changes since the log was read.
                 self._table = None
-                if not _not_in_log(self._newest(), due):
+                if not _not_in_log(self.newest(), due):
                     continue
                 raise self._gone(error) from error
             except (CommitFailedError, DeltaError) as error:
@@ -180,7 +180,8 @@ class DeltaCommitter(Committer[PreparedFiles]):
             self._forget(committables)
         self._compact()
 
-    def _newest(self) -> DeltaTable:
+    def newest(self) -> DeltaTable:
+        """The table as it is now."""
         if self._table is None:
             make_if_missing(self._target)
             self._table = self._target.place.open()
@@ -211,7 +212,7 @@ class DeltaCommitter(Committer[PreparedFiles]):
         from deltalake.exceptions import DeltaError
 
         try:
-            self._newest().optimize.compact()
+            self.newest().optimize.compact()
             self._versions = 0
         except DeltaError as error:
             _LOG.info("%s: small files stay for now: %s", self._target.place.path, _line(error))

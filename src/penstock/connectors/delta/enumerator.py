@@ -1,0 +1,222 @@
+"""Finds the files of a table and hands them out: those of one version, and then those that later versions add.
+
+Versions are numbered without a gap, and each has a file of its own in the log. So what comes next is found by one look
+whether there is a file of that number, without a listing. The state is the next number, and the files that nobody has
+been given yet.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple, TypedDict
+
+import pyarrow as pa
+
+from penstock.base.errors import ConfigurationError, OperationError
+from penstock.connectors.delta.log import LoggedFile, Version, check_columns, files_of, read_version
+from penstock.connectors.delta.partitions import value_of
+from penstock.connectors.delta.place import schema_of
+from penstock.connectors.delta.split import DeltaSplit, Meaning, Scanned
+from penstock.core.connector import SplitEnumerator, SplitEnumeratorContext
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+#: So many versions are read at a time.
+_VERSIONS: Final = 100
+_CHANGE_FEED: Final = "delta.enableChangeDataFeed"
+
+
+class DeltaEnumeratorState(TypedDict):
+    """What an enumerator needs in order to go on."""
+
+    pending: list[DeltaSplit]
+    next_version: int | None
+
+
+class _Found(NamedTuple):
+    splits: list[DeltaSplit]
+    next_version: int
+
+
+class DeltaEnumerator(SplitEnumerator[DeltaSplit]):
+    """See the module's text."""
+
+    def __init__(
+        self, context: SplitEnumeratorContext[DeltaSplit], scanned: Scanned, restored: DeltaEnumeratorState | None
+    ) -> None:
+        self._context = context
+        self._scanned = scanned
+        self._pending: deque[DeltaSplit] = deque(restored["pending"] if restored else ())
+        self._given_back: deque[DeltaSplit] = deque()
+        #: None until the first look
+        self._next: int | None = restored["next_version"] if restored else None
+        self._waiting: dict[int, None] = {}  # an ordered set of subtasks
+        self._is_first = True
+
+    def start(self) -> None:
+        """Looks at the table."""
+        if self._next is None or self._is_following:
+            self._context.call_async(self._look, self._found)
+
+    @property
+    def _is_following(self) -> bool:
+        return self._scanned.interval_ms is not None
+
+    def handle_split_request(self, subtask_index: int) -> None:
+        """Assigns the next split, as soon as there is one."""
+        self._waiting[subtask_index] = None
+        self._assign()
+
+    def add_splits_back(self, splits: Sequence[DeltaSplit], subtask_index: int) -> None:
+        """Puts splits back, to be handed out first; those of several readers in order again."""
+        self._waiting.pop(subtask_index, None)
+        self._given_back = deque(sorted([*splits, *self._given_back], key=lambda split: split.order))
+        self._assign()
+
+    def snapshot_state(self, checkpoint_id: int) -> DeltaEnumeratorState:
+        """What is pending, and the next version."""
+        return DeltaEnumeratorState(pending=[*self._given_back, *self._pending], next_version=self._next)
+
+    def _assign(self) -> None:
+        while self._waiting and (left := self._given_back or self._pending):
+            subtask_index = next(iter(self._waiting))
+            del self._waiting[subtask_index]
+            self._context.assign_split(left.popleft(), subtask_index)
+        if self._next is not None and not self._is_following and not self._given_back and not self._pending:
+            for subtask_index in self._waiting:
+                self._context.signal_no_more_splits(subtask_index)
+            self._waiting.clear()
+
+    # --- in the background ----------------------------------------------------------------------------------------
+
+    def _look(self) -> _Found:
+        """Runs in the background, so it changes no state."""
+        if self._next is None:
+            return self._begin()
+        return self._follow(self._next, checks=self._is_first)
+
+    def _found(self, found: _Found | None, error: BaseException | None) -> None:
+        if error is not None:
+            raise error
+        assert found is not None
+        self._is_first = False
+        self._pending.extend(found.splits)
+        goes_on = self._next is not None and found.next_version >= self._next + _VERSIONS
+        self._next = found.next_version
+        self._assign()
+        if self._scanned.interval_ms is not None:
+            self._context.call_async(self._look, self._found, 0 if goes_on else self._scanned.interval_ms)
+
+    def _begin(self) -> _Found:
+        scanned, start = self._scanned, self._scanned.start
+        table = scanned.place.open()
+        newest = table.version()
+        if not self._is_following:
+            if start.timestamp is not None:
+                table.load_as_version(start.timestamp)
+            elif start.version is not None:
+                table.load_as_version(start.version)
+        self._check(table)
+        if not self._is_following:
+            return _Found(self._snapshot(table), table.version() + 1)
+        if start.is_latest:
+            return _Found([], newest + 1)
+        if start.timestamp is not None:
+            return self._follow(_first_since(table, start.timestamp), checks=True)
+        if start.version is not None:
+            return self._follow(start.version, checks=True)
+        return _Found(self._snapshot(table), newest + 1)
+
+    def _check(self, table: DeltaTable) -> None:
+        scanned = self._scanned
+        metadata = table.metadata()
+        mapping = metadata.configuration.get("delta.columnMapping.mode", "none")
+        if mapping != "none":
+            raise OperationError(
+                f"the Delta table {scanned.place.path} maps columns by {mapping}, which is not read: read a copy of it"
+            )
+        if scanned.reads_changes and metadata.configuration.get(_CHANGE_FEED) != "true":
+            raise ConfigurationError(
+                f"the Delta table {scanned.place.path} keeps no changes: set {_CHANGE_FEED} = true, and read changes "
+                "from the version on that this makes"
+            )
+        check_columns(scanned.place, [(one.name, one.type) for one in scanned.columns], schema_of(table))
+
+    def _snapshot(self, table: DeltaTable) -> list[DeltaSplit]:
+        pruning, version = self._scanned.pruning, table.version()
+        kinds = {one.name: one.type for one in schema_of(table)}
+        files = files_of(self._scanned.place, table)
+        return [
+            DeltaSplit(version, number, file, Meaning.INSERTED)
+            for number, (file, figures) in enumerate(files)
+            if pruning is None or pruning.may_have(figures, _values(file, kinds))
+        ]
+
+    def _follow(self, version: int, checks: bool) -> _Found:
+        """The files of versions from one on, as far as there are versions. `checks`: whether they may be too old."""
+        place = self._scanned.place
+        splits: list[DeltaSplit] = []
+        files = place.files()
+        for number in range(version, version + _VERSIONS):
+            found = read_version(place, files, number)
+            if found is None:
+                if checks and number == version and number <= (newest := place.open().version()):
+                    raise OperationError(
+                        f"version {number} of the Delta table {place.path} is no longer in its log, which begins later "
+                        f"and ends with {newest}: the job stood still for longer than delta.logRetentionDuration. "
+                        "Start it without its state"
+                    )
+                return _Found(splits, number)
+            splits += self._splits_of(found)
+        return _Found(splits, version + _VERSIONS)
+
+    def _splits_of(self, version: Version) -> list[DeltaSplit]:
+        scanned = self._scanned
+        if version.columns is not None:
+            check_columns(scanned.place, [(one.name, one.type) for one in scanned.columns], version.columns)
+        if scanned.reads_changes:
+            parts = _changes(version)
+        else:
+            self._check_appends(version)
+            parts = ((file, Meaning.INSERTED) for file in version.added)
+        return [DeltaSplit(version.number, number, *part) for number, part in enumerate(parts)]
+
+    def _check_appends(self, version: Version) -> None:
+        scanned = self._scanned
+        if not version.removed or scanned.ignore_changes:
+            return
+        if version.added:
+            what, option, does = "changes", "ignore_changes", "take all rows of rewritten files as new ones"
+        elif not scanned.ignore_deletes:
+            what, option, does = "deletes", "ignore_deletes", "pass over such versions"
+        else:
+            return
+        raise OperationError(
+            f"version {version.number} of the Delta table {scanned.place.path} {what} rows ({version.operation}), and "
+            f"the source reads rows that are added: set {option} to {does}, or read the changes of the table"
+        )
+
+
+def _changes(version: Version) -> Iterator[tuple[LoggedFile, Meaning]]:
+    """Rows that go before rows that come."""
+    if version.changes:
+        yield from ((file, Meaning.CHANGES_OLD) for file in version.changes)
+        yield from ((file, Meaning.CHANGES_NEW) for file in version.changes)
+    else:
+        yield from ((file, Meaning.DELETED) for file in version.removed)
+        yield from ((file, Meaning.INSERTED) for file in version.added)
+
+
+def _values(file: LoggedFile, kinds: dict[str, pa.DataType]) -> dict[str, pa.Scalar]:
+    return {name: value_of(text, kinds[name], name) for name, text in file.partition}
+
+
+def _first_since(table: DeltaTable, timestamp: str) -> int:
+    """The first version that is not older than a time; the next one if all are."""
+    moment = datetime.datetime.fromisoformat(timestamp)
+    since_ms = (moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)).timestamp() * 1_000
+    versions = [entry["version"] for entry in table.history() if entry.get("timestamp", 0) >= since_ms]
+    return min(versions, default=table.version() + 1)

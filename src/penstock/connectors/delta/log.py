@@ -1,0 +1,186 @@
+"""What the log of a table says: the files of a version, and what a version changes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from penstock.base.errors import FormatError, UnsupportedError
+from penstock.connectors.delta.partitions import texts_of
+from penstock.connectors.delta.place import TablePlace, schema_of
+from penstock.connectors.delta.types import is_same
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+_LOG: Final = "_delta_log"
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedFile:
+    """A data file, or one of changes.
+
+    Attributes:
+        path: relative to the table.
+        partition: the values of the partition columns as text, by their names.
+    """
+
+    path: str
+    partition: tuple[tuple[str, str | None], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """What a version changes.
+
+    Attributes:
+        number: of the version.
+        operation: what made it, as it says of itself.
+        added: files with new rows, and
+        removed: files whose rows are gone; files that are only put together differently are in neither.
+        changes: files that say what has changed, row by row; none where nobody wrote them.
+        columns: those of the table from now on; None where they are as before.
+    """
+
+    number: int
+    operation: str
+    added: tuple[LoggedFile, ...]
+    removed: tuple[LoggedFile, ...]
+    changes: tuple[LoggedFile, ...]
+    columns: pa.Schema | None
+
+
+def read_version(place: TablePlace, files: pafs.FileSystem, number: int) -> Version | None:
+    """A version by its own file of the log; None if there is no such file.
+
+    Raises:
+        UnsupportedError: if it has what cannot be read.
+    """
+    path = f"{_LOG}/{number:020d}.json"
+    if files.get_file_info([path])[0].type == pafs.FileType.NotFound:
+        return None
+    with files.open_input_file(path) as file:
+        text: bytes = file.read()
+    actions = [json.loads(line) for line in text.splitlines() if line.strip()]
+    return _version(place, number, actions)
+
+
+def _version(place: TablePlace, number: int, actions: Sequence[Mapping[str, Any]]) -> Version:
+    added, removed, changes = [], [], []
+    columns, operation = None, ""
+    for action in actions:
+        for kind, told in action.items():
+            if kind == "add" and told.get("dataChange", True):
+                added.append(_file(place, told))
+            elif kind == "remove" and told.get("dataChange", True):
+                removed.append(_file(place, told))
+            elif kind == "cdc":
+                changes.append(_file(place, told))
+            elif kind == "metaData":
+                columns = _columns(told["schemaString"])
+            elif kind == "commitInfo":
+                operation = str(told.get("operation", ""))
+    return Version(number, operation, tuple(added), tuple(removed), tuple(changes), columns)
+
+
+def _columns(text: str) -> pa.Schema:
+    from deltalake import Schema
+
+    return pa.schema(Schema.from_json(text).to_arrow())
+
+
+def _file(place: TablePlace, told: Mapping[str, Any]) -> LoggedFile:
+    path = unquote(told["path"])
+    if told.get("deletionVector"):
+        raise _has_vectors(place, path)
+    _check_relative(place, path)
+    return LoggedFile(path, tuple((told.get("partitionValues") or {}).items()))
+
+
+def _has_vectors(place: TablePlace, path: str) -> UnsupportedError:
+    return UnsupportedError(
+        f"rows of {path} in the Delta table {place.path} are deleted by a deletion vector, which is not read: turn "
+        "them off (delta.enableDeletionVectors = false) and run REORG TABLE … APPLY (PURGE)"
+    )
+
+
+def _check_relative(place: TablePlace, path: str) -> None:
+    if path.startswith(("/", "file:")) or "://" in path:
+        raise UnsupportedError(
+            f"the Delta table {place.path} has files elsewhere, such as {path}: clones that share files are not read"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What the log says of a column of a data file; None where it does not. Values are Arrow's."""
+
+    rows: int
+    least: pa.Scalar | None
+    greatest: pa.Scalar | None
+    nulls: int | None
+
+
+def files_of(place: TablePlace, table: DeltaTable) -> list[tuple[LoggedFile, dict[str, Figures]]]:
+    """All files of an open table in order of their paths, and what is said of their columns."""
+    for batch in table.deletion_vectors():
+        for path in pa.record_batch(batch).column("filepath").to_pylist():
+            raise _has_vectors(place, path)
+    actions = pa.table(table.get_add_actions(flatten=False)).combine_chunks()
+    keys = list(table.metadata().partition_columns)
+    found = []
+    texts = {}
+    if keys and actions.num_rows:
+        (struct,) = actions.column("partition").chunks
+        texts = {key: texts_of(struct.field(key)).to_pylist() for key in keys}
+    names = [one.name for one in schema_of(table) if one.name not in keys]
+    for row in range(actions.num_rows):
+        path = unquote(actions.column("path")[row].as_py())
+        _check_relative(place, path)
+        file = LoggedFile(path, tuple((key, texts[key][row]) for key in keys))
+        found.append((file, _figures(actions, row, names)))
+    return sorted(found, key=lambda one: one[0].path)
+
+
+def _figures(actions: pa.Table, row: int, names: Sequence[str]) -> dict[str, Figures]:
+    rows = _of_row(actions, "num_records", row)
+    if rows is None or rows.as_py() is None:
+        return {}
+    least, greatest, nulls = (_of_row(actions, name, row) for name in ("min", "max", "null_count"))
+    found = {}
+    for name in names:
+        count = _field(nulls, name)
+        found[name] = Figures(
+            rows.as_py(), _field(least, name), _field(greatest, name), None if count is None else count.as_py()
+        )
+    return found
+
+
+def _of_row(actions: pa.Table, name: str, row: int) -> pa.Scalar | None:
+    return actions.column(name)[row] if name in actions.column_names else None
+
+
+def _field(struct: pa.Scalar | None, name: str) -> pa.Scalar | None:
+    if struct is None or not struct.is_valid or name not in struct.type.names:
+        return None
+    found = struct[name]
+    return found if found.is_valid and not pa.types.is_nested(found.type) else None
+
+
+def check_columns(place: TablePlace, wanted: Sequence[tuple[str, pa.DataType]], there: pa.Schema) -> None:
+    """Raise `FormatError` for columns that a table does not have as they are wanted."""
+    lacking = [name for name, _ in wanted if name not in there.names]
+    if lacking:
+        raise FormatError(
+            f"the Delta table {place.path} has no columns {', '.join(lacking)}; it has {', '.join(there.names)}"
+        )
+    for name, kind in wanted:
+        found = there.field(name).type
+        if not is_same(found, kind):
+            raise FormatError(f"column {name!r} of the Delta table {place.path} is {found}, and is read as {kind}")
