@@ -20,7 +20,8 @@ from tests.connectors.harness import SinkHost
 from penstock.base.errors import ConfigurationError, OperationError, UnsupportedError
 from penstock.codecs.column_data import ColumnData
 from penstock.common import Row, RowKind, Types
-from penstock.connectors.delta.commits import CommitError, DeltaCommitter, PreparedFiles
+from penstock.connectors.delta.commits import DeltaCommitter, PreparedFiles
+from penstock.connectors.delta.errors import CommitError
 from penstock.datastream.connectors.delta import DeltaSink, DeltaSinkBuilder
 
 NUMBERS = {"id": int, "name": str}

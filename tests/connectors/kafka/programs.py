@@ -137,7 +137,7 @@ def _dies(step: str, after: int, folder: str) -> Any:
     return mock.patch(f"{owner}.{method}", patched)
 
 
-def _tell_workers(job: Any, path: Path) -> None:
+def tell_workers(job: Any, path: Path) -> None:
     """Write down again and again which processes the job's workers are."""
     result = job.get_job_execution_result()
     while not result.done():
@@ -186,7 +186,7 @@ def run(
     build(numbers, kafka_sink(servers, topic, DeliveryGuarantee.EXACTLY_ONCE))
     if die is None:
         job = env.execute_async(f"to {topic}")
-        _tell_workers(job, Path(folder, "workers"))
+        tell_workers(job, Path(folder, "workers"))
         job.get_job_execution_result().result()
     else:
         with _dies(die, after, folder):

@@ -65,8 +65,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from penstock.base.errors import PenstockError
 from penstock.connectors.delta.data_files import DataFile
+from penstock.connectors.delta.errors import CommitError
 from penstock.connectors.delta.target import Target, make_if_missing
 from penstock.core.connector import Committer, SinkWriterContext
 
@@ -77,12 +77,6 @@ _LOG: Final = logging.getLogger("penstock.connectors.delta")
 #: How often a version is tried to be made, while others are faster.
 _TRIES: Final = 30
 _WAIT_S: Final = 0.05
-
-
-class CommitError(PenstockError, RuntimeError):
-    """A file that a checkpoint names is gone, so its rows cannot be shown. Another attempt does not help."""
-
-    suppresses_restart = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypedDict
 
 import pyarrow as pa
 
-from penstock.base.errors import ConfigurationError, OperationError
+from penstock.base.errors import ConfigurationError
+from penstock.connectors.delta.errors import VersionError
 from penstock.connectors.delta.log import LoggedFile, Version, check_columns, files_of, read_version
 from penstock.connectors.delta.partitions import value_of
 from penstock.connectors.delta.place import schema_of
@@ -135,7 +136,7 @@ class DeltaEnumerator(SplitEnumerator[DeltaSplit]):
         metadata = table.metadata()
         mapping = metadata.configuration.get("delta.columnMapping.mode", "none")
         if mapping != "none":
-            raise OperationError(
+            raise VersionError(
                 f"the Delta table {scanned.place.path} maps columns by {mapping}, which is not read: read a copy of it"
             )
         if scanned.reads_changes and metadata.configuration.get(_CHANGE_FEED) != "true":
@@ -164,7 +165,7 @@ class DeltaEnumerator(SplitEnumerator[DeltaSplit]):
             found = read_version(place, files, number)
             if found is None:
                 if checks and number == version and number <= (newest := place.open().version()):
-                    raise OperationError(
+                    raise VersionError(
                         f"version {number} of the Delta table {place.path} is no longer in its log, which begins later "
                         f"and ends with {newest}: the job stood still for longer than delta.logRetentionDuration. "
                         "Start it without its state"
@@ -194,7 +195,7 @@ class DeltaEnumerator(SplitEnumerator[DeltaSplit]):
             what, option, does = "deletes", "ignore_deletes", "pass over such versions"
         else:
             return
-        raise OperationError(
+        raise VersionError(
             f"version {version.number} of the Delta table {scanned.place.path} {what} rows ({version.operation}), and "
             f"the source reads rows that are added: set {option} to {does}, or read the changes of the table"
         )

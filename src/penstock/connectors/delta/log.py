@@ -11,7 +11,8 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from penstock.base.errors import FormatError, UnsupportedError
+from penstock.base.errors import UnsupportedError
+from penstock.connectors.delta.errors import TableMismatchError
 from penstock.connectors.delta.partitions import texts_of
 from penstock.connectors.delta.place import TablePlace, schema_of
 from penstock.connectors.delta.types import is_same
@@ -174,13 +175,15 @@ def _field(struct: pa.Scalar | None, name: str) -> pa.Scalar | None:
 
 
 def check_columns(place: TablePlace, wanted: Sequence[tuple[str, pa.DataType]], there: pa.Schema) -> None:
-    """Raise `FormatError` for columns that a table does not have as they are wanted."""
+    """Raise `TableMismatchError` for columns that a table does not have as they are wanted."""
     lacking = [name for name, _ in wanted if name not in there.names]
     if lacking:
-        raise FormatError(
+        raise TableMismatchError(
             f"the Delta table {place.path} has no columns {', '.join(lacking)}; it has {', '.join(there.names)}"
         )
     for name, kind in wanted:
         found = there.field(name).type
         if not is_same(found, kind):
-            raise FormatError(f"column {name!r} of the Delta table {place.path} is {found}, and is read as {kind}")
+            raise TableMismatchError(
+                f"column {name!r} of the Delta table {place.path} is {found}, and is read as {kind}"
+            )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from penstock.base.errors import MissingPathError
+from penstock.connectors.delta.errors import MissingTableError
 from penstock.connectors.delta.library import require_library
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class TablePlace:
         """The table, as it is now or was at a version.
 
         Raises:
-            MissingPathError: if there is none.
+            MissingTableError: if there is none.
         """
         require_library()
         from deltalake import DeltaTable
@@ -66,7 +66,7 @@ class TablePlace:
         try:
             return DeltaTable(self.path, version=version, storage_options=dict(self.options))
         except TableNotFoundError as error:
-            raise MissingPathError(f"there is no Delta table at {self.path}: {_first_line(error)}") from error
+            raise MissingTableError(f"there is no Delta table at {self.path}: {_first_line(error)}") from error
 
     def files(self) -> pafs.FileSystem:
         """The files below, by paths that are relative to the table."""

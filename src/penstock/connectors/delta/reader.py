@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from penstock.base.errors import MissingPathError
 from penstock.base.types import RowKind
 from penstock.codecs.column_data import COLUMN_BATCH_ROWS
+from penstock.connectors.delta.errors import MissingTableError
 from penstock.connectors.delta.partitions import value_of
 from penstock.connectors.delta.split import CHANGE_TYPE, DeltaSplit, Meaning, Scanned, WantedColumn
 from penstock.connectors.split_reader import PositionedReader
@@ -66,7 +66,7 @@ class _OpenSplit:
         try:
             self._stream = files.open_input_file(path)
         except FileNotFoundError as error:
-            raise MissingPathError(
+            raise MissingTableError(
                 f"{path} of version {split.version} of the Delta table {scanned.place.path} is gone: VACUUM has "
                 "removed it before it was read. Let VACUUM keep files for longer than the job may stand still"
             ) from error

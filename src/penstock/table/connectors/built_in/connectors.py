@@ -8,6 +8,7 @@ from typing import Final
 from penstock.table.connectors.blackhole import BlackholeConnector
 from penstock.table.connectors.connector import Connectors
 from penstock.table.connectors.datagen.connector import DatagenConnector
+from penstock.table.connectors.delta.connector import DeltaConnector
 from penstock.table.connectors.filesystem.connector import FilesystemConnector
 from penstock.table.connectors.formats.built_in import built_in_formats
 from penstock.table.connectors.jdbc.connector import JdbcConnector
@@ -29,6 +30,7 @@ def built_in() -> Connectors:
     return Connectors(
         BlackholeConnector(),
         DatagenConnector(),
+        DeltaConnector(),
         FilesystemConnector(formats),
         JdbcConnector(),
         KafkaConnector(formats),

@@ -1,0 +1,77 @@
+"""A Delta table that is to be read, with its abilities."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from penstock.base.watermark_strategy import WatermarkStrategy
+from penstock.connectors.delta.source import DeltaSource
+from penstock.connectors.delta.split import Scanned, WantedColumn
+from penstock.table.connectors.abilities import (
+    Filtered,
+    FilterPushDown,
+    LimitPushDown,
+    ProjectionPushDown,
+    TableScan,
+    WatermarkPushDown,
+)
+from penstock.table.connectors.delta.pruning import FilterPruning
+from penstock.table.connectors.formats.parquet_statistics import StatisticsFilter, is_of_use, statistics_filter
+from penstock.table.connectors.tables import NO_WATERMARKS, TableReader, column_names
+from penstock.table.data.arrow_types import arrow_type
+from penstock.table.plan.changes import ALL
+from penstock.table.plan.row_schema import PlanColumn, RowSchema
+from penstock.table.typed.nodes import Typed
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaScan(TableScan, ProjectionPushDown, FilterPushDown, LimitPushDown, WatermarkPushDown):
+    """Reads some columns, and passes over files and parts of files.
+
+    Attributes:
+        scanned: the table, and where to begin.
+        columns: those that are wanted.
+        key: the names of the columns of the primary key.
+        filters: files are passed over that have no row for which all of them are true.
+        strategy: how watermarks are made, of each subtask: it reads one file after the other.
+    """
+
+    scanned: Scanned
+    columns: tuple[PlanColumn, ...]
+    key: tuple[str, ...] = ()
+    filters: tuple[StatisticsFilter, ...] = ()
+    strategy: WatermarkStrategy = NO_WATERMARKS
+
+    def reader(self) -> TableReader:
+        """See `TableScan`."""
+        names = [one.name for one in self.columns]
+        columns = tuple(
+            WantedColumn(output, one.name, arrow_type(one.type))
+            for output, one in zip(column_names(len(names)), self.columns, strict=True)
+        )
+        pruning = FilterPruning(self.filters) if self.filters else None
+        source = DeltaSource(replace(self.scanned, columns=columns, pruning=pruning))
+        key = tuple(names.index(one) for one in self.key) if set(self.key) <= set(names) else ()
+        if self.scanned.reads_changes:
+            return TableReader(source, ALL, has_before=True, key=key, strategy=self.strategy)
+        return TableReader(source, strategy=self.strategy)
+
+    def with_columns(self, columns: Sequence[int]) -> DeltaScan:
+        """See `ProjectionPushDown`."""
+        return replace(self, columns=tuple(self.columns[place] for place in columns))
+
+    def with_conditions(self, conditions: Sequence[Typed]) -> Filtered:
+        """See `FilterPushDown`. All conditions remain: figures only say that a file has no such row."""
+        used = tuple(one for one in conditions if is_of_use(one))
+        found = tuple(statistics_filter(one, RowSchema(self.columns)) for one in used)
+        return Filtered(replace(self, filters=(*self.filters, *found)), tuple(conditions), used)
+
+    def with_limit(self, limit: int) -> DeltaScan:
+        """See `LimitPushDown`."""
+        known = self.scanned.limit
+        return replace(self, scanned=replace(self.scanned, limit=limit if known is None else min(limit, known)))
+
+    def with_watermarks(self, strategy: WatermarkStrategy) -> DeltaScan:
+        """See `WatermarkPushDown`."""
+        return replace(self, strategy=strategy)
