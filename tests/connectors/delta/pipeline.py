@@ -60,8 +60,8 @@ def check(records: int, folder: Path) -> str:
     numbers: dict[int, list[int]] = {}
     for key, number in sorted(zip(columns["key"], columns["number"], strict=True)):
         numbers.setdefault(key, []).append(number)
-    for key, found in numbers.items():
-        if found != list(range(1, len(found) + 1)):
+    for key, of_key in numbers.items():
+        if of_key != list(range(1, len(of_key) + 1)):
             raise AssertionError(f"the records of key {key} are not numbered from 1 on")
     last = DeltaTable(folder / "last")
     merged = last.to_pyarrow_table().to_pydict()
