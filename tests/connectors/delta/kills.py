@@ -27,6 +27,8 @@ from tests.servers.kafka import KafkaCluster, kafka_server
 
 #: How often each is the victim.
 VICTIMS = {"worker": 5, "driver": 3}
+#: How often the job has committed something since the last kill; otherwise it is killed while it comes back.
+HAS_COMMITTED = 0.75
 
 
 class DeltaJob(Job):
@@ -49,6 +51,15 @@ class DeltaJob(Job):
         with (self._folder / f"log-{self._number}").open("wb") as log:
             self.process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log)
         return self.process
+
+
+def await_commit(job: DeltaJob, folder: Path, versions: int) -> None:
+    """Until the table has more versions."""
+    deadline = time.monotonic() + PATIENCE_S
+    while pipeline.versions(folder) <= versions:
+        job.check()
+        assert time.monotonic() < deadline, "the job does not commit"
+        time.sleep(0.1)
 
 
 def await_output(job: DeltaJob, folder: Path, records: int) -> None:
@@ -80,6 +91,8 @@ def run(
         try:
             for number in range(kills):
                 job.await_workers()
+                if chance.random() < HAS_COMMITTED:
+                    await_commit(job, folder, pipeline.versions(folder))
                 time.sleep(chance.uniform(*pause_s))
                 victim = chance.choices(list(victims), list(victims.values()))[0]
                 job.check()

@@ -48,6 +48,11 @@ def count(folder: Path) -> int:
     return int(DeltaTable(folder / "every").count()) if DeltaTable.is_deltatable(folder / "every") else 0
 
 
+def versions(folder: Path) -> int:
+    """How many there are of the table with each record."""
+    return len(list((folder / "every" / "_delta_log").glob("*.json")))
+
+
 def check(records: int, folder: Path) -> str:
     """Raise `AssertionError` unless readers see each record once, with numbers from 1 on for each key."""
     every = DeltaTable(folder / "every")

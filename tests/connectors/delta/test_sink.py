@@ -160,6 +160,19 @@ def test_an_answer_that_is_lost_does_not_commit_twice(tmp_path: Path) -> None:
     assert rows_of(tmp_path) == [(1, "a")]
 
 
+def test_numbers_outlive_the_files_of_the_log(tmp_path: Path) -> None:
+    """The log is cut when its checkpoint holds what is in it."""
+    sink = sink_of(tmp_path)
+    found = prepared(sink, [(1, "a")])
+    committer(sink).commit(found)
+    DeltaTable(tmp_path).create_checkpoint()
+    for file in (tmp_path / "_delta_log").glob("*.json"):
+        file.unlink()
+    committer(sink).recommit(found)
+    assert rows_of(tmp_path) == [(1, "a")]
+    assert version_of(tmp_path) == 1
+
+
 def test_two_jobs_write_one_table(tmp_path: Path) -> None:
     """One adds rows, one merges, and somebody else adds rows: each is done on the newest version."""
     adding, merging = sink_of(tmp_path), sink_of(tmp_path, "id")
@@ -302,7 +315,7 @@ def test_keys_of_several_columns_with_strange_names(tmp_path: Path) -> None:
 def test_a_key_that_is_null_is_an_error(tmp_path: Path) -> None:
     sink = sink_of(tmp_path, "id")
     with pytest.raises(OperationError, match="key column 'id' is NULL"):
-        committer(sink).commit(prepared(sink, [(None, "a")]))
+        prepared(sink, [(None, "a")])
 
 
 def test_changes_need_a_key(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,14 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from tests.connectors.harness import Cluster, read
 
-from penstock.base.errors import ConfigurationError, FormatError, MissingPathError, OperationError, UnknownNameError
+from penstock.base.errors import (
+    ConfigurationError,
+    FormatError,
+    MissingPathError,
+    OperationError,
+    UnknownNameError,
+    UnsupportedError,
+)
 from penstock.connectors.delta.source import DeltaSource
 from penstock.core.connector import InputStatus
 
@@ -209,6 +217,28 @@ def test_what_is_gone_is_named(tmp_path: Path) -> None:
         read(DeltaSource.for_bounded_row_data(tmp_path).build())
     with pytest.raises(MissingPathError, match="there is no Delta table at"):
         DeltaSource.for_bounded_row_data(tmp_path / "none").build()
+
+
+def test_deletion_vectors_and_files_elsewhere_are_refused(tmp_path: Path) -> None:
+    """Rows that are deleted so would come back."""
+    append(tmp_path, [1])
+    following = Following(follow(tmp_path).build())
+    following.rows()
+    add: dict[str, Any] = {
+        "path": "x.parquet",
+        "partitionValues": {},
+        "size": 1,
+        "modificationTime": 0,
+        "dataChange": True,
+    }
+    vector = {"storageType": "u", "pathOrInlineDv": "ab^-aqEH.-t@S}K{vb[*k^", "sizeInBytes": 1, "cardinality": 1}
+    version = tmp_path / "_delta_log" / f"{1:020d}.json"
+    version.write_text(json.dumps({"add": {**add, "deletionVector": vector}}))
+    with pytest.raises(UnsupportedError, match=r"x\.parquet .* deletion vector, which is not read"):
+        following.rows()
+    version.write_text(json.dumps({"add": {**add, "path": "s3://elsewhere/x.parquet"}}))
+    with pytest.raises(UnsupportedError, match="clones that share files are not read"):
+        Following(follow(tmp_path).starting_version(1).build()).rows()
 
 
 def test_mistakes_are_named(tmp_path: Path) -> None:

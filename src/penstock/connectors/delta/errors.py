@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.base.errors import FormatError, MissingPathError, OperationError, PenstockError
+from penstock.base.errors import FormatError, MissingPathError, OperationError, PenstockError, UnsupportedError
 
 
 class CommitError(PenstockError, RuntimeError):
@@ -25,5 +25,11 @@ class TableMismatchError(FormatError):
 
 class VersionError(OperationError):
     """A version cannot be followed: it is gone, or does what the source is not told to read."""
+
+    suppresses_restart = True
+
+
+class UnsupportedTableError(UnsupportedError):
+    """A table has what is not read, or rules that the sink does not keep to."""
 
     suppresses_restart = True

@@ -11,8 +11,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from penstock.base.errors import UnsupportedError
-from penstock.connectors.delta.errors import TableMismatchError
+from penstock.connectors.delta.errors import TableMismatchError, UnsupportedTableError
 from penstock.connectors.delta.partitions import texts_of
 from penstock.connectors.delta.place import TablePlace, schema_of
 from penstock.connectors.delta.types import is_same
@@ -61,7 +60,7 @@ def read_version(place: TablePlace, files: pafs.FileSystem, number: int) -> Vers
     """A version by its own file of the log; None if there is no such file.
 
     Raises:
-        UnsupportedError: if it has what cannot be read.
+        UnsupportedTableError: if it has what cannot be read.
     """
     path = f"{_LOG}/{number:020d}.json"
     if files.get_file_info([path])[0].type == pafs.FileType.NotFound:
@@ -104,8 +103,8 @@ def _file(place: TablePlace, told: Mapping[str, Any]) -> LoggedFile:
     return LoggedFile(path, tuple((told.get("partitionValues") or {}).items()))
 
 
-def _has_vectors(place: TablePlace, path: str) -> UnsupportedError:
-    return UnsupportedError(
+def _has_vectors(place: TablePlace, path: str) -> UnsupportedTableError:
+    return UnsupportedTableError(
         f"rows of {path} in the Delta table {place.path} are deleted by a deletion vector, which is not read: turn "
         "them off (delta.enableDeletionVectors = false) and run REORG TABLE … APPLY (PURGE)"
     )
@@ -113,7 +112,7 @@ def _has_vectors(place: TablePlace, path: str) -> UnsupportedError:
 
 def _check_relative(place: TablePlace, path: str) -> None:
     if path.startswith(("/", "file:")) or "://" in path:
-        raise UnsupportedError(
+        raise UnsupportedTableError(
             f"the Delta table {place.path} has files elsewhere, such as {path}: clones that share files are not read"
         )
 

@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from penstock.base.errors import OperationError
 from penstock.base.types import RowKind
 from penstock.connectors.delta.commits import Apply, PreparedFiles
 from penstock.connectors.delta.target import Target
@@ -63,12 +62,6 @@ def merge_changes(target: Target) -> Apply:
 def last_of_each_key(changes: pa.Table, key: Sequence[str]) -> pa.Table:
     """Of rows in their order the last of each key; whether it goes is in a column."""
     changes = changes.combine_chunks()
-    for name in key:
-        if changes.column(name).null_count:
-            raise OperationError(
-                f"key column {name!r} is NULL in a change for the Delta table: rows are found by their key, so it "
-                "must have a value"
-            )
     places = pa.array(np.arange(changes.num_rows))
     found = changes.select(list(key)).append_column(_PLACE, places).group_by(list(key), use_threads=False)
     last = found.aggregate([(_PLACE, "max")]).column(f"{_PLACE}_max").to_numpy()

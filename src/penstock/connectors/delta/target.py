@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from penstock.base.errors import ConfigurationError, UnsupportedError
+from penstock.base.errors import ConfigurationError
+from penstock.connectors.delta.errors import UnsupportedTableError
 from penstock.connectors.delta.partitions import check_partition_type
 from penstock.connectors.delta.place import TablePlace, schema_of
 from penstock.connectors.delta.types import is_same, stored_schema
@@ -82,12 +83,19 @@ def make_if_missing(target: Target) -> None:
             raise
 
 
-def prepare(target: Target) -> pa.Schema:
-    """See to it that the table takes the columns; returns them as it has them, in the order of the target.
+class Prepared(NamedTuple):
+    """A table that takes the columns of a sink: these as it has them, in the order of the sink, and its partitions."""
+
+    columns: pa.Schema
+    partition_columns: tuple[str, ...]
+
+
+def prepare(target: Target) -> Prepared:
+    """See to it that the table takes the columns.
 
     Raises:
         ConfigurationError: naming the columns that do not fit.
-        UnsupportedError: for a table with rules that only its own writers know.
+        UnsupportedTableError: for a table with rules that only its own writers know.
     """
     from deltalake.exceptions import DeltaError
 
@@ -96,7 +104,7 @@ def prepare(target: Target) -> pa.Schema:
         table = target.place.open()
         missing = _compared(target, table)
         if not missing:
-            return _as_stored(target, table)
+            return Prepared(_as_stored(target, table), tuple(table.metadata().partition_columns))
         if not target.merge_schema:
             raise ConfigurationError(
                 f"the Delta table {target.place.path} has no columns {', '.join(one.name for one in missing)}: add "
@@ -160,10 +168,10 @@ def _refuse_rules(table: DeltaTable, path: str) -> None:
     metadata = table.metadata()
     for key, value in metadata.configuration.items():
         if key.startswith("delta.constraints.") or (key == "delta.columnMapping.mode" and value != "none"):
-            raise UnsupportedError(f"the Delta table {path} has {key} = {value}, which the sink does not keep to")
+            raise UnsupportedTableError(f"the Delta table {path} has {key} = {value}, which the sink does not keep to")
     for field in table.schema().fields:
         for key in field.metadata:
             if key.startswith(("delta.generationExpression", "delta.invariants", "delta.identity")):
-                raise UnsupportedError(
+                raise UnsupportedTableError(
                     f"column {field.name!r} of the Delta table {path} has {key}, which the sink does not keep to"
                 )

@@ -32,19 +32,15 @@ class DeltaWriter(SinkWriter[Any, PreparedFiles]):
         self._context = context
         self._target = target
         self._by_place = by_place
-        self._schema = prepare(target)
-        self._not_null = [one.name for one in self._schema if not one.nullable]
+        there = prepare(target)
+        self._not_null = [one.name for one in there.columns if not one.nullable]
         self._run, self._number = names_of(context)
         digest = hashlib.blake2b(run_name(context).encode(), digest_size=16).hexdigest()
         kind = "changes" if target.key else "part"
         stem = f"{kind}-{context.subtask_index:05d}-{digest}"
         schema = changes_schema(target.columns) if target.key else target.columns
-        partitions = () if target.key else self._partitions()
+        partitions = () if target.key else there.partition_columns
         self._files = DataFilesWriter(target.place, schema, partitions, stem, target_bytes)
-
-    def _partitions(self) -> tuple[str, ...]:
-        found = self._target.partition_columns
-        return tuple(self._target.place.open().metadata().partition_columns) if found is None else found
 
     def write_batch(self, values: list[Any], timestamps: list[int] | None) -> None:
         """See `SinkWriter`."""
@@ -71,8 +67,7 @@ class DeltaWriter(SinkWriter[Any, PreparedFiles]):
                 "name the columns by which rows are replaced, by with_key_columns(), or a PRIMARY KEY"
             )
         batch = self._fitting(columns, by_place)
-        if kinds is None:
-            self._check_nulls(batch)
+        self._check_nulls(batch, kinds)
         self._files.write(with_kinds(batch, kinds) if self._target.key else batch, self._context.now_ms())
 
     def _fitting(self, columns: pa.RecordBatch, by_place: bool) -> pa.RecordBatch:
@@ -87,8 +82,15 @@ class DeltaWriter(SinkWriter[Any, PreparedFiles]):
                 f"{self._target.place.path}, which takes {', '.join(wanted.names)}: {error}"
             ) from error
 
-    def _check_nulls(self, batch: pa.RecordBatch) -> None:
-        for name in self._not_null:
+    def _check_nulls(self, batch: pa.RecordBatch, kinds: bytes | None) -> None:
+        """Raise `OperationError` while the rows are not in a checkpoint yet. A deletion may have the key alone."""
+        for name in self._target.key:
+            if batch.column(name).null_count:
+                raise OperationError(
+                    f"key column {name!r} is NULL in a change for the Delta table {self._target.place.path}: rows are "
+                    "found by their key, so it must have a value"
+                )
+        for name in self._not_null if kinds is None else ():
             if batch.column(name).null_count:
                 raise OperationError(
                     f"column {name!r} of the Delta table {self._target.place.path} may not be NULL, and is in a row "
