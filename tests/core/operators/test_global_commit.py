@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from tests.spec.virtual_job import (
     COMMITS,
@@ -19,11 +20,15 @@ from tests.spec.virtual_job import (
     records,
 )
 
+from penstock.codecs.column_data import ColumnData
 from penstock.common import JobStatus, WatermarkStrategy
 from penstock.connectors.number_sequence import NumberSequenceSource
 from penstock.core.checkpoint.savepoints import TakeSavepoint
-from penstock.core.connector import Committer
+from penstock.core.columns.batch import ColumnBatch
+from penstock.core.connector import Committer, SinkWriter
+from penstock.core.operators.sink.sink import hand_over
 from penstock.core.protocol import StopMode
+from penstock.core.records import Batch
 
 CALLS: list[list[int]] = []
 
@@ -112,3 +117,23 @@ def test_a_batch_job_commits_once_at_its_end() -> None:
     env.execute()
     assert len(CALLS) == 1
     assert sorted(LEDGER["out"]) == list(range(100))
+
+
+def test_writers_get_columns_as_columns() -> None:
+    """As those of other sinks do: nothing makes rows of them on the way."""
+    seen: list[tuple[str, int]] = []
+
+    class Columns(SinkWriter[Any, Any]):
+        def write_batch(self, values: list[Any], timestamps: list[int] | None) -> None:
+            seen.append(("rows", len(values)))
+
+        def write_columns(self, data: ColumnData, rowtimes: Any) -> None:
+            seen.append(("columns", len(data)))
+
+        def write_changes(self, data: ColumnData, kinds: bytes, rowtimes: Any) -> None:
+            seen.append(("changes", len(kinds)))
+
+    columns = pa.record_batch({"n": [1, 2, 3]})
+    for batch in (Batch([1]), ColumnBatch(columns), ColumnBatch(columns, None, bytes([0, 3, 0]))):
+        hand_over(Columns(), batch, "sink")
+    assert seen == [("rows", 1), ("columns", 3), ("changes", 3)]
