@@ -90,12 +90,31 @@ def test_each_change_is_merged_once_though_the_job_fails(tmp_path: Path) -> None
     assert dict(zip(found["id"], found["v"], strict=True)) == {k: v for k, v in last.items() if v < RECORDS - 3}
 
 
+def append(path: Path, start: int) -> None:
+    rows = [{"id": n, "k": n % 7, "v": n} for n in range(start, start + 100)]
+    write_deltalake(path, pa.Table.from_pylist(rows), mode="append")
+
+
+def test_a_job_that_runs_now_and_then_reads_what_is_new(tmp_path: Path) -> None:
+    """G8, G9: each run goes on from the checkpoint of the one before, and ends when nothing is left to read."""
+    counts = []
+    for is_growing in (True, True, False):
+        if is_growing:
+            append(tmp_path / "from", len(counts) * 100)
+        env = environment("MICRO_BATCH")
+        env.get_configuration().set_string("execution.checkpointing.dir", str(tmp_path / "checkpoints"))
+        env.get_configuration().set_string("penstock.recovery.from-latest", "true")
+        source = DeltaSource.for_continuous_row_data(tmp_path / "from").build()
+        rows = env.from_source(source, NO_WATERMARKS, "rows").uid("rows").map(lambda row: row, COLUMNS).uid("same")
+        rows.sink_to(DeltaSink.for_row_data(tmp_path / "to").build()).uid("delta")
+        env.execute("now and then")
+        counts.append(len(ids_of(tmp_path / "to")))
+    assert counts == [100, 200, 200]
+    assert ids_of(tmp_path / "to") == list(range(200))
+
+
 def test_a_table_is_followed_into_another_though_the_job_fails(tmp_path: Path) -> None:
     """G8, G9: from one that grows into another, until a savepoint, from which a second job goes on."""
-
-    def append(start: int) -> None:
-        rows = [{"id": n, "k": n % 7, "v": n} for n in range(start, start + 100)]
-        write_deltalake(tmp_path / "from", pa.Table.from_pylist(rows), mode="append")
 
     def start(env: StreamExecutionEnvironment) -> Any:
         source = DeltaSource.for_continuous_row_data(tmp_path / "from").update_check_interval(10).build()
@@ -105,13 +124,13 @@ def test_a_table_is_followed_into_another_though_the_job_fails(tmp_path: Path) -
         return env.execute_async("follows")
 
     for number in range(4):
-        append(number * 100)
+        append(tmp_path / "from", number * 100)
     job = start(environment())
     for number in range(4, 8):
-        append(number * 100)
+        append(tmp_path / "from", number * 100)
     await_true(lambda: len(ids_of(tmp_path / "to")) >= 400, "rows of the first job")
     savepoint = job.stop_with_savepoint(False, str(tmp_path / "savepoints")).result()
-    append(800)
+    append(tmp_path / "from", 800)
     env = environment()
     env.get_configuration().set_string("execution.state-recovery.path", savepoint)
     job = start(env)
