@@ -97,7 +97,7 @@ def append(path: Path, start: int) -> None:
 
 def test_a_job_that_runs_now_and_then_reads_what_is_new(tmp_path: Path) -> None:
     """G8, G9: each run goes on from the checkpoint of the one before, and ends when nothing is left to read."""
-    counts = []
+    counts: list[int] = []
     for is_growing in (True, True, False):
         if is_growing:
             append(tmp_path / "from", len(counts) * 100)

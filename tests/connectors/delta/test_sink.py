@@ -17,7 +17,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from tests.connectors.harness import SinkHost
 
-from penstock.base.errors import ConfigurationError, OperationError, UnsupportedError
+from penstock.base.errors import ConfigurationError, FormatError, OperationError, UnsupportedError
 from penstock.codecs.column_data import ColumnData
 from penstock.common import Row, RowKind, Types
 from penstock.connectors.delta.commits import DeltaCommitter, PreparedFiles
@@ -351,6 +351,15 @@ def test_a_table_that_does_not_fit_is_an_error(tmp_path: Path) -> None:
     )
     DeltaTable(tmp_path).alter.add_constraint({"positive": "id > 0"})
     fails(DeltaSink.for_row_data(tmp_path, everything), UnsupportedError, "delta.constraints.positive")
+
+
+def test_records_with_other_names_are_refused(tmp_path: Path) -> None:
+    """They would be NULLs in the table."""
+    for record in (Row(id=1, nome="a"), {"id": 1, "nome": "a"}, Row(id=1)):
+        with pytest.raises(FormatError, match=r"fields id.* whose sink has the columns id, name"):
+            prepared(sink_of(tmp_path), [record])
+    committer(sink_of(tmp_path)).commit(prepared(sink_of(tmp_path), [{"id": 1}, {"name": "b"}]))
+    assert rows_of(tmp_path) == [(1, None), (None, "b")]
 
 
 def test_mistakes_are_named_when_the_sink_is_built(tmp_path: Path) -> None:

@@ -51,6 +51,9 @@ class Target:
                         f"{what} column {name!r} is none of the columns {', '.join(self.columns.names)} that go into "
                         f"the Delta table {self.place.path}"
                     )
+        hidden = [name for name in self.columns.names if name.startswith("_penstock_")]
+        if hidden:
+            raise ConfigurationError(f"column {hidden[0]!r} has a name that the sink uses itself: call it otherwise")
         for name in self.partition_columns or ():
             check_partition_type(name, self.columns.field(name).type)
         if self.partition_columns and len(self.partition_columns) == len(self.columns):

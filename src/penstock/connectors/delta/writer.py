@@ -46,9 +46,27 @@ class DeltaWriter(SinkWriter[Any, PreparedFiles]):
         """See `SinkWriter`."""
         if not values:
             return
+        self._check_names(values[0])
         columns = columns_of(values, "DeltaSink", self._target.columns)
         names = columns.schema.names
         self._write(columns, kinds_of_rows(values), names == [f"f{place}" for place in range(len(names))])
+
+    def _check_names(self, record: Any) -> None:
+        """Raise `FormatError` for a record whose names are not those of the columns: it would be written as NULLs."""
+        as_dict = getattr(record, "as_dict", None)
+        if as_dict is not None and record.has_field_names:
+            names = list(as_dict())
+            absent = [name for name in self._target.columns.names if name not in names]
+        elif isinstance(record, dict):
+            names, absent = list(record), []
+        else:
+            return
+        unknown = [name for name in names if name not in self._target.columns.names]
+        if unknown or absent:
+            raise FormatError(
+                f"a record with the fields {', '.join(names)} does not go into the Delta table "
+                f"{self._target.place.path}, whose sink has the columns {', '.join(self._target.columns.names)}"
+            )
 
     def write_columns(self, data: ColumnData, rowtimes: Any) -> None:
         """See `SinkWriter`."""
