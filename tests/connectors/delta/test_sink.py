@@ -269,9 +269,8 @@ def test_small_files_are_put_together(tmp_path: Path) -> None:
     """No row changes by that, and what a savepoint names is not in the table yet."""
     sink = DeltaSink.for_row_data(tmp_path, NUMBERS).with_compaction(3).build()
     kept = prepared(sink, [(9, "savepoint")], SinkHost(run="savepoint"))
-    one = committer(sink)
     for number in range(3):
-        one.commit(prepared(sink, [(number, "n")], SinkHost(run=f"{number}")))
+        committer(sink).commit(prepared(sink, [(number, "n")], SinkHost(run=f"{number}")))
     assert len(DeltaTable(tmp_path).file_uris()) == 1
     committer(sink).recommit(kept)
     assert [row[0] for row in rows_of(tmp_path)] == [0, 1, 2, 9]

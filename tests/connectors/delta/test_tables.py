@@ -195,7 +195,7 @@ def test_mistakes_are_named(tmp_path: Path) -> None:
     fails("n INT", ", 'versionAsOf' = '1', 'timestampAsOf' = '2020-01-01'", ValidationError, "not at both")
     fails("n TIME(0)", "", UnsupportedError, "table .*: column 'n' has the type time32")
     fails("n TIMESTAMP(9)", "", UnsupportedError, r"use 6 digits, TIMESTAMP\(6\)")
-    fails("n INT", ", 'compactAfterCommits' = '0'", ValidationError, "1 or above", "INSERT INTO t VALUES (1)")
+    fails("n INT", ", 'compactAfterVersions' = '0'", ValidationError, "1 or above", "INSERT INTO t VALUES (1)")
     fails("n INT", "", Exception, "there is no Delta table at")
     tables.execute_sql("INSERT INTO t VALUES (1)").wait()
     fails("n STRING", "", Exception, "column 'n' of the Delta table .* is int32, and is read as string")

@@ -116,7 +116,7 @@ class DeltaCommitter(Committer[PreparedFiles]):
     Args:
         target: the table.
         apply: how files become rows of the table.
-        compact_after: after how many versions of this committer small files are put together; None for never.
+        compact_after: after how many versions of the table small files are put together; None for never.
         forget: removes files that are of no use after the commit.
     """
 
@@ -131,7 +131,6 @@ class DeltaCommitter(Committer[PreparedFiles]):
         self._apply = apply
         self._compact_after = compact_after
         self._forget = forget
-        self._versions = 0
         self._table: DeltaTable | None = None
 
     def commit(self, committables: Sequence[PreparedFiles]) -> None:
@@ -155,8 +154,9 @@ class DeltaCommitter(Committer[PreparedFiles]):
             try:
                 if looks:
                     self._check_files(due)
+                version = table.version()
                 self._apply(table, due, _properties(due))
-                self._versions += 1
+                self._compact(version)
                 break
             except FileNotFoundError as error:
                 # A double of this committer may have committed, and removed, changes since the log was read.
@@ -172,7 +172,6 @@ class DeltaCommitter(Committer[PreparedFiles]):
                 time.sleep(_WAIT_S * random.uniform(0.5, 2))
         if self._forget is not None:
             self._forget(committables)
-        self._compact()
 
     def newest(self) -> DeltaTable:
         """The table as it is now."""
@@ -199,15 +198,20 @@ class DeltaCommitter(Committer[PreparedFiles]):
             "that, which writes its rows again"
         )
 
-    def _compact(self) -> None:
-        """Put small files together, without any change of rows. It is done again later if others were faster."""
-        if self._compact_after is None or self._versions < self._compact_after or self._table is None:
+    def _compact(self, version: int) -> None:
+        """Put small files together, without any change of rows, if a multiple of so many versions is reached.
+
+        `version`: before this commit. Committers of epochs live for one commit, so the table has to count.
+        """
+        if self._compact_after is None:
+            return
+        table = self.newest()
+        if table.version() // self._compact_after == version // self._compact_after:
             return
         from deltalake.exceptions import DeltaError
 
         try:
-            self.newest().optimize.compact()
-            self._versions = 0
+            table.optimize.compact()
         except DeltaError as error:
             _LOG.info("%s: small files stay for now: %s", self._target.place.path, _line(error))
         self._table = None

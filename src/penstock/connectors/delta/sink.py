@@ -158,15 +158,15 @@ class DeltaSinkBuilder:
         self._settings["target_bytes"] = size_bytes
         return self
 
-    def with_compaction(self, every_commits: int) -> DeltaSinkBuilder:
-        """Put small files together after so many commits; by default never. No rows change.
+    def with_compaction(self, every_versions: int) -> DeltaSinkBuilder:
+        """Put small files together whenever the table has so many more versions; by default never. No rows change.
 
         Raises:
             ConfigurationError: if it is less than 1.
         """
-        if every_commits < 1:
-            raise ConfigurationError(f"files are put together after one commit or more, not {every_commits}")
-        self._settings["compact_after"] = every_commits
+        if every_versions < 1:
+            raise ConfigurationError(f"files are put together after one version or more, not {every_versions}")
+        self._settings["compact_after"] = every_versions
         return self
 
     def build(self) -> DeltaSink:

@@ -65,10 +65,10 @@ FILE_SIZE: Final = (
     .with_description("how large a data file grows before the next one begins")
 )
 COMPACTION: Final = (
-    ConfigOptions.key("compactAfterCommits")
+    ConfigOptions.key("compactAfterVersions")
     .int_type()
     .no_default_value()
-    .with_description("after how many commits of a sink small files are put together; by default never")
+    .with_description("after how many versions of the table a sink puts small files together; by default never")
 )
 OPTIONAL: Final[tuple[ConfigOption[Any], ...]] = (
     MODE,
