@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from penstock.base.errors import ConfigurationError, UnsupportedError
+from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.connectors.kafka.offsets import KafkaOffsetsInitializer
 from penstock.connectors.kafka.source import KafkaSource
+from penstock.table.connectors.abilities import TableScan, WatermarkPushDown
 from penstock.table.connectors.connector import TableConnector
 from penstock.table.connectors.formats.format import Formats
 from penstock.table.connectors.kafka.messages import BatchPartitioner, TableMessages, WrittenPart
@@ -55,11 +58,30 @@ _TEXTS: Final = (types.CharType, types.VarCharType, types.BinaryType, types.VarB
 _PARTITIONERS: Final = ("default", "fixed", "round-robin")
 
 
+@dataclass(frozen=True, slots=True)
+class KafkaScan(TableScan, WatermarkPushDown):
+    """Reads whole records; each partition has a watermark of its own."""
+
+    table: TableReader
+
+    def reader(self) -> TableReader:
+        """See `TableScan`."""
+        return self.table
+
+    def with_watermarks(self, strategy: WatermarkStrategy) -> KafkaScan:
+        """See `WatermarkPushDown`."""
+        return KafkaScan(replace(self.table, strategy=strategy))
+
+
 class KafkaTables(TableConnector):
     """What the connectors of Kafka share. `formats`: those that the options `format` and the like may name."""
 
     def __init__(self, formats: Formats) -> None:
         self._formats = formats
+
+    def scan(self, scan: Scan, options: TableOptions) -> TableScan:
+        """Has watermarks made of each partition."""
+        return KafkaScan(self.reader(scan, options))
 
     def more_options(self, options: TableOptions, columns: Sequence[str]) -> Iterable[str]:
         """Those of the formats, and all properties."""

@@ -7,13 +7,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.base.errors import UnsupportedError
 from penstock.base.watermark_strategy import BatchWatermarks, WatermarkStrategy
 from penstock.core.columns.batch import ColumnBatch, as_columns
+from penstock.core.records import MIN_TIMESTAMP
 from penstock.table.evaluation.columns import Columns
 from penstock.table.evaluation.evaluator import Evaluator
+from penstock.table.plan.changes import DELETE
 from penstock.table.streaming.rows.sessions import StreamSession
 from penstock.table.streaming.rows.watermark_operator import RowTimes, rowtimes_of
 from penstock.table.typed.nodes import Typed
@@ -56,11 +60,19 @@ class SplitWatermarks(BatchWatermarks):
         """See `BatchWatermarks`."""
         taken = as_columns(batch, "a table")
         (self._times,) = self._evaluate(Columns.of(taken.columns))
-        return taken.with_rowtimes(rowtimes_of(self._times))
+        return taken.with_rowtimes(rowtimes_of(_with_times_of_deletions(self._times, taken.kinds)))
 
     def follow(self, batch: Any) -> Iterable[tuple[ColumnBatch, int | None]]:
         """See `BatchWatermarks`: of the batch whose times were worked out last."""
         return self._row_times.follow(batch, Columns([*batch.columns.columns, self._times], len(batch)))
+
+
+def _with_times_of_deletions(times: pa.Array, kinds: bytes | None) -> pa.Array:
+    """Times where only those are NULL that must not be: a deletion by key alone has none, and moves no event time."""
+    if kinds is None or not times.null_count:
+        return times
+    by_key = pc.and_(pc.equal(pa.array(np.frombuffer(kinds, np.uint8)), DELETE), times.is_null())
+    return pc.if_else(by_key, pa.scalar(MIN_TIMESTAMP, pa.int64()).cast(times.type), times)
 
 
 def _no_clock() -> int:
