@@ -31,7 +31,7 @@ $(BENCH_STAMP): $(STAMP) requirements-bench.lock
 java: ## find a Java 17 or newer; root on Debian gets one installed
 	@scripts/java --install
 
-postgres: ## find a PostgreSQL 15 or newer; root on Debian gets one installed
+postgres: env ## find a PostgreSQL 15 or newer; root on Debian gets one installed
 	@scripts/postgres --install
 
 check: env ## lint, format, types and the import contract
@@ -47,7 +47,7 @@ format: env ## write what the linter and the formatter can mend
 $(CLASSES): $(STAMP) tests/class_archive.py
 	@$(RUN) python -m tests.class_archive
 
-$(SERVERS): $(STAMP) $(wildcard tests/servers/*.py)
+$(SERVERS): $(STAMP) $(wildcard tests/servers/*.py src/penstock/trial/*.py)
 	@$(RUN) python -m tests.servers.install
 	@mkdir -p $(@D)
 	@touch $@

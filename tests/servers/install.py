@@ -1,6 +1,8 @@
 """Fetches what the servers of the tests need, so that no test waits for it: `python -m tests.servers.install`."""
 
-from tests.servers import kafka, registry
+from tests.servers import registry
+
+from penstock.trial import kafka
 
 if __name__ == "__main__":
     kafka.installation()

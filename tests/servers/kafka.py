@@ -6,9 +6,7 @@ A broker is up after about a second and takes 160 MB of memory.
 from __future__ import annotations
 
 import logging
-import shutil
 import signal
-import subprocess
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,39 +18,23 @@ from confluent_kafka import (
     Consumer,
     ConsumerGroupTopicPartitions,
     KafkaError,
-    KafkaException,
     Message,
     Producer,
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
-from tests.servers.jars import installed, java
 from tests.servers.ports import free_port
 from tests.servers.waiting import WAIT_S, await_true
 
-VERSION = "4.3.1"
-JARS = (f"org.apache.kafka:kafka_2.13:{VERSION}", "org.slf4j:slf4j-simple:1.7.36")
-_OPTIONS = "-Xmx192m -Xss512k -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"
-_LOGGING = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn -Dorg.slf4j.simpleLogger.showDateTime=true"
-_CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
+from penstock.trial.kafka import KafkaBroker, serving
 
-# Threads, buffers and partitions for a broker that lives for a minute; nothing that changes what clients see.
-_SMALL = {
-    "num.network.threads": 1,
-    "num.io.threads": 2,
-    "background.threads": 2,
-    "num.recovery.threads.per.data.dir": 1,
-    "log.cleaner.dedupe.buffer.size": 4 << 20,
-    "offsets.topic.num.partitions": 1,
-    "transaction.state.log.num.partitions": 1,
-    "group.initial.rebalance.delay.ms": 0,
+#: What only tests want of a broker.
+_FOR_TESTS = {
     "auto.create.topics.enable": "false",
     # A broker that was killed may come back only when its session is over.
     "broker.heartbeat.interval.ms": 300,
     "broker.session.timeout.ms": 1500,
-    # Tests give records times of long ago.
-    "log.retention.ms": -1,
     # Compaction at a pace that a test can wait for.
     "log.cleaner.backoff.ms": 300,
     "log.initial.task.delay.ms": 300,
@@ -63,83 +45,16 @@ _QUIET = logging.getLogger("tests.servers.kafka")
 _QUIET.setLevel(logging.CRITICAL)
 
 
-def installation() -> Path:
-    """The jars in `jars`, and in `formatted` what a new storage directory holds."""
-    return installed(f"kafka-{VERSION}", JARS, _format_storage)
-
-
-def _format_storage(directory: Path) -> None:
-    # Formatting takes a JVM and a second, and its result is the same for all brokers but for a line.
-    properties = directory / "format.properties"
-    settings = _settings(1, {1: (9092, 9093)}, directory / "formatted", {})
-    properties.write_text(_text(settings))
-    command = ["kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID, "-c", str(properties)]
-    done = subprocess.run(_java_command(directory, command), capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    (directory / "formatted" / "meta.properties").unlink()
-
-
-def _java_command(directory: Path, arguments: Sequence[str]) -> list[str]:
-    return [java(), *_OPTIONS.split(), *_LOGGING.split(), "-cp", f"{directory}/jars/*", *arguments]
-
-
-def _text(settings: Mapping[str, object]) -> str:
-    return "".join(f"{key}={value}\n" for key, value in settings.items())
-
-
-def _settings(
-    node: int, ports: Mapping[int, tuple[int, int]], data: Path, more: Mapping[str, object]
-) -> dict[str, object]:
-    """What is in `server.properties`; `ports` has those of clients and of controllers for each node."""
-    brokers = len(ports)
-    clients, controllers = ports[node]
-    return {
-        "process.roles": "broker,controller",
-        "node.id": node,
-        "controller.quorum.voters": ",".join(f"{other}@127.0.0.1:{port}" for other, (_, port) in ports.items()),
-        "listeners": f"PLAINTEXT://127.0.0.1:{clients},CONTROLLER://127.0.0.1:{controllers}",
-        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{clients}",
-        "controller.listener.names": "CONTROLLER",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
-        "log.dirs": data,
-        "default.replication.factor": brokers,
-        "min.insync.replicas": max(1, brokers - 1),
-        "offsets.topic.replication.factor": brokers,
-        "transaction.state.log.replication.factor": brokers,
-        "transaction.state.log.min.isr": max(1, brokers - 1),
-        **_SMALL,
-        **more,
-    }
-
-
-class Broker:
-    """One process. What it has written is there when it starts again, on the same port."""
-
-    def __init__(
-        self, node: int, ports: Mapping[int, tuple[int, int]], directory: Path, settings: Mapping[str, object]
-    ) -> None:
-        self.address = f"127.0.0.1:{ports[node][0]}"
-        self._log = directory / "broker.log"
-        self._properties = directory / "server.properties"
-        self._process: subprocess.Popen[bytes] | None = None
-        shutil.copytree(installation() / "formatted", directory / "data")
-        meta = {"version": 1, "cluster.id": _CLUSTER_ID, "node.id": node}
-        (directory / "data" / "meta.properties").write_text(_text(meta))
-        self._properties.write_text(_text(_settings(node, ports, directory / "data", settings)))
-
-    def launch(self) -> None:
-        """Begin to start; `KafkaCluster.start` waits until it serves."""
-        command = _java_command(installation(), ["kafka.Kafka", str(self._properties)])
-        with self._log.open("ab") as log:
-            self._process = subprocess.Popen(command, stdout=log, stderr=log)
+class Broker(KafkaBroker):
+    """One that tests may do anything to."""
 
     @property
     def runs(self) -> bool:
-        return self._process is not None
+        return self.process is not None
 
     def check(self) -> None:
-        assert self._process is not None, "the broker was not started"
-        assert self._process.poll() is None, f"the broker has ended:\n{self._log.read_text()[-5000:]}"
+        assert self.process is not None, "the broker was not started"
+        assert self.process.poll() is None, f"the broker has ended:\n{self.log.read_text()[-5000:]}"
 
     def pause(self) -> None:
         """Let it hang, as in a long collection of garbage."""
@@ -148,25 +63,9 @@ class Broker:
     def resume(self) -> None:
         self._signal(signal.SIGCONT)
 
-    def stop(self) -> None:
-        """End it in order."""
-        self._signal(signal.SIGTERM)
-        self._ended()
-
-    def kill(self) -> None:
-        """As by kill -9."""
-        if self._process is not None:
-            self._process.kill()
-            self._ended()
-
     def _signal(self, number: int) -> None:
-        assert self._process is not None, "the broker does not run"
-        self._process.send_signal(number)
-
-    def _ended(self) -> None:
-        assert self._process is not None
-        self._process.wait()
-        self._process = None
+        assert self.process is not None, "the broker does not run"
+        self.process.send_signal(number)
 
 
 class KafkaCluster:
@@ -178,7 +77,7 @@ class KafkaCluster:
         for node in ports:
             own = directory / f"broker-{node}"
             own.mkdir(parents=True)
-            self.brokers.append(Broker(node, ports, own, settings))
+            self.brokers.append(Broker(node, ports, own, {**_FOR_TESTS, **settings}))
         self.bootstrap_servers = ",".join(broker.address for broker in self.brokers)
         self._admin: AdminClient | None = None
 
@@ -197,18 +96,11 @@ class KafkaCluster:
         wanted = {broker.address for broker in self.brokers if broker.runs}
         self._admin = None  # a client that has seen a broker down waits before it tries again
         deadline = time.monotonic() + WAIT_S
-        while not wanted <= self._serving():
+        while not wanted <= serving(wanted):
             for broker in chosen:
                 broker.check()
             assert time.monotonic() < deadline, "the brokers do not serve"
             time.sleep(0.05)
-
-    def _serving(self) -> set[str]:
-        try:
-            return {f"{broker.host}:{broker.port}" for broker in self.admin.list_topics(timeout=1).brokers.values()}
-        except KafkaException:
-            self._admin = None
-            return set()
 
     def kill(self, *numbers: int) -> None:
         """As by kill -9."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import subprocess
 import tarfile
 import tempfile
@@ -13,9 +12,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pyspark
-from tests.servers import jars
 from tests.servers.ports import free_port
+
+from penstock.trial.jars import java, made_once, retrieve
 
 VERSION = "3.0.9"  # the last that runs on Java 17
 WAIT_S = 60
@@ -39,31 +38,25 @@ _MODULE = f"""<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven
 
 def installation() -> Path:
     """The directory with the server, fetched once into the user's cache."""
-    cache = jars._CACHE
-    directory = cache / f"registry-{VERSION}"
-    if directory.exists():
-        return directory
-    cache.mkdir(parents=True, exist_ok=True)
-    with (cache / "registry.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # of the processes that run the tests one fetches
-        if not directory.exists():
-            with tempfile.TemporaryDirectory(dir=cache) as partial:
-                with tarfile.open(_fetched(Path(partial))) as archive:
-                    archive.extractall(Path(partial) / "server", filter="data")
-                (Path(partial) / "server").rename(directory)
-    return directory
+    return made_once(f"registry-{VERSION}", _fill)
 
 
-def _fetched(directory: Path) -> Path:
-    (directory / "settings.xml").write_text(_SETTINGS)
-    (directory / "ivy.xml").write_text(_MODULE)
-    (ivy,) = (Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar")
-    command = [jars.java(), "-jar", str(ivy), "-settings", str(directory / "settings.xml")]
-    command += ["-ivy", str(directory / "ivy.xml"), "-cache", str(directory / "ivy")]
-    command += ["-retrieve", str(directory / "[artifact].[ext]")]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    assert done.returncode == 0, f"Ivy cannot fetch the schema registry:\n{done.stdout[-3000:]}"
-    return directory / "apicurio-registry-app.tar.gz"
+def _fill(directory: Path) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        work = Path(name)
+        (work / "settings.xml").write_text(_SETTINGS)
+        (work / "ivy.xml").write_text(_MODULE)
+        arguments: list[str | Path] = [
+            "-settings",
+            work / "settings.xml",
+            "-ivy",
+            work / "ivy.xml",
+            "-cache",
+            work / "ivy",
+        ]
+        retrieve([*arguments, "-retrieve", work / "[artifact].[ext]"])
+        with tarfile.open(work / "apicurio-registry-app.tar.gz") as archive:
+            archive.extractall(directory, filter="data")
 
 
 @contextmanager
@@ -71,7 +64,7 @@ def registry_server() -> Iterator[str]:
     """The address of Confluent's API of one that serves. It keeps what it is given in memory."""
     port = free_port()
     (jar,) = installation().glob("apicurio-registry-app-*-runner.jar")
-    command = [jars.java(), "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+    command = [java(), "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
     command += [f"-Dquarkus.http.port={port}", "-Dquarkus.http.host=127.0.0.1", "-jar", str(jar)]
     process = subprocess.Popen(command, cwd=jar.parent, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:

@@ -8,10 +8,10 @@ import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from rich.console import Console
 
@@ -23,6 +23,7 @@ from penstock.demo.answers import differences, read_output
 from penstock.demo.data import Flights, prepare
 from penstock.demo.report import print_comparison
 from penstock.demo.watch import Outcome, Watch
+from penstock.service.busy import busy
 
 if TYPE_CHECKING:
     from penstock.drivers.spark.handle import SparkHandle
@@ -114,7 +115,7 @@ def _run(options: DemoOptions, console: Console, folder: Path, output: Path) -> 
         soft_wrap=True,
     )
     checked_by = "plain Python" if spark is None else "Spark SQL"
-    with _busy(console, f"asking {checked_by} the same question"):
+    with busy(console, f"asking {checked_by} the same question"):
         theirs = plain_python.answer(flights.original) if spark is None else spark_sql.answer(spark, flights.original)
     found = differences(ours, theirs)
     print_comparison(console, ours, theirs, checked_by, found)
@@ -127,7 +128,7 @@ def _get_ready(
     """Unpack the flights, and meanwhile start Spark."""
     spark = None
     what = "preparing the flights" + ", starting Spark" * options.on_spark
-    with ThreadPoolExecutor(1) as pool, _busy(console, what):
+    with ThreadPoolExecutor(1) as pool, busy(console, what):
         unpacking = pool.submit(prepare, folder / "input", options.limit)
         if options.on_spark:
             from penstock.drivers.spark.session import hand_back, obtain_spark
@@ -157,14 +158,6 @@ def survived(console: Console, options: DemoOptions, outcome: Outcome) -> bool:
         console.print("[bold red]the job did not restart[/] after a worker was killed")
         return False
     return True
-
-
-def _busy(console: Console, what: str) -> AbstractContextManager[Any]:
-    """Says what takes a while: on a terminal as long as it lasts, elsewhere as a line."""
-    if console.is_terminal:
-        return console.status(what)
-    console.print(what)
-    return nullcontext()
 
 
 def _plural(count: int, noun: str) -> str:

@@ -5,12 +5,18 @@ from __future__ import annotations
 import sys
 from importlib.metadata import version
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from penstock.base.errors import PenstockError
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rich.console import Console
+
+_PORT: Final = click.IntRange(1, 65_535)
 _FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
@@ -50,6 +56,45 @@ def demo(parallelism: int, target: str, kill: bool, rate: int, limit: int | None
         click.echo(f"error: {error}", err=True)
         sys.exit(1)
     sys.exit(0 if succeeded else 1)
+
+
+@main.group("try")
+def try_server() -> None:
+    """Run a server to try Penstock with, until Ctrl-C."""
+
+
+@try_server.command("kafka")
+@click.option("--port", type=_PORT, default=9092, show_default=True, help="Of 127.0.0.1.")
+def try_kafka(port: int) -> None:
+    """Run Kafka: one broker, which makes topics as they are written to.
+
+    It needs Java. The first time it fetches Kafka from Maven Central into the user's cache.
+    """
+    from penstock.trial.commands import try_kafka as run
+
+    _served(run, port)
+
+
+@try_server.command("postgres")
+@click.option("--port", type=_PORT, default=5433, show_default=True, help="Of 127.0.0.1.")
+def try_postgres(port: int) -> None:
+    """Run PostgreSQL, with a superuser `postgres` who needs no password.
+
+    It takes the programs of a PostgreSQL that is installed, and says how to get one if there is none.
+    """
+    from penstock.trial.commands import try_postgres as run
+
+    _served(run, port)
+
+
+def _served(run: Callable[[int, Console], None], port: int) -> None:
+    from rich.console import Console
+
+    try:
+        run(port, Console())
+    except PenstockError as error:
+        click.echo(f"error: {error}", err=True)
+        sys.exit(1)
 
 
 @main.command("package-env")

@@ -30,8 +30,9 @@ import click
 import psycopg
 from tests.connectors.postgres import pipeline
 from tests.connectors.postgres.conftest import Database
-from tests.servers.postgres import ROOT, postgres_server
+from tests.servers.postgres import postgres_server
 
+ROOT = Path(__file__).parents[3]
 KINDS = ("worker", "driver", "server", "log senders")
 PATIENCE_S = 180.0
 POLL_S = 0.1

@@ -12,6 +12,7 @@ from pathlib import Path
 from penstock.base.errors import PenstockError
 
 JAVA_VERSION_MIN = 17
+SPARK = "Spark"
 
 #: Where packages put Java: Debian, Fedora and the like; macOS itself; Homebrew on both its kinds of Mac.
 INSTALL_PATTERNS = (
@@ -28,8 +29,13 @@ class JavaNotFoundError(PenstockError, RuntimeError):
     """There is no Java on this machine that Spark can run on."""
 
 
-def find_java(environ: Mapping[str, str], patterns: Sequence[str] = INSTALL_PATTERNS) -> Path:
+def find_java(environ: Mapping[str, str], patterns: Sequence[str] = INSTALL_PATTERNS, needed_by: str = SPARK) -> Path:
     """The home of a Java that Spark runs on: JAVA_HOME, else the one on PATH, else the oldest that will do.
+
+    Args:
+        environ: the environment variables.
+        patterns: where Java may be installed.
+        needed_by: what else is to run on it, for the error.
 
     Raises:
         JavaNotFoundError: saying what to install, if there is none.
@@ -41,7 +47,7 @@ def find_java(environ: Mapping[str, str], patterns: Sequence[str] = INSTALL_PATT
             return home
         if version is not None:
             too_old.append(f"Java {version} in {home}")
-    raise JavaNotFoundError(_what_to_install(too_old))
+    raise JavaNotFoundError(_what_to_install(too_old, needed_by))
 
 
 def java_version(home: Path) -> int | None:
@@ -75,11 +81,11 @@ def _candidates(environ: Mapping[str, str], patterns: Sequence[str]) -> Iterator
     yield from sorted(installed, key=lambda home: (java_version(home) or 0, home))
 
 
-def _what_to_install(too_old: Sequence[str]) -> str:
+def _what_to_install(too_old: Sequence[str], needed_by: str) -> str:
     found = f"only {' and '.join(too_old)} was found" if too_old else "none was found"
+    local = ". Without Java, a job runs in this process with the setting execution.target: local"
     return (
-        f"Spark needs Java {JAVA_VERSION_MIN} or newer, but {found} in JAVA_HOME, on PATH or in /usr/lib/jvm. Install "
-        "it: `apt-get install openjdk-17-jre-headless` (Debian, Ubuntu), `dnf install java-17-openjdk-headless` "
-        "(Fedora, Red Hat) or `brew install openjdk@17` (macOS). Without Java, a job runs in this process with the "
-        "setting execution.target: local"
-    )
+        f"{needed_by} needs Java {JAVA_VERSION_MIN} or newer, but {found} in JAVA_HOME, on PATH or in /usr/lib/jvm. "
+        "Install it: `apt-get install openjdk-17-jre-headless` (Debian, Ubuntu), `dnf install "
+        "java-17-openjdk-headless` (Fedora, Red Hat) or `brew install openjdk@17` (macOS)"
+    ) + (local if needed_by == SPARK else "")

@@ -1,0 +1,173 @@
+"""Kafka in KRaft mode: a process that is broker and controller, on ports of loopback.
+
+It is up after about a second and takes some 200 MB of memory.
+"""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from penstock.base.errors import OperationError
+from penstock.trial.jars import cache, installed, java
+
+VERSION: Final = "4.3.1"
+_NAME: Final = f"kafka-{VERSION}"
+_JARS: Final = (f"org.apache.kafka:kafka_2.13:{VERSION}", "org.slf4j:slf4j-simple:1.7.36")
+_OPTIONS: Final = "-Xss512k -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"
+_LOGGING: Final = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn -Dorg.slf4j.simpleLogger.showDateTime=true"
+_CLUSTER_ID: Final = "4L6g3nShT-eMCtK--X86sw"
+
+#: Threads, buffers and partitions of a broker that lives for an hour; nothing that changes what clients see.
+_SMALL: Final[Mapping[str, object]] = {
+    "num.network.threads": 1,
+    "num.io.threads": 2,
+    "background.threads": 2,
+    "num.recovery.threads.per.data.dir": 1,
+    "log.cleaner.dedupe.buffer.size": 4 << 20,
+    "offsets.topic.num.partitions": 1,
+    "transaction.state.log.num.partitions": 1,
+    "group.initial.rebalance.delay.ms": 0,
+    # Records may have times of long ago.
+    "log.retention.ms": -1,
+}
+#: What makes the first hour easy: topics appear when they are written to, and transactions may last as long as those
+#: of `KafkaSink` do unless they are told otherwise.
+FOR_USERS: Final[Mapping[str, object]] = {
+    "auto.create.topics.enable": "true",
+    "transaction.max.timeout.ms": 3_600_000,
+}
+
+
+def is_installed() -> bool:
+    """Whether the jars are there already."""
+    return (cache() / _NAME).exists()
+
+
+def installation() -> Path:
+    """The jars in `jars`, and in `formatted` what a new storage directory holds. Fetched once, some 100 MB.
+
+    Raises:
+        PenstockError: if they cannot be fetched, or there is no Java.
+    """
+    return installed(_NAME, _JARS, _format_storage)
+
+
+def _format_storage(directory: Path) -> None:
+    # Formatting takes a JVM and a second, and its result is the same for all brokers but for a line.
+    properties = directory / "format.properties"
+    properties.write_text(_text(_settings(1, {1: (9092, 9093)}, directory / "formatted", {})))
+    arguments = ["kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID, "-c", str(properties)]
+    done = subprocess.run(_java_command(directory, arguments, 192), capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise OperationError(f"Kafka's storage cannot be made: {done.stdout}{done.stderr}")
+    (directory / "formatted" / "meta.properties").unlink()
+
+
+def _java_command(directory: Path, arguments: Sequence[str], heap_mb: int) -> list[str]:
+    memory = f"-Xmx{heap_mb}m"
+    return [java(), memory, *_OPTIONS.split(), *_LOGGING.split(), "-cp", f"{directory}/jars/*", *arguments]
+
+
+def _text(settings: Mapping[str, object]) -> str:
+    return "".join(f"{key}={value}\n" for key, value in settings.items())
+
+
+def _settings(
+    node: int, ports: Mapping[int, tuple[int, int]], data: Path, more: Mapping[str, object]
+) -> dict[str, object]:
+    """What is in `server.properties`; `ports` has those of clients and of controllers for each node."""
+    brokers = len(ports)
+    clients, controllers = ports[node]
+    return {
+        "process.roles": "broker,controller",
+        "node.id": node,
+        "controller.quorum.voters": ",".join(f"{other}@127.0.0.1:{port}" for other, (_, port) in ports.items()),
+        "listeners": f"PLAINTEXT://127.0.0.1:{clients},CONTROLLER://127.0.0.1:{controllers}",
+        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{clients}",
+        "controller.listener.names": "CONTROLLER",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "log.dirs": data,
+        "default.replication.factor": brokers,
+        "min.insync.replicas": max(1, brokers - 1),
+        "offsets.topic.replication.factor": brokers,
+        "transaction.state.log.replication.factor": brokers,
+        "transaction.state.log.min.isr": max(1, brokers - 1),
+        **_SMALL,
+        **more,
+    }
+
+
+class KafkaBroker:
+    """One process. What it has written is there when it starts again, on the same port.
+
+    Args:
+        node: its number, from 1 on.
+        ports: those of clients and of controllers, for each node of the cluster.
+        directory: for its data and its log.
+        settings: more of `server.properties`.
+        heap_mb: the memory of its JVM.
+
+    Raises:
+        PenstockError: if Kafka cannot be fetched, or there is no Java.
+    """
+
+    def __init__(
+        self,
+        node: int,
+        ports: Mapping[int, tuple[int, int]],
+        directory: Path,
+        settings: Mapping[str, object],
+        heap_mb: int = 192,
+    ) -> None:
+        self.address = f"127.0.0.1:{ports[node][0]}"
+        self.log = directory / "broker.log"
+        self.process: subprocess.Popen[bytes] | None = None
+        self._heap_mb = heap_mb
+        self._properties = directory / "server.properties"
+        shutil.copytree(installation() / "formatted", directory / "data")
+        meta = {"version": 1, "cluster.id": _CLUSTER_ID, "node.id": node}
+        (directory / "data" / "meta.properties").write_text(_text(meta))
+        self._properties.write_text(_text(_settings(node, ports, directory / "data", settings)))
+
+    def launch(self) -> None:
+        """Begin to start; `serving` says when it serves."""
+        command = _java_command(installation(), ["kafka.Kafka", str(self._properties)], self._heap_mb)
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=log)
+
+    def is_ready(self) -> bool:
+        """Whether it serves. Raises `ConfigurationError` without Kafka's client library."""
+        return self.address in serving([self.address])
+
+    def stop(self) -> None:
+        """End it in order."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """As by kill -9."""
+        self._end(signal.SIGKILL)
+
+    def _end(self, number: int) -> None:
+        if self.process is not None:
+            self.process.send_signal(number)
+            self.process.wait()
+            self.process = None
+
+
+def serving(addresses: Iterable[str]) -> set[str]:
+    """The addresses of the brokers that serve, as any of these tells."""
+    from confluent_kafka import KafkaException
+
+    from penstock.connectors.kafka.library import make_admin
+
+    # A client that has seen a broker down waits before it tries again, so this is a new one.
+    admin = make_admin({"bootstrap.servers": ",".join(addresses), "log_level": 0})
+    try:
+        return {f"{broker.host}:{broker.port}" for broker in admin.list_topics(timeout=1).brokers.values()}
+    except KafkaException:
+        return set()

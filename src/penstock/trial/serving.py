@@ -1,0 +1,125 @@
+"""A server in the foreground: it starts, says where it is, and ends with the command."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import socket
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from subprocess import Popen
+from typing import Final, Protocol
+
+from rich.console import Console
+
+from penstock.base.errors import OperationError, ResourceError
+from penstock.service.busy import busy
+
+START_TIMEOUT_S: Final = 120
+_LOOK_EVERY_S: Final = 0.1
+_ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Server(Protocol):
+    """What is started."""
+
+    log: Path
+    process: Popen[bytes] | None
+
+    def launch(self) -> None:
+        """Begin to start."""
+
+    def is_ready(self) -> bool:
+        """Whether it serves."""
+
+    def stop(self) -> None:
+        """End it."""
+
+
+def serve(name: str, address: str, port: int, make: Callable[[Path], Server], console: Console) -> None:
+    """Run a server until SIGINT, SIGTERM or SIGHUP comes, and remove what it holds.
+
+    Args:
+        name: what is served.
+        address: where, for users.
+        port: where it listens.
+        make: makes the server, which does not run yet, with a directory for its data.
+        console: for what is said.
+
+    Raises:
+        PenstockError: if it cannot be started, or ends by itself.
+    """
+    for number in _ENDING:
+        signal.signal(number, signal.default_int_handler)
+    check_port(port)
+    folder = Path(tempfile.mkdtemp(prefix="penstock-try-"))
+    try:
+        with _started(name, make, folder, console) as server:
+            console.print(f"{name} serves at {address}", highlight=False, soft_wrap=True)
+            console.print("Ctrl-C ends it and removes what it holds", highlight=False, soft_wrap=True)
+            assert server.process is not None
+            server.process.wait()
+            raise OperationError(f"{name} has ended:\n{_end_of(server.log)}")
+    except KeyboardInterrupt:
+        console.print(f"{name} has ended")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _started(name: str, make: Callable[[Path], Server], folder: Path, console: Console) -> Iterator[Server]:
+    with busy(console, f"starting {name}"):
+        server = make(folder)
+    try:
+        with busy(console, f"starting {name}") if console.is_terminal else nullcontext():
+            server.launch()
+            await_ready(name, server)
+        yield server
+    finally:
+        for number in _ENDING:
+            signal.signal(number, signal.SIG_IGN)  # a second Ctrl-C would leave the server behind
+        server.stop()
+
+
+def await_ready(name: str, server: Server) -> None:
+    """Return when it serves.
+
+    Raises:
+        OperationError: if it ends, or does not serve in time, with what it has logged last.
+    """
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while not server.is_ready():
+        assert server.process is not None
+        if server.process.poll() is not None or time.monotonic() > deadline:
+            raise OperationError(f"{name} does not start:\n{_end_of(server.log)}")
+        time.sleep(_LOOK_EVERY_S)
+
+
+def check_port(port: int) -> None:
+    """Raise `ResourceError` unless the port of loopback is free."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise ResourceError(
+                f"port {port} of 127.0.0.1 cannot be had ({error.strerror}): name another with --port"
+            ) from None
+
+
+def free_port() -> int:
+    """A port of loopback that nobody has at the moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        found: int = probe.getsockname()[1]
+        return found
+
+
+def _end_of(log: Path) -> str:
+    try:
+        return log.read_text(errors="replace")[-4000:]
+    except FileNotFoundError:
+        return ""
