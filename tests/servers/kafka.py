@@ -71,8 +71,14 @@ class Broker(KafkaBroker):
 class KafkaCluster:
     """Brokers, and what a test does with topics. `start` and `kill` without a number concern all of them."""
 
-    def __init__(self, directory: Path, brokers: int, settings: Mapping[str, object]) -> None:
-        ports = {node: (free_port(), free_port()) for node in range(1, brokers + 1)}
+    def __init__(
+        self,
+        directory: Path,
+        brokers: int,
+        settings: Mapping[str, object],
+        ports: Mapping[int, tuple[int, int]] | None = None,
+    ) -> None:
+        ports = ports or {node: (free_port(), free_port()) for node in range(1, brokers + 1)}
         self.brokers: list[Broker] = []
         for node in ports:
             own = directory / f"broker-{node}"

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Final
 
 from penstock.base.errors import OperationError
-from penstock.connectors.kafka.library import LOG
+from penstock.connectors.kafka.library import LOG, refusal_of
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
@@ -30,6 +30,7 @@ class BrokerWatch:
         self._is_down = False
         self._down_since_ms: int | None = None
         self._reason = ""
+        self._refusal: str | None = None
         #: how often all brokers were gone
         self.outages = 0
         #: whether the client has reported that something is gone
@@ -42,6 +43,7 @@ class BrokerWatch:
 
     def on_error(self, error: KafkaError) -> None:
         """An error of the client as a whole."""
+        self._refusal = refusal_of(error) or self._refusal
         if error.name() in GONE:
             self.misses_something = True
         elif error.name() == "_ALL_BROKERS_DOWN":
@@ -68,8 +70,13 @@ class BrokerWatch:
         """Log that brokers are gone.
 
         Raises:
-            OperationError: if they have been gone for too long.
+            OperationError: if they have been gone for too long, or do not take the credentials.
         """
+        if self._refusal is not None:
+            raise OperationError(
+                f"the Kafka brokers of {self._servers} refuse the connection: {self._refusal}. Check the properties "
+                "security.protocol, sasl.* and ssl.*"
+            )
         if not self._is_down:
             return
         if self._down_since_ms is None:

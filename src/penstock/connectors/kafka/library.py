@@ -10,7 +10,7 @@ from penstock.base.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from confluent_kafka import Consumer
+    from confluent_kafka import Consumer, KafkaError
     from confluent_kafka.admin import AdminClient
 
 #: Errors that pass, by librdkafka's names: brokers come back, elect a leader, or agree on a coordinator.
@@ -46,6 +46,14 @@ def require_protocol() -> None:
             "DeliveryGuarantee.EXACTLY_ONCE of a Kafka sink needs the library aiokafka, here and on every worker: "
             'pip install "penstock[kafka]"'
         ) from error
+
+
+def refusal_of(error: KafkaError) -> str | None:
+    """What a broker says of credentials that it does not take; None for other errors, of which most pass."""
+    text = error.str()
+    if error.name() == "_AUTHENTICATION" and "disconnected" not in text.lower():
+        return text
+    return text if error.name() == "_SSL" and "certificate verify failed" in text else None
 
 
 def make_consumer(settings: Mapping[str, Any]) -> Consumer:

@@ -6,12 +6,13 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from penstock.base.errors import OperationError
-from penstock.connectors.kafka.library import LOG, PASSING, make_admin
+from penstock.base.errors import ConfigurationError, OperationError
+from penstock.connectors.kafka.library import LOG, PASSING, make_admin, refusal_of
 from penstock.connectors.kafka.offsets import Offsets
 from penstock.connectors.kafka.partitions import KafkaTopicPartition
 
 if TYPE_CHECKING:
+    from confluent_kafka import KafkaError
     from confluent_kafka.admin import AdminClient
 
 T = TypeVar("T")
@@ -40,12 +41,21 @@ class KafkaMetadata:
         self._read_committed = read_committed
         self._request_s = min(_REQUEST_S, max(patience_ms / 1000, 0.1))
         self._admin: AdminClient | None = None
+        self._refusal: str | None = None
 
     @property
     def _client(self) -> AdminClient:
         if self._admin is None:
-            self._admin = make_admin(self._settings)
+            self._admin = make_admin({**self._settings, "error_cb": self._on_error})
         return self._admin
+
+    def _on_error(self, error: KafkaError) -> None:
+        self._refusal = refusal_of(error) or self._refusal
+
+    def refusal(self) -> str | None:
+        """What brokers say of the credentials, if they do not take them: the answers themselves say nothing of it."""
+        self._client.poll(0)
+        return self._refusal
 
     def topic_names(self) -> Collection[str]:
         """All topics that are not Kafka's own."""
@@ -109,11 +119,18 @@ class KafkaMetadata:
         }
 
 
-def ask_patiently(ask: Callable[[], T], what: str, patience_ms: int, is_closed: Callable[[], bool]) -> T:
-    """What `ask` returns; while brokers do not answer it is asked again.
+def ask_patiently(
+    ask: Callable[[], T],
+    what: str,
+    patience_ms: int,
+    is_closed: Callable[[], bool],
+    refusal: Callable[[], str | None],
+) -> T:
+    """What `ask` returns; while brokers do not answer it is asked again. `refusal`: see `KafkaMetadata`.
 
     Raises:
-        OperationError: if they do not for `patience_ms`, or say no.
+        ConfigurationError: if they do not take the credentials.
+        OperationError: if they do not answer for `patience_ms`, or say no.
     """
     from confluent_kafka import KafkaException
 
@@ -123,6 +140,11 @@ def ask_patiently(ask: Callable[[], T], what: str, patience_ms: int, is_closed: 
             return ask()
         except KafkaException as error:
             reason = error.args[0]
+            if (refused := refusal()) is not None:
+                raise ConfigurationError(
+                    f"{what}: the Kafka brokers refuse the connection: {refused}. Check the properties "
+                    "security.protocol, sasl.* and ssl.*"
+                ) from error
             silent_s = time.monotonic() - begun
             passes = reason.retriable() or reason.name() in _PASSING
             if not passes:
