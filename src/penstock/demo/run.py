@@ -20,10 +20,10 @@ from penstock.base.errors import OperationError
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.demo import plain_python, program, spark_sql
 from penstock.demo.answers import differences, read_output
+from penstock.demo.busy import busy
 from penstock.demo.data import Flights, prepare
 from penstock.demo.report import print_comparison
 from penstock.demo.watch import Outcome, Watch
-from penstock.service.busy import busy
 
 if TYPE_CHECKING:
     from penstock.drivers.spark.handle import SparkHandle

@@ -8,7 +8,7 @@ from typing import Final
 
 from rich.console import Console
 
-from penstock.service.busy import busy
+from penstock.demo.busy import busy
 from penstock.trial import kafka, postgres
 from penstock.trial.serving import check_port, free_port, serve
 

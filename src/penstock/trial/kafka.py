@@ -20,6 +20,9 @@ _NAME: Final = f"kafka-{VERSION}"
 _JARS: Final = (f"org.apache.kafka:kafka_2.13:{VERSION}", "org.slf4j:slf4j-simple:1.7.36")
 _OPTIONS: Final = "-Xss512k -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"
 _LOGGING: Final = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn -Dorg.slf4j.simpleLogger.showDateTime=true"
+#: How long a broker has to answer, and how often it is tried while it is not up.
+_ANSWER_S: Final = 5
+_RECONNECT_MS: Final = 100
 _CLUSTER_ID: Final = "4L6g3nShT-eMCtK--X86sw"
 
 #: Threads, buffers and partitions of a broker that lives for an hour; nothing that changes what clients see.
@@ -165,9 +168,9 @@ def serving(addresses: Iterable[str]) -> set[str]:
 
     from penstock.connectors.kafka.library import make_admin
 
-    # A client that has seen a broker down waits before it tries again, so this is a new one.
-    admin = make_admin({"bootstrap.servers": ",".join(addresses), "log_level": 0})
+    settings = {"bootstrap.servers": ",".join(addresses), "reconnect.backoff.max.ms": _RECONNECT_MS, "log_level": 0}
+    admin = make_admin(settings)
     try:
-        return {f"{broker.host}:{broker.port}" for broker in admin.list_topics(timeout=1).brokers.values()}
+        return {f"{broker.host}:{broker.port}" for broker in admin.list_topics(timeout=_ANSWER_S).brokers.values()}
     except KafkaException:
         return set()

@@ -16,7 +16,7 @@ from typing import Final, Protocol
 from rich.console import Console
 
 from penstock.base.errors import OperationError, ResourceError
-from penstock.service.busy import busy
+from penstock.demo.busy import busy
 
 START_TIMEOUT_S: Final = 120
 _LOOK_EVERY_S: Final = 0.1
