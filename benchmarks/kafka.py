@@ -3,6 +3,9 @@
 Both read a topic of JSON messages of about 200 bytes to its end, from a broker that the command starts. The bare loop
 is what a program without Penstock would be: `consume`, an error check and `json.loads` for each message, and offsets
 committed once a second, as Penstock has a checkpoint a second. A second pair leaves the messages in bytes.
+
+`--beside-flink --flink PYTHON` compares jobs from a topic to a topic with PyFlink's and Flink SQL's instead, see
+`kafka_beside_flink`.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from rich.console import Console
 from rich.table import Table
 from tests.servers.kafka import KafkaCluster, kafka_server
 
+from benchmarks.kafka_beside_flink import compare, connector
 from benchmarks.sink import KEPT_MAX, CountingSink
 from penstock.common import Configuration, JsonRowDeserializationSchema, Types, WatermarkStrategy
 from penstock.common.serialization import ByteArraySchema, DeserializationSchema
@@ -125,8 +129,23 @@ def timed(run: Callable[[], int], records: int) -> Run:
 @click.option("--records", default=1_000_000, show_default=True)
 @click.option("--partitions", default=4, show_default=True)
 @click.option("--pairs", default=3, show_default=True)
-def main(records: int, partitions: int, pairs: int) -> None:
-    """Compare a Kafka source with bare loops."""
+@click.option("--beside-flink", is_flag=True, help="From a topic to a topic, beside PyFlink and Flink SQL.")
+@click.option(
+    "--flink",
+    default="build/flink/bin/python",
+    show_default=True,
+    type=click.Path(path_type=Path),
+    help="The Python of an environment with apache-flink.",
+)
+@click.option("--jar", type=click.Path(exists=True, path_type=Path), help="Flink's connector; else it is fetched.")
+def main(records: int, partitions: int, pairs: int, beside_flink: bool, flink: Path, jar: Path | None) -> None:
+    """Compare a Kafka source with bare loops, or jobs with Flink's."""
+    if beside_flink:
+        with tempfile.TemporaryDirectory() as directory, kafka_server(Path(directory)) as kafka:
+            topic = fill(kafka, records, partitions)
+            found = compare(kafka, topic, records, pairs, flink, (jar or connector()).absolute())
+        Console(width=140).print(found)
+        return
     json_rows = JsonRowDeserializationSchema.builder().type_info(ROW).build()
     table = Table(title=f"{records:,} messages of {len(message(1, random.Random(1)))} bytes, {partitions} partitions")
     for column in ("", "bare loop/s", "Penstock/s", "ratio", "ratios", "CPU s", "CPU ratio"):
