@@ -8,7 +8,7 @@ import socket
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from subprocess import Popen
 from typing import Final, Protocol
@@ -16,7 +16,6 @@ from typing import Final, Protocol
 from rich.console import Console
 
 from penstock.base.errors import OperationError, ResourceError
-from penstock.demo.busy import busy
 
 START_TIMEOUT_S: Final = 120
 _LOOK_EVERY_S: Final = 0.1
@@ -71,12 +70,11 @@ def serve(name: str, address: str, port: int, make: Callable[[Path], Server], co
 
 @contextmanager
 def _started(name: str, make: Callable[[Path], Server], folder: Path, console: Console) -> Iterator[Server]:
-    with busy(console, f"starting {name}"):
-        server = make(folder)
+    console.print(f"starting {name}", highlight=False)
+    server = make(folder)
     try:
-        with busy(console, f"starting {name}") if console.is_terminal else nullcontext():
-            server.launch()
-            await_ready(name, server)
+        server.launch()
+        await_ready(name, server)
         yield server
     finally:
         for number in _ENDING:
