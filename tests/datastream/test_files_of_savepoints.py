@@ -48,17 +48,17 @@ def files(path: Path) -> Any:
     return FileSink.for_row_format(str(path), Encoder.simple_string_encoder()).build()
 
 
-def numbers(env: Any, store_directory: Path, count: int | None) -> None:
+def numbers(env: Any, tmp_path: Path, count: int | None) -> None:
     source: Any = DataGeneratorSource(lambda n: n, count)
     stream = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers").uid("numbers")
-    stream.map(FailsWhenTold(store_directory)).uid("fails").sink_to(files(store_directory / "out")).uid("files")
+    stream.map(FailsWhenTold(tmp_path)).uid("fails").sink_to(files(tmp_path / "out")).uid("files")
 
 
 def parts_of_savepoint(out: Path) -> list[Path]:
     return [path for path in out.rglob(".part-*") if ".closed." in path.name]
 
 
-def test_a_streaming_job_that_fails_behind_a_savepoint_leaves_its_files(store_directory: Path) -> None:
+def test_a_streaming_job_that_fails_behind_a_savepoint_leaves_its_files(tmp_path: Path, store_directory: Path) -> None:
     """G9, H1: the new attempt removes what the failed one has left, but for what the savepoint names."""
     settings = {
         "execution.checkpointing.interval": "1 h",
@@ -68,33 +68,31 @@ def test_a_streaming_job_that_fails_behind_a_savepoint_leaves_its_files(store_di
     }
     env = environment(2, STREAMING, **settings)
     env.set_restart_strategy(RestartStrategies.fixed_delay_restart(3, 1))
-    numbers(env, store_directory, None)
+    numbers(env, tmp_path, None)
     job = env.execute_async()
     named: list[Path] = []
     while not named:
         savepoint = job.trigger_savepoint(str(store_directory / "savepoints")).result(60)
-        named = parts_of_savepoint(store_directory / "out")
-    (store_directory / "fail").touch()
-    while not (store_directory / "failed").exists() and not job.get_job_status().result().is_terminal_state():
+        named = parts_of_savepoint(tmp_path / "out")
+    (tmp_path / "fail").touch()
+    while not (tmp_path / "failed").exists() and not job.get_job_status().result().is_terminal_state():
         job.trigger_savepoint(str(store_directory / "later")).exception(60)
     while job.stop_with_savepoint(False, str(store_directory / "later")).exception(60) is not None:
         pass  # it is about to begin again
     job.wait()
-    for path in (store_directory / "out").rglob("part-*"):
+    for path in (tmp_path / "out").rglob("part-*"):
         path.unlink()  # of the job that went on
 
     env = environment(2, STREAMING, **settings, **{"execution.state-recovery.path": savepoint})
-    numbers(env, store_directory, None)
+    numbers(env, tmp_path, None)
     job = env.execute_async()
     job.stop_with_savepoint(False, str(store_directory / "savepoints")).result(60)
     job.wait()
     assert not any(path.exists() for path in named)
-    assert sorted(map(int, lines_below(store_directory / "out"))) == list(
-        range(len(lines_below(store_directory / "out")))
-    )
+    assert sorted(map(int, lines_below(tmp_path / "out"))) == list(range(len(lines_below(tmp_path / "out"))))
 
 
-def test_epochs_behind_a_savepoint_leave_its_files(store_directory: Path) -> None:
+def test_epochs_behind_a_savepoint_leave_its_files(tmp_path: Path, store_directory: Path) -> None:
     """G9, H1: a timer of processing time has fired in the savepoint's epoch, so that it names a file."""
     settings = {"execution.micro-batch.interval": "2 ms"}
 
@@ -105,14 +103,14 @@ def test_epochs_behind_a_savepoint_leave_its_files(store_directory: Path) -> Non
         waiting: Any = DataGeneratorSource(lambda n: n, None)
         more = env.from_source(waiting, WatermarkStrategy.no_watermarks(), "more").uid("more").filter(lambda n: False)
         ticks = stream.union(more).key_by(lambda n: n).process(Ticks()).uid("ticks")
-        ticks.sink_to(files(store_directory / "out")).uid("files")
+        ticks.sink_to(files(tmp_path / "out")).uid("files")
         return env
 
     job = ticking(**{"execution.micro-batch.max-records": 1}).execute_async()
     savepoint, pins = "", list[Path]()
     while not pins:
         savepoint = job.trigger_savepoint(str(store_directory / "savepoints")).result(60)
-        pins = list((store_directory / "out").rglob(".pins-*"))
+        pins = list((tmp_path / "out").rglob(".pins-*"))
     (pinned,) = [pins[0].parent / name for name in pins[0].read_text().split("\n")]
     written = pinned.read_text()
     job.stop_with_savepoint(False, str(store_directory / "savepoints")).result(60)
@@ -124,16 +122,16 @@ def test_epochs_behind_a_savepoint_leave_its_files(store_directory: Path) -> Non
     job.stop_with_savepoint(False, str(store_directory / "savepoints")).result(60)
     job.wait()
     assert not pinned.exists()
-    assert set(written.split()) <= set(lines_below(store_directory / "out"))
+    assert set(written.split()) <= set(lines_below(tmp_path / "out"))
 
 
 @pytest.mark.parametrize("mode", [MICRO, STREAMING])
-def test_files_may_be_taken_away_once_they_are_visible(mode: Any, store_directory: Path) -> None:
+def test_files_may_be_taken_away_once_they_are_visible(mode: Any, tmp_path: Path, store_directory: Path) -> None:
     """G9: by whoever reads the output; no epoch, restart or job that begins from the savepoint minds."""
     taken: list[str] = []
 
     def take_away() -> None:
-        for path in (store_directory / "out").rglob("part-*"):
+        for path in (tmp_path / "out").rglob("part-*"):
             taken.extend(path.read_text().split())
             path.unlink()
 
@@ -142,7 +140,7 @@ def test_files_may_be_taken_away_once_they_are_visible(mode: Any, store_director
         options: Any = {"execution.micro-batch.max-records": 100, "penstock.source.batch-records": 10}
         options |= {} if savepoint is None else {"execution.state-recovery.path": savepoint}
         env = environment(1, mode, **options, **{"execution.checkpointing.interval": "5 ms"})
-        numbers(env, store_directory, None)
+        numbers(env, tmp_path, None)
         job = env.execute_async()
         while len(taken) < count and not job.get_job_status().result().is_terminal_state():
             take_away()
@@ -181,34 +179,34 @@ def test_a_back_fill_leaves_the_savepoint_of_another_job_at_its_path(fails: bool
     assert {file.name for file in path.iterdir()} >= {file.name for file in other.iterdir()}
 
 
-def test_a_back_fill_whose_pass_fails_leaves_nothing_of_it(store_directory: Path) -> None:
+def test_a_back_fill_whose_pass_fails_leaves_nothing_of_it(tmp_path: Path, store_directory: Path) -> None:
     """H1: neither of that pass nor of its claim on the path."""
     path = store_directory / "filled"
     env = environment(1, BATCH, **{"execution.batch.savepoint-path": str(path)})
     env.set_restart_strategy(RestartStrategies.fixed_delay_restart(1, 1))
-    (store_directory / "fail").touch()
-    numbers(env, store_directory, 100)
+    (tmp_path / "fail").touch()
+    numbers(env, tmp_path, 100)
     env.execute()
-    assert (store_directory / "failed").exists()
+    assert (tmp_path / "failed").exists()
     assert [file.name for file in path.iterdir()] == ["_metadata"]
 
 
-def test_a_job_may_ask_to_fail_where_a_file_was_taken_away(store_directory: Path) -> None:
+def test_a_job_may_ask_to_fail_where_a_file_was_taken_away(tmp_path: Path, store_directory: Path) -> None:
     """G9: `with_missing_part_files("fail")`."""
 
     def submit(**options: Any) -> Any:
         env = environment(1, STREAMING, **options)
         stream = env.from_source(DataGeneratorSource(lambda n: n, None), WatermarkStrategy.no_watermarks(), "numbers")
-        sink = FileSink.for_row_format(str(store_directory / "out"), Encoder.simple_string_encoder())
+        sink = FileSink.for_row_format(str(tmp_path / "out"), Encoder.simple_string_encoder())
         stream.uid("numbers").sink_to(sink.with_missing_part_files("fail").build()).uid("files")
         return env.execute_async()
 
     job = submit()
-    while not list(store_directory.rglob(".part-*")):
+    while not list(tmp_path.rglob(".part-*")):
         pass
     savepoint = job.stop_with_savepoint(False, str(store_directory / "savepoints")).result(60)
     job.wait()
-    for path in (store_directory / "out").rglob("part-*"):
+    for path in (tmp_path / "out").rglob("part-*"):
         path.unlink()
     job = submit(**{"execution.state-recovery.path": savepoint})
     with pytest.raises(JobExecutionError, match="with_missing_part_files"):

@@ -72,11 +72,11 @@ def test_jobs_equal_plain_python(job: Job, parallelism: int) -> None:
 
 @pytest.mark.parametrize("parallelism", [1, 2])
 @pytest.mark.parametrize("job", JOBS, ids=lambda job: job.name)
-def test_jobs_with_checkpoints(job: Job, parallelism: int, store_directory: Path) -> None:
+def test_jobs_with_checkpoints(job: Job, parallelism: int, tmp_path: Path) -> None:
     """G6, F6: with checkpoints all the time the answers are the same, and nothing is left but a mark of the end."""
-    env = checkpointed(parallelism, **{"execution.checkpointing.dir": store_directory})
+    env = checkpointed(parallelism, **{"execution.checkpointing.dir": tmp_path})
     assert collect(job.build(env)) == job.expected()
-    assert [p.parent for p in store_directory.rglob("*") if p.is_file()] == [store_directory / "jobs"]
+    assert [p.parent for p in tmp_path.rglob("*") if p.is_file()] == [tmp_path / "jobs"]
 
 
 @pytest.mark.parametrize("job", JOBS, ids=lambda job: job.name)
@@ -89,9 +89,9 @@ def test_jobs_without_chaining(job: Job) -> None:
 @pytest.mark.parametrize("after", [1, 100])
 @pytest.mark.parametrize("parallelism", [1, 2])
 @pytest.mark.parametrize("job", JOBS, ids=lambda job: job.name)
-def test_jobs_through_a_failure(job: Job, parallelism: int, after: int, store_directory: Path) -> None:
+def test_jobs_through_a_failure(job: Job, parallelism: int, after: int, tmp_path: Path) -> None:
     """G8, G9: a job that fails and restarts gives each result exactly once."""
-    marker = store_directory / "marker"
+    marker = tmp_path / "marker"
     stream = job.build(checkpointed(parallelism)).map(FailsOnce(marker, after)).name("fails")
     assert collect(stream) == job.expected()
     assert marker.exists()

@@ -200,15 +200,15 @@ def read_lines(env: Any, directory: Path, file_format: Any = None) -> None:
     lines.sink_to(sink).uid("files")
 
 
-def test_a_savepoint_can_be_taken_while_epochs_go_on(store_directory: Path) -> None:
+def test_a_savepoint_can_be_taken_while_epochs_go_on(tmp_path: Path, store_directory: Path) -> None:
     """H1: and the job goes on; asked for too late, it is refused."""
     env = environment(1, **{"execution.micro-batch.max-records": 20})
-    counting(env, store_directory / "out", 5_000)
+    counting(env, tmp_path / "out", 5_000)
     job = env.execute_async()
     path = job.trigger_savepoint(str(store_directory / "savepoints")).result(60)
     assert (at(path) / "_metadata").exists()
     job.wait()
-    assert lines_below(store_directory / "out") == expected(5_000)
+    assert lines_below(tmp_path / "out") == expected(5_000)
     with pytest.raises(CheckpointError, match="the job is over"):
         job.trigger_savepoint(str(store_directory)).result(10)
 

@@ -165,7 +165,7 @@ def test_records_that_do_not_fit_are_told(session: Any) -> None:
         stream.map(failing).name("half").to_dataframe("n INT").collect()
 
 
-def test_what_became_a_frame_is_not_executed(session: Any, store_directory: Path) -> None:
+def test_what_became_a_frame_is_not_executed(session: Any, tmp_path: Path) -> None:
     """I2: unless the rest of the program needs it."""
     env = make(BATCH)
     numbers = env.from_collection([1, 2, 3])
@@ -186,21 +186,21 @@ def test_a_frame_needs_batch_execution_on_spark(session: Any) -> None:
         make(BATCH, execution_target="local").from_collection([1]).to_dataframe("n INT")
 
 
-def test_streaming_a_frame_survives_a_failure(session: Any, store_directory: Path) -> None:
+def test_streaming_a_frame_survives_a_failure(session: Any, tmp_path: Path) -> None:
     """G8, I2: what had been read is not read again, and what had not is, at the same positions."""
     frame = session.range(0, 2000, 1, 3).selectExpr("id AS n")
     env = make(STREAMING, 2).enable_checkpointing(30)
-    env.get_configuration().set_string("execution.checkpointing.dir", str(store_directory / "checkpoints"))
+    env.get_configuration().set_string("execution.checkpointing.dir", str(tmp_path / "checkpoints"))
     env.get_configuration().set_string("restart-strategy.type", "fixed-delay")
     env.get_configuration().set_string("restart-strategy.fixed-delay.delay", "10 ms")
     env.get_configuration().set_string("execution.target", "local")
 
     def fail_once(value: int) -> int:
-        if value == 1500 and not (store_directory / "failed").exists():
-            (store_directory / "failed").touch()
+        if value == 1500 and not (tmp_path / "failed").exists():
+            (tmp_path / "failed").touch()
             raise RuntimeError("once")
         return value
 
     assert collect(env.from_dataframe(frame, Types.LONG()).map(fail_once)) == list(range(2000))
-    assert (store_directory / "failed").exists()
-    assert list((store_directory / "checkpoints" / "data-frames").iterdir())
+    assert (tmp_path / "failed").exists()
+    assert list((tmp_path / "checkpoints" / "data-frames").iterdir())
