@@ -128,7 +128,7 @@ class BatchExecutor:
     def _sink(self, environment: StreamExecutionEnvironment, frame: Any, plan: Write, options: SinkOptions) -> None:
         title = ".".join(plan.path)
         if plan.overwrites:
-            raise UnsupportedError(f"INSERT OVERWRITE is not supported in batch yet: table {title}")
+            self._connectors.check_overwrites(of_connector(plan))
         if plan.conflict is not None:
             raise UnsupportedError(f"ON CONFLICT is not supported yet: table {title}")
         writer = self._connectors.writer(of_connector(plan))

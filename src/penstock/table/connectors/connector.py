@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from penstock.base.config_options import ConfigOption
+from penstock.base.errors import UnsupportedError
 from penstock.table.connectors.abilities import TableScan, WholeScan
 from penstock.table.connectors.held_table import held_lookup, holds_all, without_holding
 from penstock.table.connectors.lookup import TableLookup
@@ -32,6 +33,8 @@ class TableConnector:
     optional_options: ClassVar[tuple[ConfigOption[Any], ...]] = ()
     #: whether a table may be PARTITIONED BY columns
     takes_partitions: ClassVar[bool] = False
+    #: whether a batch may replace what is in a table, by INSERT OVERWRITE
+    takes_overwrites: ClassVar[bool] = False
 
     def reader(self, scan: Scan, options: TableOptions) -> TableReader:
         """How a table is read."""
@@ -127,6 +130,16 @@ class Connectors:
         connector, options = self._checked(node)
         _check_metadata(options.title, node, connector.writable_metadata(options), is_read=False)
         return connector.writer(node, options)
+
+    def check_overwrites(self, node: Write) -> None:
+        """Raise `UnsupportedError` unless a batch may replace what is in the table."""
+        options = TableOptions(".".join(node.path), without_holding(dict(node.options)))
+        found = self._find(options)
+        if not found.takes_overwrites:
+            raise UnsupportedError(
+                f"INSERT OVERWRITE is not supported by connector '{found.name}': table {options.title}. Remove its "
+                "rows first"
+            )
 
     def _checked(self, node: Scan | Write) -> tuple[TableConnector, TableOptions]:
         options = TableOptions(".".join(node.path), without_holding(dict(node.options)))
