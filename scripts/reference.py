@@ -63,7 +63,7 @@ INTERNAL = {
     "penstock.connectors.file.reader",
     "penstock.connectors.file.split",
     "penstock.connectors.file.writer",
-    "penstock.connectors.postgres.background",
+    "penstock.connectors.background",
     "penstock.connectors.postgres.cdc.changes",
     "penstock.connectors.postgres.cdc.chunks",
     "penstock.connectors.postgres.cdc.log_stream",

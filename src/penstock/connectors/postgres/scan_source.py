@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.base.errors import ConfigurationError
-from penstock.connectors.postgres.background import Background
+from penstock.connectors.background import Background
 from penstock.connectors.postgres.client import Address, connect, quoted, quoted_path
 from penstock.connectors.postgres.relations import relation
 from penstock.connectors.postgres.scan import (

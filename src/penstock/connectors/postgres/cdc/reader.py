@@ -10,7 +10,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from penstock.base.errors import OperationError
-from penstock.connectors.postgres.background import Background
+from penstock.connectors.background import Background
 from penstock.connectors.postgres.cdc.changes import ChangeReader
 from penstock.connectors.postgres.cdc.chunks import Chunk, ChunkReading
 from penstock.connectors.postgres.cdc.log_stream import Keepalive, LogStream, ReplicationRefused

@@ -29,7 +29,7 @@ class Background(Generic[T]):
         self._interrupt = interrupt
         self._error: BaseException | None = None
         self._is_done = False
-        self._thread = threading.Thread(target=self._run, args=(make,), name="postgres-scan", daemon=True)
+        self._thread = threading.Thread(target=self._run, args=(make,), name="source-read-ahead", daemon=True)
         self._thread.start()
 
     def _run(self, make: Callable[[], Iterator[T]]) -> None:
