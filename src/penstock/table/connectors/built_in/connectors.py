@@ -11,6 +11,7 @@ from penstock.table.connectors.datagen.connector import DatagenConnector
 from penstock.table.connectors.delta.connector import DeltaConnector
 from penstock.table.connectors.filesystem.connector import FilesystemConnector
 from penstock.table.connectors.formats.built_in import built_in_formats
+from penstock.table.connectors.iceberg.connector import IcebergConnector
 from penstock.table.connectors.jdbc.connector import JdbcConnector
 from penstock.table.connectors.kafka.connector import KafkaConnector
 from penstock.table.connectors.kafka.upsert_connector import UpsertKafkaConnector
@@ -32,6 +33,7 @@ def built_in() -> Connectors:
         DatagenConnector(),
         DeltaConnector(),
         FilesystemConnector(formats),
+        IcebergConnector(),
         JdbcConnector(),
         KafkaConnector(formats),
         NexmarkConnector(),

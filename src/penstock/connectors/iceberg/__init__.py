@@ -1,0 +1,1 @@
+"""Tables of Apache Iceberg, as sources and sinks, by the package pyiceberg."""

@@ -1,0 +1,122 @@
+"""Where tables of Iceberg are: catalogs and tables by names and properties, which every process loads for itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from penstock.base.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
+
+
+def require_library() -> None:
+    """Check that pyiceberg is there.
+
+    Raises:
+        ConfigurationError: if it is not; the error says how to install it.
+    """
+    try:
+        import pyiceberg.io.pyarrow  # noqa: F401
+    except ImportError as error:
+        raise ConfigurationError(
+            'Iceberg needs the library pyiceberg, here and on every worker: pip install "penstock[iceberg]"'
+        ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogLoader:
+    """Loads a catalog wherever it is needed. What is shown of it are the names of its properties, not their values.
+
+    Attributes:
+        name: of the catalog; pyiceberg adds what its own configuration says of a catalog of this name.
+        properties: as pyiceberg's `load_catalog` takes them: `type` (`rest`, `sql`, `hive`, `glue`, …), `uri`,
+            `warehouse`, `s3.endpoint` and so on.
+    """
+
+    name: str
+    properties: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+
+    @staticmethod
+    def of(name: str, properties: Mapping[str, str] | None = None) -> CatalogLoader:
+        """A loader for a catalog of this name with these properties; `catalog-type` is another name for `type`."""
+        found = {("type" if key == "catalog-type" else key): str(value) for key, value in (properties or {}).items()}
+        return CatalogLoader(name, tuple(sorted(found.items())))
+
+    def load_catalog(self) -> Catalog:
+        """The catalog, which the caller closes.
+
+        Raises:
+            ConfigurationError: without pyiceberg or what it needs for this kind of catalog, or for properties that it
+                does not take.
+        """
+        require_library()
+        from pyiceberg.catalog import load_catalog
+        from pyiceberg.exceptions import NotInstalledError
+
+        try:
+            return load_catalog(self.name, **dict(self.properties))
+        except (NotInstalledError, ImportError) as error:
+            raise ConfigurationError(
+                f"pyiceberg cannot load catalog {self.name!r}: {error}. Install that here and on every worker"
+            ) from error
+        except ValueError as error:
+            raise ConfigurationError(f"pyiceberg cannot load catalog {self.name!r}: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class TableLoader:
+    """Loads a table of a catalog wherever it is needed.
+
+    Attributes:
+        catalog: loads the catalog.
+        identifier: the namespaces of the table, and its name.
+    """
+
+    catalog: CatalogLoader
+    identifier: tuple[str, ...]
+
+    @staticmethod
+    def from_catalog(catalog_loader: CatalogLoader, identifier: str | Sequence[str]) -> TableLoader:
+        """A loader for a table: `"database.table"`, or the names one by one.
+
+        Raises:
+            ConfigurationError: for a table without a namespace.
+        """
+        names = tuple(identifier.split(".")) if isinstance(identifier, str) else tuple(identifier)
+        if len(names) < 2 or not all(names):
+            raise ConfigurationError(
+                f"a table of Iceberg is in a namespace: name it 'database.table', not {'.'.join(names)!r}"
+            )
+        return TableLoader(catalog_loader, names)
+
+    @property
+    def title(self) -> str:
+        """The table, as errors name it."""
+        return ".".join((self.catalog.name, *self.identifier))
+
+    @contextmanager
+    def opened(self) -> Iterator[Table]:
+        """The table, with its catalog open meanwhile.
+
+        Raises:
+            ConfigurationError: if there is no such table.
+        """
+        catalog = self.catalog.load_catalog()
+        try:
+            yield self.load_table(catalog)
+        finally:
+            catalog.close()
+
+    def load_table(self, catalog: Catalog) -> Table:
+        """The table of a catalog that is open; raises as `opened`."""
+        from pyiceberg.exceptions import NoSuchTableError
+
+        try:
+            return catalog.load_table(self.identifier)
+        except NoSuchTableError as error:
+            raise ConfigurationError(f"there is no table {self.title}: create it, or name another one") from error

@@ -1,0 +1,142 @@
+"""Columns of Arrow as Iceberg has them: which types there are, which go into which, and records as columns.
+
+Iceberg has whole numbers of 32 and 64 bits, and points in time and times of day in microseconds. Narrower types become
+these, and what has no place there is refused before anything is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+
+from penstock.base.errors import UnsupportedError
+from penstock.base.types import Row
+from penstock.core.connector import RecordError
+
+_PLAIN: Final[dict[pa.DataType, pa.DataType]] = {
+    pa.int8(): pa.int32(),
+    pa.int16(): pa.int32(),
+    pa.uint8(): pa.int32(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.uint64(): pa.decimal128(20, 0),
+    pa.float16(): pa.float32(),
+    pa.large_string(): pa.string(),
+    pa.string_view(): pa.string(),
+    pa.large_binary(): pa.binary(),
+    pa.binary_view(): pa.binary(),
+    pa.date64(): pa.date32(),
+}
+
+
+def stored_type(kind: pa.DataType) -> pa.DataType:
+    """The type in which a table of Iceberg keeps a column of this one.
+
+    Raises:
+        UnsupportedError: if it has none.
+    """
+    found = _PLAIN.get(kind)
+    if found is not None:
+        return found
+    if pa.types.is_time(kind):
+        return pa.time64("us")
+    if pa.types.is_timestamp(kind):
+        if kind.unit == "ns":
+            raise UnsupportedError(f"Iceberg keeps points in time in microseconds, so a column cannot be {kind}")
+        return pa.timestamp("us", None if kind.tz is None else "UTC")
+    if pa.types.is_dictionary(kind):
+        return stored_type(kind.value_type)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        return pa.list_(stored_type(kind.value_type))
+    if pa.types.is_map(kind):
+        return pa.map_(stored_type(kind.key_type), stored_type(kind.item_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(one.name, stored_type(one.type), one.nullable) for one in kind])
+    if pa.types.is_null(kind) or pa.types.is_duration(kind) or pa.types.is_interval(kind) or pa.types.is_union(kind):
+        raise UnsupportedError(f"Iceberg has no type for {kind}")
+    return kind
+
+
+def fits(kind: pa.DataType, other: pa.DataType) -> bool:
+    """Whether every value of a type is one of another type as it is. Both are stored types; fields may be NULL."""
+    kind, other = stored_type(kind), stored_type(other)
+    if pa.types.is_struct(kind) and pa.types.is_struct(other):
+        names = [one.name for one in kind] == [one.name for one in other]
+        return names and all(fits(one.type, two.type) for one, two in zip(kind, other, strict=True))
+    if pa.types.is_list(kind) and pa.types.is_list(other):
+        return fits(kind.value_type, other.value_type)
+    if pa.types.is_map(kind) and pa.types.is_map(other):
+        return fits(kind.key_type, other.key_type) and fits(kind.item_type, other.item_type)
+    if pa.types.is_decimal(kind) and pa.types.is_decimal(other):
+        return bool(kind.scale == other.scale and kind.precision <= other.precision)
+    wider = {pa.int32(): pa.int64(), pa.float32(): pa.float64()}
+    return bool(kind == other or wider.get(kind) == other)
+
+
+def conformed(columns: pa.Table, schema: pa.Schema, title: str) -> pa.Table:
+    """The columns as a table has them, in its order; those that are not there are NULL.
+
+    Raises:
+        UnsupportedError: for values that a column of the table cannot hold, NULL among them.
+    """
+    arrays = []
+    for field in schema:
+        place = columns.schema.get_field_index(field.name)
+        if place < 0:
+            array: Any = pa.chunked_array([pa.nulls(columns.num_rows, field.type)], field.type)
+        else:
+            array = columns.column(place)
+            if array.type != field.type:
+                try:
+                    array = array.cast(field.type)
+                except pa.ArrowException as error:
+                    raise UnsupportedError(
+                        f"column '{field.name}' of table {title} is {field.type} and cannot hold all values of "
+                        f"{array.type}: {error}"
+                    ) from error
+        if not field.nullable and array.null_count:
+            raise UnsupportedError(
+                f"column '{field.name}' of table {title} is required, but {array.null_count} of {len(array)} rows have "
+                "no value for it"
+            )
+        arrays.append(array)
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def record_columns(schema: pa.Schema) -> Callable[[Sequence[Any]], pa.RecordBatch]:
+    """A function that makes columns of records: rows with names and dicts by these, others by the order of fields."""
+    names = schema.names
+
+    def of_record(record: Any) -> Sequence[Any]:
+        named = record.as_dict() if isinstance(record, Row) and record.has_field_names else record
+        if isinstance(named, dict):
+            unknown = named.keys() - set(names)
+            if unknown:
+                raise _mismatch(record, f"has no column {', '.join(map(repr, sorted(map(str, unknown))))}")
+            return [named.get(name) for name in names]
+        values = tuple(record) if isinstance(record, Row | tuple | list) else (record,)
+        if len(values) != len(names):
+            raise _mismatch(record, f"has {len(names)} columns, the record {len(values)} fields")
+        return values
+
+    def made(values: Sequence[Any]) -> pa.RecordBatch:
+        rows = [of_record(one) for one in values]
+        arrays = []
+        for field, column in zip(schema, zip(*rows, strict=True), strict=True):
+            try:
+                arrays.append(pa.array(column, field.type))
+            except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+                raise UnsupportedError(
+                    f"column '{field.name}' is {field.type}, and a record has another value there: {error}"
+                ) from error
+        return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([field.with_nullable(True) for field in schema]))
+
+    return made
+
+
+def _mismatch(record: Any, reason: str) -> RecordError:
+    made = RecordError(record, "the sink")
+    made.__cause__ = UnsupportedError(f"the table {reason}")
+    return made

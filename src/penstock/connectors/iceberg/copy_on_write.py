@@ -1,0 +1,110 @@
+"""Changes by key in a table: files that hold one of the keys are written again without these rows.
+
+pyiceberg cannot write deletes by equality, with which Flink's sink marks rows without reading them. So the files that
+may have a key are found by their partitions and by the bounds of their columns, the keys in them are read, and those
+that have one are replaced by files without it, in the same snapshot that adds the new rows. What that costs depends on
+how many files have keys that change: a table that is partitioned, or clustered, by what changes together keeps it low.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.connectors.iceberg.columns import conformed
+from penstock.connectors.iceberg.last_changes import has_key, last_of_each
+from penstock.connectors.iceberg.staged import KIND, StagedChanges
+from penstock.connectors.iceberg.tables import arrow_schema
+from penstock.connectors.iceberg.writing import FileWriting
+
+if TYPE_CHECKING:
+    from pyiceberg.expressions import BooleanExpression
+    from pyiceberg.manifest import DataFile
+    from pyiceberg.table import FileScanTask, Table
+
+#: Up to so many keys pyiceberg looks for each of them in the bounds of files; above that for their range.
+_KEYS_MAX: Final = 200
+
+
+class Replacement:
+    """The files that go from a table and those that come, for the changes of one commit."""
+
+    def __init__(self, table: Table, branch: str, key: Sequence[str], title: str) -> None:
+        self._table = table
+        self._branch = branch
+        self._key = list(key)
+        self._title = title
+        self._schema = arrow_schema(table)
+        self._writing = FileWriting(table.metadata, table.io)
+        self.removed: list[DataFile] = []
+        self.added: list[DataFile] = []
+
+    def plan(self, staged: Sequence[StagedChanges]) -> None:
+        """Write the new files. `staged`: in the order in which they were prepared."""
+        changes = pa.concat_tables([one.changes() for one in staged], promote_options="default").combine_chunks()
+        last = changes.take(last_of_each(changes, self._key))
+        keys = conformed(
+            last.select(self._key), pa.schema([self._schema.field(name) for name in self._key]), self._title
+        )
+        there = last.filter(pc.invert(last.column(KIND))).drop_columns([KIND])
+        for task in self._tasks(keys):
+            self._rewrite(task, keys)
+        self.added += self._writing.write(conformed(there, self._schema, self._title))
+
+    def _tasks(self, keys: pa.Table) -> Iterator[FileScanTask]:
+        if self._table.metadata.snapshot_by_name(self._branch) is None:
+            return
+        values = sorted(set(keys.column(0).drop_null().to_pylist()))
+        scan = self._table.scan(row_filter=self._condition(keys, values), selected_fields=tuple(self._key))
+        for task in scan.use_ref(self._branch).plan_files():
+            if keys.column(0).null_count or self._may_have(task.file, values):
+                yield task
+
+    def _condition(self, keys: pa.Table, values: Sequence[Any]) -> BooleanExpression:
+        from pyiceberg import expressions
+
+        made: Any = expressions  # whose classes take names, which their types do not say
+        if keys.column(0).null_count or not values:
+            return expressions.AlwaysTrue()
+        name = self._key[0]
+        if len(values) <= _KEYS_MAX:
+            return cast("BooleanExpression", made.In(name, values))
+        return expressions.And(made.GreaterThanOrEqual(name, values[0]), made.LessThanOrEqual(name, values[-1]))
+
+    def _may_have(self, file: DataFile, values: Sequence[Any]) -> bool:
+        """Whether one of the values, which go up, is between the bounds of a file."""
+        from pyiceberg.conversions import from_bytes
+        from pyiceberg.types import IntegerType, LongType
+
+        field = self._table.schema().find_field(self._key[0])
+        if not isinstance(field.field_type, IntegerType | LongType):
+            return True  # the bounds of others are cut off, or in another form
+        lower = (file.lower_bounds or {}).get(field.field_id)
+        upper = (file.upper_bounds or {}).get(field.field_id)
+        if lower is None or upper is None:
+            return True
+        place = bisect.bisect_left(values, from_bytes(field.field_type, lower))
+        return place < len(values) and bool(values[place] <= from_bytes(field.field_type, upper))
+
+    def _rewrite(self, task: FileScanTask, keys: pa.Table) -> None:
+        of_file = self._read(task, self._key)
+        if not pc.any(has_key(of_file, keys)).as_py():
+            return
+        rows = self._read(task, self._schema.names)
+        self.removed.append(task.file)
+        kept = rows.filter(pc.invert(has_key(rows, keys)))
+        self.added += self._writing.write(conformed(kept, self._schema, self._title))
+
+    def _read(self, task: FileScanTask, names: Sequence[str]) -> pa.Table:
+        from pyiceberg.expressions import AlwaysTrue
+        from pyiceberg.io.pyarrow import ArrowScan
+
+        table = self._table
+        projected = table.schema().select(*names)
+        rows: pa.Table = ArrowScan(table.metadata, table.io, projected, AlwaysTrue()).to_table([task])
+        wanted = pa.schema([self._schema.field(name) for name in names])
+        return conformed(rows, wanted, self._title).combine_chunks()

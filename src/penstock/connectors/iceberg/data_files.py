@@ -1,0 +1,40 @@
+"""Data files as plain values, for checkpoints: a savepoint must not depend on the classes of one pyiceberg."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyiceberg.manifest import DataFile
+
+#: what is known of a data file, by the names that the specification of Iceberg has for it
+StoredFile = dict[str, Any]
+
+
+def stored(file: DataFile) -> StoredFile:
+    """A data file as plain values."""
+    from pyiceberg.manifest import DATA_FILE_TYPE
+
+    names = [field.name for field in DATA_FILE_TYPE[2].fields]
+    found: StoredFile = {name: file[place] for place, name in enumerate(names) if file[place] is not None}
+    found["content"] = int(file.content)
+    found["file_format"] = file.file_format.value
+    found["partition"] = tuple(file.partition[place] for place in range(len(file.partition)))
+    return found
+
+
+def restored(values: StoredFile, spec_id: int) -> DataFile:
+    """The data file of plain values, partitioned by the specification of this number."""
+    from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+    from pyiceberg.typedef import Record
+
+    file = DataFile.from_args(
+        **{
+            **values,
+            "content": DataFileContent(values["content"]),
+            "file_format": FileFormat(values["file_format"]),
+            "partition": Record(*values["partition"]),
+        }
+    )
+    file.spec_id = spec_id
+    return file

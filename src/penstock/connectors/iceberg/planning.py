@@ -1,0 +1,190 @@
+"""Which snapshots of a table are read, and what is read of each: decisions over its metadata.
+
+A table is followed along the ancestors of its branch: each snapshot after the last one that was read, once. A snapshot
+that appends gives its files. One that only arranges rows anew (a compaction) gives nothing. One that replaces or
+removes rows cannot be told as rows that come, so it fails, unless an option passes over it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from penstock.base.errors import ConfigurationError, OperationError
+from penstock.connectors.iceberg.scanned import IcebergSplit, Scanned, StreamingStartingStrategy, splits_of
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.snapshots import Snapshot
+
+
+class Followed(NamedTuple):
+    """What was found of a table that is followed: further splits, and the last snapshot that they cover."""
+
+    splits: list[IcebergSplit]
+    last: int | None
+
+
+def scan(table: Table, scanned: Scanned) -> list[IcebergSplit]:
+    """The splits of one snapshot, under its schema if it is an older one, and else under the table's."""
+    snapshot = _chosen(table, scanned)
+    if snapshot is None:
+        return []
+    ref = table.metadata.refs.get(scanned.ref)
+    is_fixed = scanned.snapshot_id is not None or scanned.as_of_ms is not None
+    is_older = is_fixed or (ref is not None and ref.snapshot_ref_type.value == "tag")
+    return _scan(table, scanned, snapshot, snapshot.schema_id if is_older else None)
+
+
+def _scan(table: Table, scanned: Scanned, snapshot: Snapshot, schema_id: int | None = None) -> list[IcebergSplit]:
+    found = table.scan(
+        row_filter=_condition(scanned),
+        selected_fields=tuple(column.name for column in scanned.columns),
+        snapshot_id=snapshot.snapshot_id,
+    )
+    schema_id = table.schema().schema_id if schema_id is None else schema_id
+    return splits_of(found.plan_files(), snapshot.sequence_number or 0, schema_id, scanned.row_filter)
+
+
+def _condition(scanned: Scanned) -> Any:
+    from pyiceberg.expressions import AlwaysTrue
+
+    return AlwaysTrue() if scanned.row_filter is None else scanned.row_filter
+
+
+def _chosen(table: Table, scanned: Scanned) -> Snapshot | None:
+    """The snapshot that is to be read; None for a table that is empty."""
+    title = scanned.loader.title
+    if scanned.snapshot_id is not None:
+        found = table.snapshot_by_id(scanned.snapshot_id)
+        if found is None:
+            raise ConfigurationError(f"table {title} has no snapshot {scanned.snapshot_id}: it may have expired")
+        return found
+    if scanned.as_of_ms is not None:
+        found = table.snapshot_as_of_timestamp(scanned.as_of_ms)
+        if found is None:
+            raise ConfigurationError(f"table {title} has no snapshot at or before {scanned.as_of_ms} (ms)")
+        return found
+    return _head(table.metadata, scanned)
+
+
+def _head(metadata: TableMetadata, scanned: Scanned) -> Snapshot | None:
+    found = metadata.snapshot_by_name(scanned.ref)
+    if found is None and scanned.ref != "main":
+        known = ", ".join(sorted(metadata.refs)) or "none"
+        raise ConfigurationError(
+            f"table {scanned.loader.title} has no branch or tag {scanned.ref!r}; there are {known}"
+        )
+    return found
+
+
+def begin(table: Table, scanned: Scanned) -> Followed:
+    """The first splits of a table that is followed.
+
+    Raises:
+        ConfigurationError: for a beginning that is not there.
+        OperationError: as `follow`.
+    """
+    head = _head(table.metadata, scanned)
+    if scanned.strategy is StreamingStartingStrategy.TABLE_SCAN_THEN_INCREMENTAL:
+        return Followed([], None) if head is None else Followed(_scan(table, scanned, head), head.snapshot_id)
+    if head is None:
+        return Followed([], None)
+    return follow(table, scanned, _before_first(table.metadata, scanned, head))
+
+
+def _before_first(metadata: TableMetadata, scanned: Scanned, head: Snapshot) -> int | None:
+    """The snapshot before the first that is followed."""
+    strategies, title = StreamingStartingStrategy, scanned.loader.title
+    ancestors = _ancestors(metadata, head)
+    if scanned.strategy is strategies.INCREMENTAL_FROM_LATEST_SNAPSHOT:
+        return head.parent_snapshot_id
+    if scanned.strategy is strategies.INCREMENTAL_FROM_EARLIEST_SNAPSHOT:
+        return ancestors[-1].parent_snapshot_id
+    if scanned.strategy is strategies.INCREMENTAL_FROM_SNAPSHOT_ID:
+        for one in ancestors:
+            if one.snapshot_id == scanned.start_snapshot_id:
+                return one.parent_snapshot_id
+        raise ConfigurationError(
+            f"snapshot {scanned.start_snapshot_id}, from which table {title} is to be followed, is no ancestor of the "
+            f"latest one of {scanned.ref!r} that is still known"
+        )
+    assert scanned.start_ms is not None
+    later = [one for one in ancestors if one.timestamp_ms >= scanned.start_ms]
+    return later[-1].parent_snapshot_id if later else head.snapshot_id
+
+
+def follow(table: Table, scanned: Scanned, last: int | None) -> Followed:
+    """What has come after a snapshot; None for before the first.
+
+    Raises:
+        OperationError: if the snapshot is no ancestor any more, or rows were replaced or removed since.
+    """
+    head = _head(table.metadata, scanned)
+    if head is None:
+        if last is None:
+            return Followed([], None)
+        raise _lost(scanned, last)
+    splits: list[IcebergSplit] = []
+    for snapshot in _after(table.metadata, scanned, head, last):
+        if _appends(snapshot, scanned):
+            appended = table.incremental_append_scan(
+                row_filter=_condition(scanned),
+                selected_fields=tuple(column.name for column in scanned.columns),
+                from_snapshot_id_exclusive=snapshot.parent_snapshot_id,
+                to_snapshot_id_inclusive=snapshot.snapshot_id,
+            )
+            schema_id = table.schema().schema_id
+            splits += splits_of(appended.plan_files(), snapshot.sequence_number or 0, schema_id, scanned.row_filter)
+    return Followed(splits, head.snapshot_id)
+
+
+def _ancestors(metadata: TableMetadata, head: Snapshot) -> list[Snapshot]:
+    """A snapshot and those before it that are still known, backwards."""
+    found = [head]
+    while (parent := found[-1].parent_snapshot_id) is not None:
+        snapshot = metadata.snapshot_by_id(parent)
+        if snapshot is None:
+            break
+        found.append(snapshot)
+    return found
+
+
+def _after(metadata: TableMetadata, scanned: Scanned, head: Snapshot, last: int | None) -> Sequence[Snapshot]:
+    """The snapshots after one, forwards."""
+    if head.snapshot_id == last:
+        return []
+    found = []
+    for snapshot in _ancestors(metadata, head):
+        found.append(snapshot)
+        if snapshot.parent_snapshot_id == last:
+            return found[::-1]
+    raise _lost(scanned, last)
+
+
+def _lost(scanned: Scanned, last: int | None) -> OperationError:
+    what = "its first snapshot" if last is None else f"snapshot {last}, up to which it was read,"
+    return OperationError(
+        f"table {scanned.loader.title} cannot be followed: {what} is no ancestor of the latest one of "
+        f"{scanned.ref!r} that is still known. It has expired meanwhile, or the table was rolled back. Keep snapshots "
+        "for longer than the job may stand still, and start the job anew with a starting strategy"
+    )
+
+
+def _appends(snapshot: Snapshot, scanned: Scanned) -> bool:
+    operation = "append" if snapshot.summary is None else snapshot.summary.operation.value
+    if operation == "append":
+        return True
+    if operation == "replace":
+        return False
+    is_skipped = scanned.skips_overwrites if operation == "overwrite" else scanned.skips_deletes
+    if is_skipped:
+        return False
+    setter = "skip_overwrite_snapshots" if operation == "overwrite" else "skip_delete_snapshots"
+    raise OperationError(
+        f"snapshot {snapshot.snapshot_id} of table {scanned.loader.title} is of the kind {operation!r}: it replaces or "
+        f"removes rows, which cannot be followed as rows that are appended. Pass over such snapshots with "
+        f"{setter}(True) (in SQL 'streaming-{setter.replace('_', '-')}' = 'true'), or start anew from a scan of the "
+        "table"
+    )

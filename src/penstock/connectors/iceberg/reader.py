@@ -1,0 +1,183 @@
+"""Reads data files as columns, in a thread that reads ahead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from penstock.base.errors import ConfigurationError, UnsupportedError
+from penstock.connectors.background import Background
+from penstock.connectors.iceberg.columns import fits
+from penstock.connectors.iceberg.scanned import IcebergSplit, Scanned
+from penstock.core.columns.batch import ColumnBatch
+from penstock.core.connector import InputStatus, SourceReader, SourceReaderContext
+from penstock.core.records import Batch
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.schema import Schema
+    from pyiceberg.table import Table
+
+
+class OpenTable:
+    """The table of a reader, loaded when it is needed."""
+
+    def __init__(self, scanned: Scanned) -> None:
+        self._scanned = scanned
+        self._catalog: Catalog | None = None
+        self._table: Table | None = None
+
+    def rows(self, split: IcebergSplit) -> Iterator[pa.RecordBatch]:
+        """The rows of a split behind its position, as the columns of the output."""
+        from pyiceberg.expressions import AlwaysTrue
+        from pyiceberg.expressions.parser import parse
+        from pyiceberg.io.pyarrow import ArrowScan, _read_all_delete_files
+
+        table = self._with_schema(split.schema_id)
+        condition = split.row_filter
+        if condition is None:
+            condition = AlwaysTrue()
+        elif isinstance(condition, str):
+            condition = parse(condition)
+        task = split.task()
+        scan = ArrowScan(table.metadata, table.io, self._projected(table.schemas()[split.schema_id]), condition)
+        deletes = _read_all_delete_files(table.io, [task])
+        left = split.position
+        for batch in scan._record_batches_from_scan_tasks_and_deletes([task], deletes):
+            skipped = min(left, batch.num_rows)
+            left -= skipped
+            if skipped < batch.num_rows:
+                yield self._output(batch.slice(skipped))
+
+    def _with_schema(self, schema_id: int) -> Table:
+        if self._table is None or schema_id not in self._table.schemas():
+            if self._catalog is None:
+                self._catalog = self._scanned.loader.catalog.load_catalog()
+            self._table = self._scanned.loader.load_table(self._catalog)
+        return self._table
+
+    def _projected(self, schema: Schema) -> Schema:
+        names = [column.name for column in self._scanned.columns]
+        check_columns(self._scanned, schema)
+        return schema.select(*names)
+
+    def _output(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        arrays = []
+        for column in self._scanned.columns:
+            array = batch.column(column.name)
+            try:
+                arrays.append(array if array.type == column.type else array.cast(column.type))
+            except pa.ArrowException as error:
+                raise UnsupportedError(
+                    f"column '{column.name}' of table {self._scanned.loader.title} is {array.type}, and not all its "
+                    f"values are {column.type}, as it is declared: {error}"
+                ) from error
+        return pa.RecordBatch.from_arrays(arrays, [column.output for column in self._scanned.columns])
+
+    def close(self) -> None:
+        """Close the catalog."""
+        if self._catalog is not None:
+            self._catalog.close()
+            self._catalog = None
+
+
+def check_columns(scanned: Scanned, schema: Schema) -> None:
+    """Raise `ConfigurationError` unless a table has the columns, with types that fit."""
+    from pyiceberg.io.pyarrow import schema_to_pyarrow
+
+    there = schema_to_pyarrow(schema, include_field_ids=False)
+    missing = [column.name for column in scanned.columns if column.name not in there.names]
+    if missing:
+        raise ConfigurationError(
+            f"table {scanned.loader.title} has no column {', '.join(map(repr, missing))}; there are "
+            f"{', '.join(there.names)}"
+        )
+    for column in scanned.columns:
+        kind = there.field(column.name).type
+        if not fits(kind, column.type):
+            raise ConfigurationError(
+                f"column '{column.name}' of table {scanned.loader.title} is {kind}, but declared as {column.type}, "
+                "which does not hold all its values: declare it as it is"
+            )
+
+
+class IcebergReader(SourceReader[Any, IcebergSplit]):
+    """Reads its splits one after the other."""
+
+    def __init__(self, context: SourceReaderContext, scanned: Scanned) -> None:
+        self._context = context
+        self._table = OpenTable(scanned)
+        self._left = scanned.limit
+        self._splits: list[IcebergSplit] = []
+        self._has_asked = self._is_last = False
+        self._background: Background[pa.RecordBatch] | None = None
+        self._rows: pa.RecordBatch | None = None
+
+    def poll_next(self, max_records: int) -> Batch | InputStatus:
+        """See `SourceReader`."""
+        if self._left == 0:
+            self._end_split()
+            self._splits.clear()
+        while self._splits:
+            if self._rows is None and not self._take():
+                if self._background is not None:
+                    return InputStatus.NOTHING_AVAILABLE
+                continue
+            assert self._rows is not None
+            return self._part(self._rows, max_records)
+        if self._is_last:
+            return InputStatus.END_OF_INPUT
+        if not self._has_asked:
+            self._has_asked = True
+            self._context.request_split()
+        return InputStatus.NOTHING_AVAILABLE
+
+    def _take(self) -> bool:
+        """Get rows of the first split; when there are none any more, go on to the next."""
+        if self._background is None:
+            split = self._splits[0]
+            self._background = Background(lambda: self._table.rows(split), lambda: None)
+        self._rows = self._background.take()
+        if self._rows is None and self._background.is_done:
+            self._end_split()
+            self._splits.pop(0)
+        return self._rows is not None
+
+    def _part(self, rows: pa.RecordBatch, max_records: int) -> Batch:
+        count = min(max_records, rows.num_rows, max_records if self._left is None else self._left)
+        split = self._splits[0]
+        self._splits[0] = replace(split, position=split.position + count)
+        self._rows = rows.slice(count) if count < rows.num_rows else None
+        if self._left is not None:
+            self._left -= count
+        return ColumnBatch(rows.slice(0, count))
+
+    def _end_split(self) -> None:
+        background, self._background, self._rows = self._background, None, None
+        if background is not None:
+            background.close()
+
+    def retry_after_ms(self) -> int:
+        """While a file is read there is more now: an epoch that has begun to read waits for it."""
+        return 0 if self._background is not None else super().retry_after_ms()
+
+    def add_splits(self, splits: Sequence[IcebergSplit]) -> None:
+        """See `SourceReader`."""
+        self._splits += splits
+        self._has_asked = False
+
+    def no_more_splits(self) -> None:
+        """See `SourceReader`."""
+        self._is_last = True
+
+    def snapshot_state(self, checkpoint_id: int) -> list[IcebergSplit]:
+        """See `SourceReader`."""
+        return list(self._splits)
+
+    def close(self) -> None:
+        """End what is under way."""
+        self._end_split()
+        self._table.close()

@@ -1,0 +1,166 @@
+"""Tables that a sink creates, or adds columns to, and what must hold of a table before anything is written.
+
+Every writer sees to this when it begins, and the first one wins: the others find what it has made. A column that the
+table does not have is added only if that is asked for; columns never go, change their names or become narrower.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from penstock.base.errors import ConfigurationError
+from penstock.connectors.iceberg.catalog import TableLoader
+from penstock.connectors.iceberg.columns import fits, stored_type
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
+    from pyiceberg.transforms import Transform
+
+_TRANSFORM: Final = re.compile(r"\s*(\w+)\s*(?:\(\s*(?:(\d+)\s*,\s*)?([\w.]+)\s*(?:,\s*(\d+)\s*)?\)\s*)?")
+_PLURALS: Final = {"years": "year", "months": "month", "days": "day", "hours": "hour"}
+#: How often a writer tries to make what another one makes at the same time.
+_ATTEMPTS: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredTable:
+    """What a program says of a table.
+
+    Attributes:
+        schema: its columns; those that are not nullable are required.
+        key: the columns that tell its rows apart.
+        partitioning: `column`, `day(column)`, `bucket(16, column)` and so on.
+        properties: of a table that is created.
+    """
+
+    schema: pa.Schema
+    key: tuple[str, ...] = ()
+    partitioning: tuple[str, ...] = ()
+    properties: tuple[tuple[str, str], ...] = ()
+
+    def stored_schema(self) -> pa.Schema:
+        """The columns as Iceberg has them. Raises `UnsupportedError` for types that it does not have."""
+        required = set(self.key)
+        return pa.schema(
+            [
+                pa.field(one.name, stored_type(one.type), one.nullable and one.name not in required)
+                for one in self.schema
+            ]
+        )
+
+
+def partition_transform(text: str) -> tuple[str, Transform[object, object]]:
+    """The column and the transform of `day(column)` and the like.
+
+    Raises:
+        ConfigurationError: for what is none.
+    """
+    from pyiceberg.transforms import IdentityTransform, UnknownTransform, VoidTransform, parse_transform
+
+    found = _TRANSFORM.fullmatch(text)
+    if found is None:
+        raise ConfigurationError(f"{text!r} is no partitioning: write a column, day(column) or bucket(16, column)")
+    name, first, column, last = found.groups()
+    if column is None:
+        return name, IdentityTransform()
+    width = first or last
+    kind = _PLURALS.get(name.lower(), name.lower())
+    try:
+        transform = parse_transform(kind if width is None else f"{kind}[{width}]")
+    except ValueError as error:
+        raise ConfigurationError(f"{text!r} is no partitioning: {error}") from error
+    if isinstance(transform, UnknownTransform | VoidTransform):
+        raise ConfigurationError(f"{text!r} is no partitioning: Iceberg has no transform {name!r}")
+    return column, transform
+
+
+def loaded(
+    loader: TableLoader, catalog: Catalog, declared: DeclaredTable | None, creates: bool, evolves: bool
+) -> Table:
+    """The table, made or with more columns if that is asked for.
+
+    Raises:
+        ConfigurationError: if it is not there, or what is declared does not fit it.
+    """
+    from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, TableAlreadyExistsError
+
+    for attempt in range(_ATTEMPTS):
+        try:
+            try:
+                table = catalog.load_table(loader.identifier)
+            except NoSuchTableError:
+                if declared is None or not creates:
+                    return loader.load_table(catalog)  # which says that it is not there
+                table = _created(loader, catalog, declared)
+            if declared is not None and evolves:
+                table = _evolved(table, declared)
+            break
+        except (CommitFailedException, TableAlreadyExistsError):
+            if attempt == _ATTEMPTS - 1:
+                raise
+    if declared is not None:
+        check(loader.title, table, declared.stored_schema())
+    return table
+
+
+def _created(loader: TableLoader, catalog: Catalog, declared: DeclaredTable) -> Table:
+    catalog.create_namespace_if_not_exists(loader.identifier[:-1])
+    schema = declared.stored_schema()
+    with catalog.create_table_transaction(
+        loader.identifier, schema, properties=dict(declared.properties)
+    ) as transaction:
+        if declared.partitioning:
+            with transaction.update_spec() as spec:
+                for text in declared.partitioning:
+                    spec.add_field(*partition_transform(text))
+        if declared.key:
+            with transaction.update_schema() as update:
+                update.set_identifier_fields(*declared.key)
+    return catalog.load_table(loader.identifier)
+
+
+def _evolved(table: Table, declared: DeclaredTable) -> Table:
+    there = set(arrow_schema(table).names)
+    more = [field.with_nullable(True) for field in declared.stored_schema() if field.name not in there]
+    if more:
+        with table.update_schema() as update:
+            update.union_by_name(pa.schema(more))
+    return table
+
+
+def arrow_schema(table: Table) -> pa.Schema:
+    """The columns of a table as it is now."""
+    from pyiceberg.io.pyarrow import schema_to_pyarrow
+
+    found: pa.Schema = schema_to_pyarrow(table.schema(), include_field_ids=False)
+    return found
+
+
+def check(title: str, table: Table, declared: pa.Schema) -> None:
+    """Raise `ConfigurationError` unless rows with these columns can be written into the table."""
+    there = arrow_schema(table)
+    new = [name for name in declared.names if name not in there.names]
+    if new:
+        raise ConfigurationError(
+            f"table {title} has no column {_listed(new)}: add {'it' if len(new) == 1 else 'them'} to the table, or let "
+            "the sink do so by schema_evolution(True) (in SQL 'sink.schema-evolution' = 'true')"
+        )
+    required = [field.name for field in there if not field.nullable and field.name not in declared.names]
+    if required:
+        raise ConfigurationError(f"table {title} requires a value of column {_listed(required)}, which no row has")
+    for field in declared:
+        if not fits(field.type, there.field(field.name).type):
+            raise ConfigurationError(
+                f"column '{field.name}' of table {title} is {stored_type(there.field(field.name).type)}, but declared "
+                f"as {field.type}, whose values it cannot hold: declare it as it is"
+            )
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(f"'{name}'" for name in names)

@@ -1,0 +1,85 @@
+"""Conditions of a query as expressions of pyiceberg, by which files and parts of them are left out.
+
+They leave out no row for which a condition is true; the query asks every condition again. So only such are taken as
+mean the same in both: comparisons of a column with constants of its own kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from penstock.table.data import logical_types as types
+from penstock.table.data.logical_types import DataType
+from penstock.table.data.values import column_of
+from penstock.table.typed.nodes import Constant, Field, FunctionCall, Typed
+
+_MIRRORED: Final = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_CLASSES: Final = {
+    "=": "EqualTo",
+    "<": "LessThan",
+    "<=": "LessThanOrEqual",
+    ">": "GreaterThan",
+    ">=": "GreaterThanOrEqual",
+}
+#: Kinds of which all types compare with each other, and have the same order here and there.
+_KINDS: Final[tuple[tuple[type[DataType], ...], ...]] = (
+    (types.IntegralType,),
+    (types.VarCharType,),
+    (types.DateType,),
+    (types.BooleanType,),
+)
+_IN_MAX: Final = 200
+
+
+def condition_of(condition: Typed, names: Sequence[str]) -> Any | None:
+    """A condition over columns with these names; None for what does not help to leave out rows."""
+    from pyiceberg import expressions
+
+    found: Any = expressions  # whose classes take names, which their types do not say
+    if not isinstance(condition, FunctionCall) or condition.options:
+        return None
+    name, operands = condition.function, condition.operands
+    if name in ("AND", "OR"):
+        parts = [condition_of(one, names) for one in operands]
+        known = [one for one in parts if one is not None]
+        if not known or (name == "OR" and len(known) < len(parts)):
+            return None
+        joined = known[0]
+        for one in known[1:]:
+            joined = found.And(joined, one) if name == "AND" else found.Or(joined, one)
+        return joined
+    first = operands[0] if operands else None
+    if name in ("IS NULL", "IS NOT NULL") and isinstance(first, Field):
+        return found.IsNull(names[first.index]) if name == "IS NULL" else found.NotNull(names[first.index])
+    if name == "IN" and isinstance(first, Field):
+        values = [_constant(one, first.type) for one in operands[1:]]
+        if not values or len(values) > _IN_MAX or any(value is None for value in values):
+            return None
+        return found.In(names[first.index], values)
+    if name in _CLASSES and len(operands) == 2:
+        left, right = operands
+        if isinstance(left, Constant) and isinstance(right, Field):
+            left, right, name = right, left, _MIRRORED[name]
+        if isinstance(left, Field):
+            value = _constant(right, left.type)
+            if value is not None:
+                return getattr(found, _CLASSES[name])(names[left.index], value)
+    return None
+
+
+def _constant(constant: Typed, other: DataType) -> Any | None:
+    """The value of a constant of the same kind as a column; None for NULL, and for any other."""
+    if not isinstance(constant, Constant) or constant.value is None:
+        return None
+    for kind in _KINDS:
+        if isinstance(other, kind):
+            is_text = isinstance(constant.type, types.CharType | types.VarCharType) and kind == (types.VarCharType,)
+            if not (is_text or isinstance(constant.type, kind)):
+                return None
+            value = column_of([constant.value], constant.type)[0].as_py()
+            if isinstance(other, types.IntegralType) and not -(2**63) <= value < 2**63:
+                return None
+            # Dates are days since 1970, as pyiceberg has them in its text.
+            return value.isoformat() if isinstance(other, types.DateType) else value
+    return None

@@ -1,0 +1,64 @@
+"""A table of Iceberg that is to be read, with its abilities."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from penstock.connectors.iceberg.scanned import Scanned, ScannedColumn
+from penstock.connectors.iceberg.source import IcebergSource
+from penstock.table.connectors.abilities import (
+    Filtered,
+    FilterPushDown,
+    LimitPushDown,
+    ProjectionPushDown,
+    TableScan,
+)
+from penstock.table.connectors.iceberg.conditions import condition_of
+from penstock.table.connectors.tables import TableReader, column_names
+from penstock.table.data.arrow_types import arrow_type
+from penstock.table.plan.row_schema import PlanColumn
+from penstock.table.typed.nodes import Typed
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergScan(TableScan, ProjectionPushDown, FilterPushDown, LimitPushDown):
+    """Reads some columns, and leaves out partitions, files and parts of these.
+
+    Attributes:
+        scanned: what is read, but for its columns.
+        columns: those that are wanted.
+    """
+
+    scanned: Scanned
+    columns: tuple[PlanColumn, ...]
+
+    def reader(self) -> TableReader:
+        """See `TableScan`."""
+        columns = tuple(
+            ScannedColumn(one.name, name, arrow_type(one.type))
+            for name, one in zip(column_names(len(self.columns)), self.columns, strict=True)
+        )
+        return TableReader(IcebergSource(replace(self.scanned, columns=columns)))
+
+    def with_columns(self, columns: Sequence[int]) -> IcebergScan:
+        """See `ProjectionPushDown`."""
+        return replace(self, columns=tuple(self.columns[place] for place in columns))
+
+    def with_conditions(self, conditions: Sequence[Typed]) -> Filtered:
+        """See `FilterPushDown`. The query asks all of them again."""
+        from pyiceberg.expressions import And
+
+        names = [one.name for one in self.columns]
+        known = [(one, condition_of(one, names)) for one in conditions]
+        joined = self.scanned.row_filter
+        for _, condition in known:
+            if condition is not None:
+                joined = condition if joined is None else And(joined, condition)
+        used = tuple(one for one, condition in known if condition is not None)
+        return Filtered(replace(self, scanned=replace(self.scanned, row_filter=joined)), tuple(conditions), used)
+
+    def with_limit(self, limit: int) -> IcebergScan:
+        """See `LimitPushDown`."""
+        before = self.scanned.limit
+        return replace(self, scanned=replace(self.scanned, limit=limit if before is None else min(limit, before)))

@@ -1,0 +1,178 @@
+"""Kafka → keyed state → Iceberg, exactly once on Spark, through SIGKILLs at random moments.
+
+`python -m tests.connectors.iceberg.kills --kills 20` feeds a topic at a rate. A job numbers the records of each key and
+appends them to a table, partitioned by key; it also keeps the last record of each key in a second table, which it
+writes by key. Again and again a worker, or the driver with the job master, gets SIGKILL; a driver is followed by a new
+one, as under a supervisor. Meanwhile another process appends rows of its own to the first table, so that commits meet.
+In the end a reader must see each record once, numbered without a gap, and in the second table the last one of each key.
+The seed that it prints makes the choice of the victims and the pauses the same again.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+import click
+import pyarrow as pa
+from pyiceberg.exceptions import CommitFailedException
+from tests.connectors.iceberg.lake import Lake
+from tests.connectors.iceberg.programs import SCHEMA
+from tests.connectors.kafka.kills import PATIENCE_S, ROOT, Feeder, Job, kill
+from tests.connectors.kafka.programs import KEYS
+from tests.servers.kafka import kafka_server
+
+from penstock.base.errors import ConfigurationError
+
+#: How often each is the victim.
+VICTIMS = {"worker": 5, "driver": 3}
+#: The key of the rows that somebody else appends.
+OTHER = 1_000
+
+
+class IcebergJob(Job):
+    """The job and its drivers, one after another."""
+
+    def start(self) -> subprocess.Popen[bytes]:
+        self._workers.unlink(missing_ok=True)
+        self._number += 1
+        names = ("servers", "source", "folder", "target", "interval")
+        arguments = {name: self._arguments[name] for name in names}
+        command = [sys.executable, "-m", "tests.connectors.iceberg.programs", json.dumps(arguments)]
+        with (self._folder / f"log-{self._number}").open("wb") as log:
+            self.process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log)
+        return self.process
+
+
+class Neighbour(threading.Thread):
+    """Appends rows to the same table, again and again."""
+
+    def __init__(self, lake: Lake, pause_s: float) -> None:
+        super().__init__(daemon=True)
+        self._lake, self._pause_s = lake, pause_s
+        self._stopping = threading.Event()
+        self.count = 0
+
+    def run(self) -> None:
+        while not self._stopping.wait(self._pause_s):
+            rows = pa.table({"k": [OTHER], "number": [self.count], "value": [self.count]}, SCHEMA)
+            try:
+                with self._lake.loader("numbered").opened() as table:
+                    table.append(rows)
+            except (CommitFailedException, ConfigurationError):
+                continue  # somebody else was first, or the job has not made the table yet
+            self.count += 1
+
+    def stop(self) -> int:
+        self._stopping.set()
+        self.join()
+        return self.count
+
+
+def check(lake: Lake, records: int, others: int) -> None:
+    """Raise `AssertionError` unless each record is there once, numbered from 1 on in its key, and the last ones are."""
+    rows = lake.rows("numbered", "k", "number", "value")
+    own = sorted(row for row in rows if row[0] != OTHER)
+    values = sorted(value for _, _, value in own)
+    if values != list(range(records)):
+        missing, more = len(set(range(records)) - set(values)), len(values) - len(set(values))
+        raise AssertionError(f"{missing} of {records} records are missing, and {more} come twice")
+    counts: dict[int, int] = defaultdict(int)
+    for key, number, _ in own:
+        counts[key] += 1
+        if number != counts[key]:
+            raise AssertionError(f"record {counts[key]} of key {key} has the number {number}")
+    last = sorted(max(row for row in own if row[0] == key) for key in range(KEYS))
+    found = sorted(lake.rows("counts", "k", "number", "value"))
+    if found != last:
+        raise AssertionError(f"the table by key has {found}, and should have {last}")
+    if sorted(number for key, number, _ in rows if key == OTHER) != list(range(others)):
+        raise AssertionError("rows that somebody else has appended are missing or come twice")
+
+
+def seen(lake: Lake) -> int:
+    """How many records readers see."""
+    try:
+        with lake.loader("numbered").opened() as table:
+            return table.scan(row_filter=f"k != {OTHER}").count()
+    except ConfigurationError:
+        return 0
+
+
+def await_output(job: Job, lake: Lake, records: int) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while (found := seen(lake)) < records:
+        job.check()
+        if time.monotonic() > deadline:
+            raise AssertionError(f"only {found} of {records} records came out")
+        time.sleep(1)
+    time.sleep(3)
+
+
+def run(
+    seed: int,
+    kills: int,
+    rate: float,
+    target: str,
+    pause_s: tuple[float, float],
+    victims: Mapping[str, int] = MappingProxyType(VICTIMS),
+    neighbour_s: float = 2.0,
+) -> str:
+    """Run one job, and kill so many processes; raises `AssertionError` when the output is not exact."""
+    chance, begun_s, struck = random.Random(seed), time.monotonic(), Counter[str]()
+    with tempfile.TemporaryDirectory(prefix="penstock-iceberg-") as name, kafka_server(Path(name, "kafka")) as kafka:
+        lake = Lake(Path(name, "lake")).create()
+        topic = kafka.create_topic("in", partitions=4)
+        feeder, job = Feeder(kafka, topic, rate), IcebergJob(kafka, Path(name), target, (topic, ""))
+        neighbour = Neighbour(lake, neighbour_s)
+        feeder.start()
+        neighbour.start()
+        try:
+            for number in range(kills):
+                job.await_workers()
+                time.sleep(chance.uniform(*pause_s))
+                victim = chance.choices(list(victims), list(victims.values()))[0]
+                job.check()
+                kill(chance, kafka, job, victim)
+                struck[victim] += 1
+                print(f"{time.monotonic() - begun_s:6.1f} s  kill {number + 1}: {victim}", flush=True)
+            records = feeder.stop()
+            others = neighbour.stop()
+            await_output(job, lake, records)
+        finally:
+            job.process.kill()
+            job.process.wait()
+        check(lake, records, others)
+        table = lake.table("numbered")
+        files = sum(1 for _ in table.scan(row_filter=f"k != {OTHER}").plan_files())
+    kinds = ", ".join(f"{count} {victim}" for victim, count in struck.most_common())
+    return (
+        f"{kills} kills ({kinds}), {records} records in, each out once beside {others} of another writer; "
+        f"{len(table.snapshots())} snapshots, {files} files, {time.monotonic() - begun_s:.0f} s"
+    )
+
+
+@click.command()
+@click.option("--kills", default=20, show_default=True, help="How many processes are killed.")
+@click.option("--rate", default=1_000.0, show_default=True, help="Records a second.")
+@click.option("--target", default="local[2]", show_default=True, help="A Spark master, or local.")
+@click.option("--pause", nargs=2, type=float, default=(0.5, 6.0), show_default=True, help="Between kills (s).")
+@click.option("--seed", default=None, type=int, help="Makes the choices the same again.")
+def main(kills: int, rate: float, target: str, pause: tuple[float, float], seed: int | None) -> None:
+    """Kill workers and drivers, and look at what readers of the tables see."""
+    seed = int(time.time()) if seed is None else seed
+    print(f"seed {seed}", flush=True)
+    print(run(seed, kills, rate, target, pause))
+
+
+if __name__ == "__main__":
+    main()
