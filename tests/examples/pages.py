@@ -133,6 +133,7 @@ PAGES: dict[str, Page] = {
     "docs/datastream.md": Page(None, ("+I[north, 5]",)),
     "docs/files.md": Page(),
     "docs/formats.md": Page(),
+    "docs/iceberg.md": Page(("[('c0', 810.0), ('c1', 773.5), ('c2', 796.5)]",), targets=("local",)),
     "docs/kafka.md": Page(targets=("local",), servers=("kafka",)),
     "docs/iterations.md": Page(
         (

@@ -83,7 +83,7 @@ def test_changes_are_written_by_the_primary_key(lake: Lake, mode: str) -> None:
 def test_rows_that_go_and_keys_that_change(lake: Lake) -> None:
     tables = environment()
     tables.execute_sql(f"CREATE TABLE t (k BIGINT, n BIGINT, PRIMARY KEY (k) NOT ENFORCED) WITH ({lake.options()})")
-    tables.execute_sql("INSERT INTO t VALUES (1, 1), (2, 2)").wait()
+    tables.execute_sql("INSERT INTO t VALUES (1, 1), (2, 2) ON CONFLICT DO DEDUPLICATE").wait()
     tables.execute_sql(
         "INSERT INTO t SELECT c, k FROM (SELECT k, COUNT(*) AS c FROM (VALUES (5), (6), (6), (7), (7)) AS v(k) "
         "GROUP BY k) WHERE c < 2 ON CONFLICT DO DEDUPLICATE"
