@@ -61,12 +61,12 @@ class Background(Generic[T]):
         """Whether `take` has given the last item."""
         return self._is_done
 
-    def take(self) -> T | None:
-        """The next item, or None if there is none now. Raises what the iterator raised."""
+    def take(self, wait_s: float = 0.0) -> T | None:
+        """The next item, or None if there is none now or within a time. Raises what the iterator raised."""
         if self._is_done:
             return None
         try:
-            item, error = self._items.get_nowait()
+            item, error = self._items.get(timeout=wait_s) if wait_s > 0 else self._items.get_nowait()
         except queue.Empty:
             return None
         if isinstance(error, StopIteration):

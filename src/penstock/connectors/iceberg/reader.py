@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.schema import Schema
     from pyiceberg.table import Table
+
+
+#: How long a poll waits for rows that are being read: shorter than anybody notices, and not in vain most of the time.
+_WAIT_S: Final = 0.01
 
 
 class OpenTable:
@@ -140,7 +144,7 @@ class IcebergReader(SourceReader[Any, IcebergSplit]):
         if self._background is None:
             split = self._splits[0]
             self._background = Background(lambda: self._table.rows(split), lambda: None)
-        self._rows = self._background.take()
+        self._rows = self._background.take(_WAIT_S)
         if self._rows is None and self._background.is_done:
             self._end_split()
             self._splits.pop(0)
