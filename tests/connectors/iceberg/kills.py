@@ -4,7 +4,8 @@
 appends them to a table, partitioned by key; it also keeps the last record of each key in a second table, which it
 writes by key. Again and again a worker, or the driver with the job master, gets SIGKILL; a driver is followed by a new
 one, as under a supervisor. Meanwhile another process appends rows of its own to the first table, so that commits meet.
-In the end a reader must see each record once, numbered without a gap, and in the second table the last one of each key.
+In the end a reader must see each record once, numbered without a gap, and in the second table the last one of each key,
+which Iceberg's own library in Java reads as well.
 The seed that it prints makes the choice of the victims and the pauses the same again.
 """
 
@@ -25,6 +26,7 @@ from types import MappingProxyType
 import click
 import pyarrow as pa
 from pyiceberg.exceptions import CommitFailedException
+from tests.connectors.iceberg.java_library import rows_in_java
 from tests.connectors.iceberg.lake import Lake
 from tests.connectors.iceberg.programs import SCHEMA
 from tests.connectors.kafka.kills import PATIENCE_S, ROOT, Feeder, Job, kill
@@ -99,6 +101,14 @@ def check(lake: Lake, records: int, others: int) -> None:
         raise AssertionError("rows that somebody else has appended are missing or come twice")
 
 
+def check_in_java(lake: Lake) -> None:
+    """Raise `AssertionError` unless Iceberg's own library reads the table by key as pyiceberg does."""
+    found = rows_in_java(lake.table("counts"))
+    expected = sorted(f"Record({', '.join(map(str, row))})" for row in lake.rows("counts"))
+    if found != expected:
+        raise AssertionError(f"Iceberg's library in Java reads {found}, and should read {expected}")
+
+
 def seen(lake: Lake) -> int:
     """How many records readers see."""
     try:
@@ -152,6 +162,7 @@ def run(
             job.process.kill()
             job.process.wait()
         check(lake, records, others)
+        check_in_java(lake)
         table = lake.table("numbered")
         files = sum(1 for _ in table.scan(row_filter=f"k != {OTHER}").plan_files())
     kinds = ", ".join(f"{count} {victim}" for victim, count in struck.most_common())
