@@ -8,6 +8,7 @@ import pytest
 from tests.table.batch.batches import check_agrees, run_batch
 from tests.table.running import Rows
 
+from penstock.base.errors import UnsupportedError
 from penstock.table.data.logical_types import (
     BigIntType,
     BooleanType,
@@ -165,6 +166,23 @@ def test_sessions_end_a_gap_after_their_last_row() -> None:
         ("b", 6.001, 9.001, 3),
         ("a", 6.5, 9.5, 4),
     ]
+
+
+def test_a_look_up_finds_what_a_table_has_now() -> None:
+    """The rows of the other side for each key, with none, one or several; other conditions are asked of them."""
+    joined = "FROM (SELECT *, PROCTIME() AS p FROM sales) {} people FOR SYSTEM_TIME AS OF p AS f ON who = f.name"
+    inner = run_batch(f"SELECT id, city {joined.format('JOIN')} AND f.age > 30", **BOTH)
+    assert sorted(inner) == [(2, "Graz"), (2, "Wien"), (5, "Graz"), (5, "Wien")]
+    outer = run_batch(f"SELECT id, city {joined.format('LEFT JOIN')} WHERE id < 5", **BOTH)
+    assert sorted(outer, key=str) == [(1, "Prag"), (2, "Graz"), (2, "Wien"), (3, "Prag"), (4, None)]
+
+
+def test_versions_by_event_time_are_refused() -> None:
+    """A batch has the last version of each key alone."""
+    events = Events(EVENTS, stamps(0, 1000))
+    sql = "SELECT e.id FROM events AS e JOIN events FOR SYSTEM_TIME AS OF e.ts AS p ON e.who = p.who"
+    with pytest.raises(UnsupportedError, match="an event time is not supported in batch"):
+        run_batch(sql, events=events)
 
 
 def test_what_only_batch_does() -> None:

@@ -13,6 +13,7 @@ from penstock.table.batch.planning import BatchPlanner, column, select
 from penstock.table.data.logical_types import BooleanType
 from penstock.table.plan import logical
 from penstock.table.plan.logical import JoinType
+from penstock.table.plan.row_schema import TimeAttribute
 from penstock.table.plan.text import node_text
 from penstock.table.typed.nodes import Field, FunctionCall, Typed, conjuncts, transformed
 
@@ -93,6 +94,22 @@ def join(planner: BatchPlanner, node: logical.Join) -> str:
     condition = " AND ".join(native) or "true"
     query = f"SELECT {shown} FROM ({left}) l {_WORDS[node.join_type]} ({right}) r ON {condition}"
     return _filtered(planner, node, query, rest) if rest else query
+
+
+def looked_up(planner: BatchPlanner, node: logical.TemporalJoin) -> str:
+    """A table as it is now has the rows that it is read with: a look-up finds those that a join finds."""
+    if node.left.schema[node.time.index].time is not TimeAttribute.PROCTIME:
+        raise UnsupportedError(
+            "FOR SYSTEM_TIME AS OF an event time is not supported in batch, where a table has its last rows alone: "
+            f"{node_text(node)}. Run the query in STREAMING or MICRO_BATCH, or keep the versions as rows with the time "
+            "from which each holds, and join by conditions on it"
+        )
+    return join(
+        planner,
+        logical.Join(
+            schema=node.schema, left=node.left, right=node.right, join_type=node.join_type, condition=node.condition
+        ),
+    )
 
 
 def _side(planner: BatchPlanner, node: logical.Node, more: Sequence[Typed]) -> str:

@@ -18,6 +18,7 @@ QUERIES: Final[dict[type[logical.Node], Callable[[BatchPlanner, Any], str]]] = {
     logical.Filter: relations.filtered,
     logical.WatermarkAssigner: relations.passed_on,
     logical.Join: joins.join,
+    logical.TemporalJoin: joins.looked_up,
     logical.Aggregate: aggregations.aggregate,
     logical.Distinct: relations.distinct,
     logical.Correlate: relations.correlate,
