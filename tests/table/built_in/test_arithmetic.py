@@ -402,6 +402,22 @@ class TestCase:
         assert column(sql, {"x": "INT"}, [(5,), (0,), (None,)]) == [2, -1, -1]
 
 
+class TestIntervals:
+    """Their products with numbers."""
+
+    def test_a_product_with_a_whole_number_begins_again_at_the_other_end(self) -> None:
+        rows = [(3,), (5_000_000_000,), (None,)]
+        assert column("INTERVAL '3' MONTH * x", {"x": "BIGINT"}, rows) == [9, 15_000_000_000 - 2**32 * 3, None]
+
+    def test_one_with_another_number_fails_where_it_is_too_large(self) -> None:
+        with pytest.raises(TableRuntimeError):
+            column("x * INTERVAL '3' DAY", {"x": "DOUBLE"}, [(1e300,)])
+
+    def test_only_the_rows_of_a_branch_are_multiplied(self) -> None:
+        sql = "CASE WHEN x < 9 THEN x * INTERVAL '1.5' SECOND ELSE INTERVAL '0' SECOND END"
+        assert column(sql, {"x": "DOUBLE"}, [(1.5,), (1e300,)]) == [2250, 0]
+
+
 def test_a_product_with_too_many_digits_is_null() -> None:
     """Of that row alone: the product of the next one fits."""
     rows = [(Decimal("9" * 25 + ".999999"),), (Decimal("2.500000"),)]

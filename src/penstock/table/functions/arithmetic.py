@@ -184,6 +184,7 @@ def _with_times(operator: str, numbers: Signature) -> tuple[Signature, ...]:
     return (numbers, *temporal_arithmetic.SIGNATURES.get(operator, ()))
 
 
+_CAN_FAIL: Final = {"/": _may_divide_by_zero, "*": temporal_arithmetic.product_may_fail}
 _BINARY: Final = (
     ("+", "plus", "number1 + number2", "The sum of two numbers."),
     ("-", "minus", "number1 - number2", "The difference of two numbers."),
@@ -202,7 +203,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
             python_name=python_name,
             usage=usage,
             section="arithmetic",
-            can_fail=_may_divide_by_zero if operator == "/" else False,
+            can_fail=_CAN_FAIL.get(operator, False),
         )
         for operator, python_name, usage, summary in _BINARY
     ),

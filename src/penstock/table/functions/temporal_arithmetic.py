@@ -17,6 +17,7 @@ from penstock.table.data.arrow_types import arrow_type
 from penstock.table.data.logical_types import (
     DataType,
     DateType,
+    IntegralType,
     NullType,
     NumericType,
     TimeType,
@@ -90,6 +91,12 @@ def result_type(operator: str, call: Operands) -> DataType:
     return found.nullable() if call.any_nullable() else found.not_null()
 
 
+def product_may_fail(call: Operands) -> bool:
+    """Whether an interval is multiplied by a number of which it may be too large, or none at all."""
+    is_scaled = any(isinstance(one, INTERVALS) for one in call.types)
+    return is_scaled and not any(isinstance(one, IntegralType) for one in call.types)
+
+
 def bind(operator: str, call: Call) -> Kernel:
     """The kernel of an operator."""
     types = call.types
@@ -142,14 +149,18 @@ def _by_milliseconds(factor: int, points: Numbers, milliseconds: Numbers) -> Num
 
 
 def _scaled(operator: str, result: DataType) -> Kernel:
-    """An interval times a number, or divided by one; what is left of a millisecond or a month is dropped."""
+    """An interval times a number, or divided by one; what is left of a millisecond or a month is dropped.
+
+    A product with a whole number begins again at the other end where it leaves the interval, as in Flink. One with
+    another number, which Flink refuses, is an error there.
+    """
     kind = arrow_type(result)
     stored = pa.int32() if kind.bit_width == 32 else pa.int64()
 
     def kernel(interval: Datum, number: Datum) -> Datum:
         plain = interval.cast(stored)
         if operator == "*" and pa.types.is_integer(number.type):
-            found = pc.multiply(plain, number).cast(stored)
+            found = pc.multiply(plain, number).cast(stored, safe=False)
         elif pa.types.is_integer(number.type):
             found = pc.divide(plain.cast(pa.int64()), number.cast(pa.int64()))
         else:
