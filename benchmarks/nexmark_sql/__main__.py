@@ -112,6 +112,9 @@ def main(
             except PenstockError as error:
                 print(f"{name:4} refused or failed: {type(error).__name__}: {str(error)[:300]}", flush=True)
                 wrong += name != REFUSED
+            except AssertionError as error:
+                print(f"{name:4} {error}", flush=True)
+                wrong += 1
     sys.exit(wrong > 0)
 
 

@@ -7,6 +7,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from concurrent.futures import CancelledError
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -27,7 +28,7 @@ from penstock.table.udf import udf
 PATIENCE_S: Final = 120
 #: how long a job takes at least that is to be stopped, or is to lose a worker, amid its events
 SLOW_S: Final = 2
-SPARK_SLOW_S: Final = 6
+SPARK_SLOW_S: Final = 12
 #: how long no events come at the end of a query that counts by the clock, in windows of a second
 CLOCK_WAITS_MS: Final = 2_500
 
@@ -167,7 +168,10 @@ def _progress_when(client: Any, is_wanted: Callable[[JobProgress], bool]) -> Job
     """How far a job is, as soon as it is as wanted. Raises `AssertionError` if it never is."""
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline and not client.get_job_execution_result().done():
-        progress: JobProgress = client.get_progress().result()
+        try:
+            progress: JobProgress = client.get_progress().result()
+        except CancelledError:  # the job was over meanwhile
+            break
         if is_wanted(progress):
             return progress
         time.sleep(0.05)
