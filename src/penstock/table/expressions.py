@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json as json_module
 from functools import reduce
 from typing import Final
 
@@ -284,8 +285,14 @@ def object_of(class_name: str, *args: object) -> Expression:
 
 
 def json(value: object) -> Expression:
-    """A text that is JSON already, as a value of a JSON object or array."""
+    """A text that is JSON already, as a value of a JSON object or array.
+
+    It has the functions of the module `json`, too: `from penstock.table.expressions import *` hides the module.
+    """
     return made("JSON", value)
+
+
+vars(json).update({name: getattr(json_module, name) for name in json_module.__all__})
 
 
 def json_string(value: object) -> Expression:

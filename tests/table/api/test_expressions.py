@@ -332,3 +332,10 @@ def test_a_schema_takes_expressions() -> None:
     )
     assert built.columns[2].expression == expression_of("a + 1")
     assert built.watermarks[0].expression == expression_of("ts - INTERVAL '5' SECOND")
+
+
+def test_all_names_of_the_module_leave_the_functions_of_the_module_json() -> None:
+    """PyFlink's examples import `json`, then all of these names, and then parse with it."""
+    names: dict[str, object] = {}
+    exec("import json\nfrom penstock.table.expressions import *\nparsed = json.loads('[1]'), str(json('{}'))", names)
+    assert names["parsed"] == ([1], "JSON('{}')")
