@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import pickle
 from collections import Counter
 from functools import partial
 from typing import Any
@@ -14,7 +16,7 @@ from tests.table.streaming.ranked import NAMES, NUMBERED, TYPES, K, Under, V
 from penstock.table.plan.logical import SortKey
 from penstock.table.streaming.ranking.first_rows_operator import FirstRowsOperator
 from penstock.table.streaming.ranking.rank_operator import PARTITIONS, RankOperator
-from penstock.table.streaming.ranking.top_n import RetractableTopN, Top1, TopN, UpdatableTopN
+from penstock.table.streaming.ranking.top_n import RetractableTopN, Sent, Top1, TopN, UpdatableTopN
 
 ASCENDING = (SortKey(V),)
 DESCENDING = (SortKey(V, True, False),)
@@ -144,10 +146,49 @@ def test_a_row_may_go_before_it_comes() -> None:
     assert ranked.take() == [("+I", "a", 5)]
 
 
+def test_many_rows_with_one_sort_key_may_hold_python_objects_that_are_no_keys() -> None:
+    top = RetractableTopN(1, False, True)
+    held, sent = top.create(1), Sent()
+    for value in range(40):
+        top.add(held, 0, (value, {"of": value}), sent)
+    top.remove(held, 0, (7, {"of": 7}), sent)
+    assert [row[0] for row in held[1]] == [value for value in range(40) if value != 7]
+
+
 def test_a_partition_without_rows_leaves_nothing() -> None:
     ranked = under(RetractableTopN(1, False, True), 2)
     ranked.rows(("a", 3), ("-D", "a", 3), ("-D", "b", 1), ("b", 1))
     assert not ranked.harnesses[0].context.keyed.table(PARTITIONS).entries(None)
+
+
+@settings(derandomize=True, deadline=None, max_examples=60)
+@given(st.lists(st.tuples(st.integers(0, 3), st.floats(0, 1)), max_size=120), st.booleans(), st.booleans())
+def test_of_many_rows_with_one_sort_key_the_oldest_that_is_the_same_goes(
+    steps: list[tuple[int, float]], newest_first: bool, resumes: bool
+) -> None:
+    """As if each row was looked at: here the first of a list that is the table, by the order of the rows."""
+    top = RetractableTopN(1, True, True, newest_first)
+    rows: list[tuple[Any, ...]] = [(value, math.nan) for value in (0, 1, 2, 3) for _ in range(10)]
+    held, sent = top.create(5), Sent()
+    for row in rows:
+        top.add(held, 0, row, sent)
+    for value, part in steps:
+        row = (value, float("nan"))
+        goes = part < len(rows) / 80
+        if goes:
+            top.remove(held, 0, row, sent)
+            same = [place for place, one in enumerate(rows) if one[0] == value]
+            if same:
+                del rows[same[0]]
+            else:
+                assert held[3].pop((value, "NaN")) == 1
+        else:
+            top.add(held, 0, row, sent)
+            rows.append(row)
+        if resumes:
+            held = top.resumed(pickle.loads(pickle.dumps(held)))
+        in_order = rows[::-1] if newest_first else rows
+        assert [one[0] for one in held[1]] == [one[0] for one in in_order]
 
 
 # --- rows that get better ---------------------------------------------------------------------------------------------

@@ -84,6 +84,8 @@ class RankOperator(ExpiringOperator):
             held = entries.get(key)
             if held is None:
                 held = entries[key] = top.create((row[end] or 0) if self._ends_in_column else end)
+            elif type(held) is list:
+                held = entries[key] = top.resumed(held)
             if kinds is not None and kinds[index] in (UPDATE_BEFORE, DELETE):
                 top.remove(held, places[index], row, sent, owes=not self.ttl_ms)
             else:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from penstock.table.plan.changes import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
+from penstock.table.streaming.ranking.equal_rows import Group, equal_rows
 from penstock.table.streaming.rows.ordering import known, same_rows
 
 
@@ -52,6 +53,10 @@ class TopN:
     def create(self, end: int) -> list[Any]:
         """A group without rows; numbers go up to `end`."""
         return [[], [], end]
+
+    def resumed(self, held: list[Any]) -> list[Any]:
+        """A group as it comes out of state."""
+        return held
 
     def is_empty(self, held: list[Any]) -> bool:
         """Whether a group need not be held any more; one with rows that only come always has some."""
@@ -107,9 +112,13 @@ class RetractableTopN(TopN):
     Of rows that are the same the one that has come first goes.
     """
 
-    def create(self, end: int) -> list[Any]:
+    def create(self, end: int) -> Group:
         """See `TopN`."""
-        return [[], [], end, {}]
+        return Group([[], [], end, {}])
+
+    def resumed(self, held: list[Any]) -> Group:
+        """See `TopN`."""
+        return Group(held)
 
     def is_empty(self, held: list[Any]) -> bool:
         """See `TopN`."""
@@ -117,12 +126,18 @@ class RetractableTopN(TopN):
 
     def add(self, held: list[Any], key: Any, row: Any, sent: Sent) -> None:
         """See `TopN`."""
+        assert isinstance(held, Group)
         keys, rows, end, missing = held
         if missing and self._count(missing, row, -1):
             return
         place = self._place_of(keys, key)
         keys.insert(place, key)
         rows.insert(place, row)
+        if held.many and (equal := held.many.get(key)) is not None:
+            try:
+                equal.add(row)
+            except TypeError:  # a Python object that is no key: rows are looked at again
+                del held.many[key]
         if place < end:
             self._has_come(rows, place, end, sent)
 
@@ -138,16 +153,32 @@ class RetractableTopN(TopN):
 
     def remove(self, held: list[Any], key: Any, row: tuple[Any, ...], sent: Sent, owes: bool = True) -> None:
         """A row goes, the oldest of those that are the same. `owes`: one that is not there is still to come."""
+        assert isinstance(held, Group)
         keys, rows, end, missing = held
-        places = range(bisect_left(keys, key), bisect_right(keys, key))
-        for place in reversed(places) if self._newest_first else places:
-            if same_rows(rows[place], row):
-                del keys[place], rows[place]
-                if place < end:
-                    self._has_gone(rows, row, place, end, sent)
-                return
-        if owes:
+        place = self._place(held, key, row)
+        if place is not None:
+            del keys[place], rows[place]
+            if place < end:
+                self._has_gone(rows, row, place, end, sent)
+        elif owes:
             self._count(missing, row, 1)
+
+    def _place(self, held: Group, key: Any, row: tuple[Any, ...]) -> int | None:
+        """Where the row is that goes."""
+        keys, rows = held[:2]
+        first, behind = bisect_left(keys, key), bisect_right(keys, key)
+        equal = held.many.get(key) if held.many else None
+        if equal is None:
+            equal = equal_rows(rows[first:behind], self._newest_first)
+            if equal is None:
+                places = range(first, behind)
+                in_order = reversed(places) if self._newest_first else places
+                return next((place for place in in_order if same_rows(rows[place], row)), None)
+            held.many[key] = equal
+        place = equal.take(row)
+        if not equal:
+            del held.many[key]
+        return None if place is None else first + place
 
     def _has_gone(self, rows: list[Any], row: tuple[Any, ...], place: int, end: int, sent: Sent) -> None:
         """Tell of a row that has been taken out."""
