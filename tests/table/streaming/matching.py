@@ -17,6 +17,7 @@ from penstock.table.streaming.planning.streams import names_of
 from penstock.table.streaming.rows.row_keys import ONLY_KEY
 from penstock.table.streaming.rows.sessions import StreamSession
 from penstock.testing.operator_harness import OneInputOperatorHarness
+from penstock.testing.virtual_clock import VirtualClock
 
 TABLE = """
 CREATE TABLE ticker (symbol STRING, price INT, tax INT, ts TIMESTAMP(3), p AS PROCTIME(), WATERMARK FOR ts AS ts)
@@ -44,11 +45,14 @@ class Matching:
     def __init__(self, clauses: str) -> None:
         self.node = node_of(clauses)
         self._checkpoint_id = 0
+        self._clock = VirtualClock()
         self.harnesses = self._opened(1)
 
     def _opened(self, parallelism: int, *snapshots: bytes) -> list[OneInputOperatorHarness]:
         operator = match_operator(self.node, StreamSession())
-        found = [OneInputOperatorHarness(operator, parallelism, subtask) for subtask in range(parallelism)]
+        found = [
+            OneInputOperatorHarness(operator, parallelism, subtask, clock=self._clock) for subtask in range(parallelism)
+        ]
         for harness in found:
             harness.restore(*snapshots)
             harness.open()
@@ -86,8 +90,9 @@ class Matching:
 
     def wait(self, by_ms: int) -> None:
         """Processing time goes on."""
+        target = self._clock.now_ms() + by_ms
         for harness in self.harnesses:
-            harness.advance_processing_time(by_ms)
+            harness.advance_processing_time(target - self._clock.now_ms())
 
     def recover(self, parallelism: int = 1) -> None:
         """Go on from a checkpoint, in so many subtasks."""
@@ -105,6 +110,6 @@ class Matching:
     @property
     def held(self) -> int:
         """How many entries the state has."""
-        keyed = self.harnesses[0].context.keyed
-        tables = [keyed.table(name) for name in ("match_memories", "match_waiting", "match_deadlines")]
+        names = ("match_memories", "match_waiting", "match_deadlines")
+        tables = [harness.context.keyed.table(name) for harness in self.harnesses for name in names]
         return sum(len(entries) for table in tables for entries in table.panes.values())

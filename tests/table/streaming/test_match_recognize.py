@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import Any
 
 import hypothesis.strategies as st
@@ -273,6 +274,37 @@ def test_in_processing_time_what_took_too_long_is_forgotten() -> None:
     found.rows(("x", 30))
     assert found.held > 0
     found.wait(3_600_000)
+    assert found.held == 0
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from("xy"), st.integers(0, 3), st.sampled_from([1, 2, 3, 9, 10, 11])), max_size=24),
+    st.sampled_from(["PAST LAST ROW", "TO NEXT ROW"]),
+    st.sampled_from(["A+ B", "A B? C", "A B+? C", "A{2,3} C"]),
+    st.sets(st.integers(0, 24)),
+    st.sampled_from(["", ", price"]),
+)
+def test_rows_that_come_at_some_times_give_what_rows_of_these_times_give(
+    rows: list[tuple[str, int, int]], skip: str, pattern: str, stops: set[int], further: str
+) -> None:
+    """WITHIN is of the times at which rows come: those before, and long after it, and the moment itself."""
+    within = f"""
+        PARTITION BY symbol ORDER BY ts{further} MEASURES FIRST(price) AS f, LAST(price) AS l, COUNT(price) AS n
+        AFTER MATCH SKIP {skip} PATTERN ({pattern}) WITHIN INTERVAL '0.010' SECOND
+        DEFINE A AS A.price < 2, B AS B.price > 0, C AS C.price <> FIRST(A.price)
+    """
+    at_times = list(accumulate(gap for *_, gap in rows))
+    found, taken = Matching(within.replace("ORDER BY ts", "ORDER BY p")), []
+    for place, (symbol, price, gap) in enumerate(rows):
+        found.wait(gap)
+        if place in stops:
+            taken += found.take()
+            found.recover(1 + place % 2)
+        found.rows((symbol, price))
+    found.wait(100)
+    events = [(symbol, price, time) for (symbol, price, _), time in zip(rows, at_times, strict=True)]
+    assert sorted(taken + found.take()) == sorted(matches(within, *events))
     assert found.held == 0
 
 
