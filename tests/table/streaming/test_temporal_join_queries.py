@@ -54,6 +54,15 @@ def test_other_conditions_are_asked_of_the_version_and_not_ahead_of_it() -> None
     assert behind.rows() == [(1, 114), (2, 102), (5, 119)]
 
 
+def test_the_key_may_be_compared_with_a_wider_type() -> None:
+    """A BIGINT that is no INT equals no key."""
+    orders = Table("id BIGINT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts", [(1, 9 * SECOND), (2**32 + 1, 9 * SECOND)])
+    columns = "id INT, name STRING, ts TIMESTAMP(3), WATERMARK FOR ts AS ts, PRIMARY KEY (id) NOT ENFORCED"
+    sql = "SELECT o.id, r.name FROM orders AS o LEFT JOIN rates FOR SYSTEM_TIME AS OF o.ts AS r ON o.id = r.id"
+    found = job(sql, Table(columns, [(1, "one", 2 * SECOND)]), orders)
+    assert found.rows() == [(1, "one"), (2**32 + 1, None)]
+
+
 def test_the_key_of_the_left_side_may_be_computed() -> None:
     sql = JOIN.format("").replace("o.currency = r", "UPPER(o.currency) = r")
     assert job(f"SELECT o.id, r.rate {sql}").rows() == ANSWER

@@ -17,8 +17,8 @@ from penstock.table.streaming.planning import streams
 from penstock.table.streaming.planning.planned_joins import with_keys
 from penstock.table.streaming.planning.rule import Planning, Rule
 from penstock.table.streaming.planning.streams import Stream, by_columns
-from penstock.table.streaming.planning.upsert_keys import Keys, projected
-from penstock.table.typed.nodes import Field, Typed
+from penstock.table.streaming.planning.upsert_keys import Keys, column_of, projected
+from penstock.table.typed.nodes import Typed
 
 _NEEDS = "Event-Time Temporal Table Join requires both primary key and row time attribute in versioned table, but no"
 
@@ -45,12 +45,14 @@ class TemporalJoinRule(Rule[TemporalJoin]):
         right_keys: list[Typed] = []
         nulls_match: list[bool] = []
         rest: list[Typed] = []
+        taken: set[int] = set()
         for part in parts_of(node.condition):
             found = keys_of(part, width, planning.calls)
-            column = found.right[0] if found.right else None
-            if isinstance(column, Field) and column.index in key and column not in right_keys:
+            column = column_of(found.right[0]) if found.right else None
+            if column is not None and column.index in key and column.index not in taken:
+                taken.add(column.index)
                 left_keys += found.left
-                right_keys.append(column)
+                right_keys += found.right
                 nulls_match += found.nulls_match
             else:
                 rest.append(part)
@@ -103,7 +105,7 @@ def _version_key(node: TemporalJoin, planning: Planning) -> frozenset[int]:
         )
     width = len(node.left.schema)
     on = keys_of(node.condition, width, planning.calls)
-    columns = {one.index for one in on.right if isinstance(one, Field)}
+    columns = {one.index for one in map(column_of, on.right) if one is not None}
     found = min((sorted(key) for key in known if key <= columns), default=None)
     if found is None:
         names = names_of(node.left, node.right)

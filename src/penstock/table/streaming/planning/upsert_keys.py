@@ -98,11 +98,19 @@ def projected(keys: Keys, expressions: Sequence[Typed]) -> Keys:
     """The keys whose columns are all there still."""
     places: dict[int, int] = {}
     for place, one in enumerate(expressions):
-        if isinstance(one, FunctionCall) and one.function == "CAST" and _tells_apart(one.operands[0].type, one.type):
-            one = one.operands[0]
-        if isinstance(one, Field):
-            places.setdefault(one.index, place)
+        column = column_of(one)
+        if column is not None:
+            places.setdefault(column.index, place)
     return frozenset(frozenset(places[column] for column in key) for key in keys if key <= places.keys())
+
+
+def column_of(expression: Typed) -> Field | None:
+    """The column that an expression is, but for a cast that gives different values for different ones."""
+    if isinstance(expression, FunctionCall) and expression.function == "CAST":
+        (operand,) = expression.operands
+        if _tells_apart(operand.type, expression.type):
+            expression = operand
+    return expression if isinstance(expression, Field) else None
 
 
 def _tells_apart(found: DataType, to: DataType) -> bool:
