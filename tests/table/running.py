@@ -37,13 +37,15 @@ Change = tuple[str, tuple[Any, ...]]
 class Rows:
     """A table: its columns, and its rows as changes or as values alone.
 
-    `at_once`: how many a batch has at most. `watermark`: the clause that says it, if the table has event time.
+    `at_once`: how many a batch has at most. `watermark`: the clause that says it, if the table has event time. `key`:
+    the places of the columns of its primary key.
     """
 
     columns: Mapping[str, DataType]
     rows: Sequence[Change | tuple[Any, ...]] = ()
     at_once: int | None = None
     watermark: str | None = None
+    key: tuple[int, ...] = ()
 
     def changes(self) -> list[Change]:
         """The rows with their kinds."""
@@ -53,6 +55,8 @@ class Rows:
         """The statement that makes it."""
         parts = [f"`{column}` {kind}" for column, kind in self.columns.items()]
         parts += [] if self.watermark is None else [self.watermark]
+        names = list(self.columns)
+        parts += [f"PRIMARY KEY ({', '.join(names[place] for place in self.key)}) NOT ENFORCED"] if self.key else []
         return f"CREATE TABLE {name} ({', '.join(parts)})"
 
     def reader(self) -> TableReader:
@@ -64,8 +68,8 @@ class Rows:
         ]
         batch = pa.RecordBatch.from_arrays(arrays, [f"c{place}" for place in range(len(arrays))])
         if not any(kinds):
-            return TableReader(ColumnsSource(batch, None, self.at_once), INSERTS)
-        return TableReader(ColumnsSource(batch, kinds, self.at_once), ALL, has_before=True)
+            return TableReader(ColumnsSource(batch, None, self.at_once), INSERTS, key=self.key)
+        return TableReader(ColumnsSource(batch, kinds, self.at_once), ALL, has_before=True, key=self.key)
 
 
 @dataclass(frozen=True)

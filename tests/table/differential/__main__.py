@@ -21,6 +21,7 @@ def main() -> None:
     parser.add_argument("--mode", choices=sorted(MODES), default="STREAMING")
     parser.add_argument("--depth", type=int, default=4, help="how many steps a query has at most")
     parser.add_argument("--timed", action="store_true", help="only queries whose last step works by event time")
+    parser.add_argument("--versions", action="store_true", help="only queries whose last step finds versions of keys")
     parser.add_argument("--seed", type=int, default=None)
     chosen = parser.parse_args()
     logging.disable(logging.WARNING)
@@ -35,7 +36,7 @@ def main() -> None:
         phases=[Phase.generate, Phase.shrink],
         suppress_health_check=list(HealthCheck),
     )
-    @given(worlds(chosen.depth, chosen.timed))
+    @given(worlds(chosen.depth, chosen.timed, chosen.versions))
     def agree(world: World) -> None:
         nonlocal told, done
         found, wanted = MODES[chosen.mode](world), answer_of(world)

@@ -21,10 +21,12 @@ def answer_of(world: World) -> Counter[Row]:
     with duckdb.connect() as connection:
         for name, table in world.tables.items():
             time = "" if table.delay is None else ", ts TIMESTAMP"
-            connection.execute(f"CREATE TABLE {name} (k INT, a INT, b VARCHAR{time})")
+            gone = ", gone BOOLEAN" if table.has_versions else ""
+            connection.execute(f"CREATE TABLE {name} (k INT, a INT, b VARCHAR{time}{gone})")
             if table.rows:
                 rows = [
-                    (*row[:3], *(_EPOCH + timedelta(seconds=one // SECOND_NS) for one in row[3:])) for row in table.rows
+                    (*row[:3], *(_EPOCH + timedelta(seconds=one // SECOND_NS) for one in row[3:4]), *row[4:])
+                    for row in table.rows
                 ]
                 connection.executemany(f"INSERT INTO {name} VALUES ({', '.join('?' * len(rows[0]))})", rows)
         try:

@@ -29,6 +29,12 @@ def test_so_do_windows_and_other_steps_by_event_time(world: World) -> None:
     assert Counter(world.streamed().rows()) == answer_of(world)
 
 
+@settings(max_examples=30, deadline=None)
+@given(worlds(2, has_versions=True))
+def test_so_does_what_finds_the_version_of_a_time(world: World) -> None:
+    assert Counter(world.streamed().rows()) == answer_of(world)
+
+
 @settings(max_examples=25, deadline=None)
 @given(worlds())
 def test_so_do_epochs(world: World) -> None:

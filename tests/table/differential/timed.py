@@ -14,6 +14,8 @@ from tests.table.differential.tongues import both
 from tests.table.differential.window_calls import Window, windows_of
 
 NO_EDGES = ("", "")
+#: of v, which has versions of its rows by the key k
+VERSION_COLUMNS = (Column("k", INT), Column("a", INT), Column("b", TEXT))
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,10 @@ class TimedQueries(Queries):
         ]
         return self._one(steps)(depth)
 
+    def result_of_versions(self, depth: int) -> Relation:
+        """A query whose last step finds versions."""
+        return self._settled(self._as_of(depth))
+
     def timed(self, depth: int) -> Timed:
         """A query with a column of event time."""
         if depth == 0:
@@ -79,6 +85,7 @@ class TimedQueries(Queries):
             self._timed_union,
             self._over_time,
             self._interval_join,
+            self._as_of,
             self._first_row,
             self._placed,
             self._placed,
@@ -221,6 +228,34 @@ class TimedQueries(Queries):
         selected = ", ".join(f"{old.name} AS {new.name}" for old, new in zip(found, columns, strict=True))
         joined = f"({one.relation.sql}) AS {one_side} {kind} ({other.relation.sql}) AS {other_side}"
         return Relation(f"SELECT {selected} FROM {joined} ON {' AND '.join(on)}", columns)
+
+    # --- versions -----------------------------------------------------------------------------------------------------
+
+    def _as_of(self, depth: int) -> Timed:
+        """Rows with the version of a key at their time. DuckDB is told how long each version holds."""
+        inner = self.timed(depth - 1)
+        side, versions = f"q{next(self._numbers)}", f"q{next(self._numbers)}"
+        numbers = inner.relation.of(INT)
+        if not numbers:
+            return inner
+        time = f"{side}.{inner.time}"
+        until = "lead(ts) OVER (PARTITION BY k ORDER BY ts) AS until"
+        table = both(f"v FOR SYSTEM_TIME AS OF {time}", f"(SELECT *, {until} FROM v)")
+        holds = f" AND NOT {versions}.gone AND {versions}.ts <= {time}"
+        on = f"{side}.{self._one(numbers)} {self._one(['=', '=', 'IS NOT DISTINCT FROM'])} {versions}.k"
+        on += both("", f"{holds} AND ({versions}.until IS NULL OR {versions}.until > {time})")
+        found = [Column(f"{side}.{one.name}", one.kind) for one in inner.others]
+        found += [Column(f"{versions}.{one.name}", one.kind) for one in VERSION_COLUMNS]
+        if self._flag():
+            on += f" AND {self._condition(Relation('', tuple(found)), 1)}"
+        names = [one.name for one in found] + [both(f"CAST({versions}.ts AS TIMESTAMP(3))", f"{versions}.ts"), time]
+        kinds = [one.kind for one in found] + [TIME, ROWTIME]
+        columns = [Column(self._name(), kind) for kind in kinds]
+        selected = ", ".join(f"{name} AS {one.name}" for name, one in zip(names, columns, strict=True))
+        where = f" WHERE {self._condition(Relation('', tuple(found)), 1)}" if self._number(1, 3) == 1 else ""
+        kind = self._one(["JOIN", "LEFT JOIN"])
+        sql = f"SELECT {selected} FROM ({inner.relation.sql}) AS {side} {kind} {table} AS {versions} ON {on}{where}"
+        return Timed(Relation(sql, tuple(columns)), inner.only_inserts, inner.in_order)
 
     # --- windows ------------------------------------------------------------------------------------------------------
 

@@ -31,13 +31,15 @@ _TIMED: Final = Relation("SELECT k, a, b, ts FROM {}", (*COLUMNS, Column("ts", R
 class Table:
     """What happens to a table, in how large batches it is read, and its rows at last.
 
-    `delay`: by how many seconds its rows may be out of order, if they have event time.
+    `delay`: by how many seconds its rows may be out of order, if they have event time. `has_versions`: whether a row is
+    a version of its key from its time on, and `rows` are all versions, which end by whether they say that it is gone.
     """
 
     changes: tuple[Change, ...]
     at_once: int
     rows: tuple[Row, ...]
     delay: int | None = None
+    has_versions: bool = False
 
     def source(self) -> Rows:
         """The table as a stream."""
@@ -51,6 +53,8 @@ class Table:
         if self.delay is None:
             return Rows(_TYPES, rows, at_once)
         watermark = f"WATERMARK FOR ts AS ts - INTERVAL '{self.delay}' SECOND"
+        if self.has_versions:
+            return Rows({**_TIMED_TYPES, "k": IntType(False)}, rows, at_once, watermark, key=(0,))
         return Rows(_TIMED_TYPES, rows, at_once, watermark)
 
 
@@ -102,13 +106,33 @@ def timed_tables(draw: st.DrawFn, goes: bool, in_order: bool) -> Table:
     return Table(tuple(changes), draw(st.sampled_from([1, 1, 2, 3, 100])), tuple(rows), delay)
 
 
-#: e has rows of one time, of f all are of different times, and from g rows go, too
+@st.composite
+def versions(draw: st.DrawFn) -> Table:
+    """Versions of rows by their key, each of its own time, out of order but not late; half of them also end."""
+    delay, latest, ends = draw(st.integers(1, 5)), draw(st.integers(-4, 2)), draw(st.booleans())
+    changes: list[Change] = []
+    rows: list[Row] = []
+    for _ in range(draw(st.integers(0, 14))):
+        key, rest = draw(st.sampled_from([1, 2])), draw(_ROWS)[1:]
+        taken = {row[3] // SECOND_NS for row in rows if row[0] == key}
+        times = [one for one in range(latest - delay + 1, latest + 5) if one not in taken]
+        time = draw(st.sampled_from(times)) if times else latest + 5
+        row = (key, *rest, time * SECOND_NS)
+        is_gone = ends and draw(st.sampled_from([False, False, True]))
+        changes.append(("-D" if is_gone else "+U" if ends and taken else "+I", row))
+        rows.append((*row, is_gone))
+        latest = max(latest, time)
+    return Table(tuple(changes), draw(st.sampled_from([1, 1, 2, 3, 100])), tuple(rows), delay, has_versions=True)
+
+
+#: e has rows of one time, of f all are of different times, from g rows go, too, and v has versions
 _TABLES: Final[dict[str, st.SearchStrategy[Table]]] = {
     "t": tables(),
     "u": tables(),
     "e": timed_tables(goes=False, in_order=False),
     "f": timed_tables(goes=False, in_order=True),
     "g": timed_tables(goes=True, in_order=False),
+    "v": versions(),
 }
 _TIMED_TABLES: Final = tuple(
     Timed(Relation(_TIMED.sql.format(name), _TIMED.columns), name != "g", name == "f") for name in "efg"
@@ -153,10 +177,14 @@ class World:
 
 
 @st.composite
-def worlds(draw: st.DrawFn, depth: int = 3, is_timed: bool = False) -> World:
-    """A world whose query has up to `depth` steps. `is_timed`: whether the last one works by event time."""
+def worlds(draw: st.DrawFn, depth: int = 3, is_timed: bool = False, has_versions: bool = False) -> World:
+    """A world whose query has up to `depth` steps.
+
+    `is_timed`: whether the last one works by event time. `has_versions`: whether it finds the versions of keys.
+    """
     queries = TimedQueries(draw, {"t": COLUMNS, "u": COLUMNS}, _TIMED_TABLES)
     steps = draw(st.integers(1, depth))
-    text = (queries.timed_result(steps) if is_timed else queries.relation(steps)).sql
+    make = queries.timed_result if is_timed else queries.relation
+    text = (queries.result_of_versions if has_versions else make)(steps).sql
     found = {name: draw(table) for name, table in _TABLES.items() if re.search(rf"FROM {name}\b", text)}
     return World(found, text, draw(st.integers(1, 5)))
