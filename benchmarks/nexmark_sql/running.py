@@ -19,7 +19,8 @@ from benchmarks.nexmark_sql.events import Pace, columns_asked, connectors, hold
 from benchmarks.nexmark_sql.files import rows_in_files
 from benchmarks.nexmark_sql.kept import Folded, Kept
 from benchmarks.nexmark_sql.queries import NexmarkQuery, kept_sink, tables
-from penstock.core.job.progress import JobProgress
+from penstock.core.graph.states import ExecutionState
+from penstock.core.job.view import JobView
 from penstock.drivers.spark.garbage import rare_collections
 from penstock.table import EnvironmentSettings, TableEnvironment
 from penstock.table.runtimes import ExecutorOfMode
@@ -144,10 +145,9 @@ class Runs:
         }
         result = replace(self._slow(SPARK_SLOW_S), options=checkpoints)._started(query, kept)
         client = result.get_job_client()
-        progress = _progress_when(client, lambda one: bool(one.workers) and one.checkpoints_completed > 1)
-        *_, (_, _, process_id) = progress.workers
-        os.kill(process_id, signal.SIGKILL)
-        _progress_when(client, lambda one: one.restarts > 0)
+        view = _view_when(client, lambda one: bool(_reading(one)) and one.checkpoints.completed > 1)
+        os.kill(_reading(view)[-1], signal.SIGKILL)
+        _view_when(client, lambda one: one.restarts > 0)
         result.wait(PATIENCE_S * 1_000)
         return _found(query, kept)
 
@@ -164,16 +164,23 @@ def _stopped(client: Any, folder: str) -> str:
     return str(client.stop_with_savepoint(False, folder).result(PATIENCE_S))
 
 
-def _progress_when(client: Any, is_wanted: Callable[[JobProgress], bool]) -> JobProgress:
-    """How far a job is, as soon as it is as wanted. Raises `AssertionError` if it never is."""
+def _reading(view: JobView) -> list[int]:
+    """The processes that read events still; one without a task can be killed without a restart."""
+    subtasks = [one for vertex in view.vertices if vertex.is_source for one in vertex.subtasks]
+    busy = {one.worker_id for one in subtasks if one.state is ExecutionState.RUNNING}
+    return [one.process_id for one in view.workers if one.worker_id in busy]
+
+
+def _view_when(client: Any, is_wanted: Callable[[JobView], bool]) -> JobView:
+    """The job as soon as it is as wanted. Raises `AssertionError` if it never is."""
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline and not client.get_job_execution_result().done():
         try:
-            progress: JobProgress = client.get_progress().result()
+            view: JobView = client.get_view().result()
         except CancelledError:  # the job was over meanwhile
             break
-        if is_wanted(progress):
-            return progress
+        if is_wanted(view):
+            return view
         time.sleep(0.05)
     raise AssertionError("the job was over, or never came so far")
 
