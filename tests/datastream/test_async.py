@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+import types
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from tests.failing import FailsOnce
 from tests.spec.virtual_job import LEDGER, LedgerSink, VirtualJob, clear_ledger
 from tests.spec.virtual_job import environment as virtual_environment
 
+from penstock import datastream
 from penstock.base.errors import JobExecutionError, UserFunctionError
 from penstock.base.job_status import JobStatus
 from penstock.base.restart_strategy import RestartStrategies
@@ -395,3 +397,12 @@ def test_records_of_a_stopped_job_are_called_in_epochs(store_directory: Path) ->
         assert 0 < len(LEDGER["out"]) < 40
         begin = {"execution.state-recovery.path": stopped[0].result(0)}
     assert LEDGER["out"] == list(range(40))
+
+
+@pytest.mark.parametrize(
+    "name", ["AsyncFunction", "AsyncRetryStrategy", "BroadcastProcessFunction", "KeyedBroadcastProcessFunction"]
+)
+def test_classes_are_named_with_types_as_those_of_pyflink(name: str) -> None:
+    named = getattr(datastream, name)
+    made = types.new_class("Made", (named[int, str],))
+    assert issubclass(made, named)

@@ -6,10 +6,10 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 from penstock.base.errors import CallTimeoutError
-from penstock.datastream.function import Function
+from penstock.datastream.function import Function, Subscripted
 
 
-class AsyncFunction(Function, ABC):
+class AsyncFunction(Subscripted, Function, ABC):
     """Asks an external service about each record, many records at a time; for `AsyncDataStream`.
 
     `async_invoke` runs on the worker's event loop, one thread for all asynchronous functions there: a call that blocks

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.base.errors import WrongValueError
+from penstock.datastream.function import Subscripted
 
 __all__ = [
     "ExponentialBackoffDelayRetryStrategy",
@@ -24,7 +25,7 @@ _OfResult = Callable[[list[Any]], bool] | None
 _OfException = Callable[[Exception], bool] | None
 
 
-class AsyncRetryPredicate(ABC):
+class AsyncRetryPredicate(Subscripted, ABC):
     """Which results, and which exceptions, cause a call to be repeated."""
 
     @abstractmethod
@@ -36,7 +37,7 @@ class AsyncRetryPredicate(ABC):
         """Whether to repeat a call for its exception; None: never."""
 
 
-class AsyncRetryStrategy(ABC):
+class AsyncRetryStrategy(Subscripted, ABC):
     """How often a call is repeated, and after how long. Attempts are counted from 1, the first call."""
 
     @abstractmethod

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import GenericAlias
+from typing import Any
+
 from penstock.core.operators.runtime_context import RuntimeContext
 
 
@@ -13,3 +16,12 @@ class Function:
 
     def close(self) -> None:
         """Release what `open` took."""
+
+
+class Subscripted:
+    """A class that may be named with types, as `AsyncFunction[Row, str]` of PyFlink. Nobody looks at them."""
+
+    __slots__ = ()
+
+    def __class_getitem__(cls, types: Any) -> GenericAlias:
+        return GenericAlias(cls, types)

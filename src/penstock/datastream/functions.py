@@ -30,7 +30,7 @@ from penstock.core.operators.runtime_context import KeyedStateStore, RuntimeCont
 from penstock.core.operators.window.window_contents import WindowProcessContext
 from penstock.datastream.async_functions import AsyncFunction
 from penstock.datastream.async_retry_strategies import AsyncRetryPredicate, AsyncRetryStrategy
-from penstock.datastream.function import Function
+from penstock.datastream.function import Function, Subscripted
 
 __all__ = [
     "AggregateFunction",
@@ -218,7 +218,7 @@ class KeyedCoProcessFunction(Function, ABC):
         """A timer of the current key is due, at `timestamp` ms; the records to emit."""
 
 
-class BaseBroadcastProcessFunction(Function, ABC):
+class BaseBroadcastProcessFunction(Subscripted, Function, ABC):
     """What both broadcast process functions share: the contexts of the two sides."""
 
     BaseContext: TypeAlias = BroadcastBaseContext
