@@ -11,9 +11,10 @@ from unittest import mock
 import pytest
 from deltalake import DeltaTable
 from deltalake.table import TableMerger
-from tests.connectors.harness import MortalJob, SinkHost
+from tests.connectors.mortal_job import MortalJob
 
 from penstock.datastream.connectors.delta import DeltaSink
+from penstock.testing.connectors import SinkHost
 
 RECORDS = 36
 KEYS = 5

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 from tests.connectors.delta.test_sink import committer, has_read, prepared
-from tests.connectors.harness import SinkHost, read
 from tests.servers.s3 import s3_server
 
 from penstock.datastream.connectors.delta import DeltaSink, DeltaSource
+from penstock.testing.connectors import SinkHost, read_source
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def storage() -> Iterator[dict[str, str]]:
 
 def rows_of(path: str, options: dict[str, str]) -> list[Any]:
     source = DeltaSource.for_bounded_row_data(path, options).build()
-    return sorted(tuple(row) for row in read(source).all_values)
+    return sorted(tuple(row) for row in read_source(source).all_values)
 
 
 @pytest.mark.parametrize("key", [(), ("id",)])

@@ -15,7 +15,6 @@ from unittest import mock
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from tests.connectors.harness import SinkHost
 
 from penstock.base.errors import ConfigurationError, FormatError, OperationError, UnsupportedError
 from penstock.codecs.column_data import ColumnData
@@ -23,6 +22,7 @@ from penstock.common import Row, RowKind, Types
 from penstock.connectors.delta.commits import DeltaCommitter, PreparedFiles
 from penstock.connectors.delta.errors import CommitError
 from penstock.datastream.connectors.delta import DeltaSink, DeltaSinkBuilder
+from penstock.testing.connectors import SinkHost
 
 NUMBERS = {"id": int, "name": str}
 

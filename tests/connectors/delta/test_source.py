@@ -10,7 +10,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from tests.connectors.harness import Cluster, read
 
 from penstock.base.errors import (
     ConfigurationError,
@@ -22,6 +21,7 @@ from penstock.base.errors import (
 )
 from penstock.connectors.delta.source import DeltaSource
 from penstock.core.connector import InputStatus
+from penstock.testing.connectors import SourceRun, read_source
 
 FEED = {"delta.enableChangeDataFeed": "true"}
 
@@ -32,28 +32,28 @@ def append(path: Path, ids: Any, **more: Any) -> None:
     write_deltalake(path, columns, mode="append", **more)
 
 
-def ids_of(cluster: Cluster) -> list[int]:
-    return sorted(row.id for row in cluster.all_values)
+def ids_of(run: SourceRun) -> list[int]:
+    return sorted(row.id for row in run.all_values)
 
 
 class Following:
     """A source that follows a table, and what it has given."""
 
     def __init__(self, source: DeltaSource, parallelism: int = 1, hostile: bool = False) -> None:
-        self.cluster = Cluster(source, parallelism)
+        self.run = SourceRun(source, parallelism)
         self._hostile = hostile
 
     def rows(self) -> list[Any]:
         """What is new, in the order in which it came."""
-        begun = len(self.cluster.all_values)
+        begun = len(self.run.all_values)
         silent = 0
         while silent < 3:
-            found = [self.cluster.poll(i, 2) for i in range(self.cluster.parallelism)]
-            is_silent = all(one is InputStatus.NOTHING_AVAILABLE for one in found) and not self.cluster.deliver()
+            found = [self.run.poll(i, 2) for i in range(self.run.parallelism)]
+            is_silent = all(one is InputStatus.NOTHING_AVAILABLE for one in found) and not self.run.deliver()
             silent = silent + 1 if is_silent else 0
             if self._hostile and not is_silent:
-                self.cluster.restart()
-        return self.cluster.all_values[begun:]
+                self.run.restart()
+        return self.run.all_values[begun:]
 
 
 def follow(path: Path) -> Any:
@@ -67,10 +67,9 @@ def test_each_row_of_a_version_once(tmp_path: Path, hostile: bool, parallelism: 
     for start in range(0, 50, 10):
         append(tmp_path, range(start, start + 10))
     source = DeltaSource.for_bounded_row_data(tmp_path).build()
-    cluster = read(source, 3, parallelism, hostile)
-    assert ids_of(cluster) == list(range(50))
+    assert ids_of(read_source(source, 3, parallelism, hostile)) == list(range(50))
     older = DeltaSource.for_bounded_row_data(tmp_path).version_as_of(1).column_names("id").build()
-    assert sorted(list(row) for row in read(older).all_values) == [[n] for n in range(20)]
+    assert sorted(list(row) for row in read_source(older).all_values) == [[n] for n in range(20)]
 
 
 def test_a_version_by_its_time(tmp_path: Path) -> None:
@@ -79,7 +78,7 @@ def test_a_version_by_its_time(tmp_path: Path) -> None:
     append(tmp_path, [2])
     moment = datetime.datetime.fromtimestamp(first / 1_000, datetime.UTC).isoformat()
     source = DeltaSource.for_bounded_row_data(tmp_path).timestamp_as_of(moment).build()
-    assert ids_of(read(source)) == [1]
+    assert ids_of(read_source(source)) == [1]
 
 
 @pytest.mark.parametrize("hostile", [False, True])
@@ -181,7 +180,7 @@ def test_partitions_missing_columns_and_types(tmp_path: Path) -> None:
     write_deltalake(tmp_path, first, partition_by=["day", "zone"])
     more = pa.table({"day": pa.array([None], pa.date32()), "zone": zoned, "at": pa.array([at]), "n": [2], "m": ["m"]})
     write_deltalake(tmp_path, more, mode="append", schema_mode="merge")
-    rows = read(DeltaSource.for_bounded_row_data(tmp_path).build()).all_values
+    rows = read_source(DeltaSource.for_bounded_row_data(tmp_path).build()).all_values
     there = at.replace(tzinfo=datetime.UTC)
     expected = [
         {"day": day, "zone": there, "at": at, "n": 1, "m": None},
@@ -214,7 +213,7 @@ def test_what_is_gone_is_named(tmp_path: Path) -> None:
     for file in tmp_path.glob("*.parquet"):
         file.unlink()
     with pytest.raises(MissingPathError, match="VACUUM has removed it"):
-        read(DeltaSource.for_bounded_row_data(tmp_path).build())
+        read_source(DeltaSource.for_bounded_row_data(tmp_path).build())
     with pytest.raises(MissingPathError, match="there is no Delta table at"):
         DeltaSource.for_bounded_row_data(tmp_path / "none").build()
 
