@@ -1,4 +1,4 @@
-"""`DeltaSink`: what readers of the table see, whatever happens between a checkpoint and its commit."""
+"""`DeltaSink`: what it does beside the rules that all sinks keep, which are for `test_conformance`."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from unittest import mock
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from deltalake.table import TableMerger
 
 from penstock.base.errors import ConfigurationError, FormatError, OperationError, UnsupportedError
 from penstock.codecs.column_data import ColumnData
@@ -75,29 +76,6 @@ def deleted(**values: Any) -> Row:
     return row
 
 
-def test_rows_are_seen_when_they_are_committed(tmp_path: Path) -> None:
-    """G9: before that no version names their files; afterwards one version names those of all subtasks."""
-    sink = sink_of(tmp_path)
-    found = prepared(sink, [(1, "a")], SinkHost(0)) + prepared(sink, [(2, "b")], SinkHost(1))
-    assert rows_of(tmp_path) == []
-    committer(sink).commit(found)
-    assert rows_of(tmp_path) == [(1, "a"), (2, "b")]
-    assert version_of(tmp_path) == 1
-
-
-def test_a_second_commit_changes_nothing(tmp_path: Path) -> None:
-    """G9: by the same committer, by one of another attempt, and of a part of it."""
-    sink = sink_of(tmp_path)
-    found = prepared(sink, [(1, "a")], SinkHost(0)) + prepared(sink, [(2, "b")], SinkHost(1))
-    first = committer(sink)
-    first.commit(found)
-    first.commit(found)
-    committer(sink).recommit(found)
-    committer(sink).recommit(found[1:])
-    assert rows_of(tmp_path) == [(1, "a"), (2, "b")]
-    assert version_of(tmp_path) == 1
-
-
 def test_restored_commits_go_with_new_ones(tmp_path: Path) -> None:
     """Of what a failed attempt had prepared, only that is committed which it had not committed."""
     sink = sink_of(tmp_path)
@@ -109,26 +87,6 @@ def test_restored_commits_go_with_new_ones(tmp_path: Path) -> None:
     committer(sink).commit(first)
     committer(sink).recommit(first + second)
     assert rows_of(tmp_path) == [(1, "a"), (2, "b")]
-
-
-def test_a_job_from_an_older_savepoint_loses_nothing(tmp_path: Path) -> None:
-    """Its checkpoints have numbers that the table has seen; its rows are new all the same."""
-    sink = sink_of(tmp_path)
-    of_savepoint = prepared(sink, [(1, "a")], SinkHost(job_id="first", run="0"))
-    committer(sink).commit(of_savepoint)
-    committer(sink).commit(prepared(sink, [(2, "later")], SinkHost(job_id="first", run="1")))
-    committer(sink).recommit(of_savepoint)
-    committer(sink).commit(prepared(sink, [(2, "again")], SinkHost(job_id="second", run="0", restored=1)))
-    assert rows_of(tmp_path) == [(1, "a"), (2, "again"), (2, "later")]
-
-
-def test_a_savepoint_beside_a_job_that_fails_keeps_its_files(tmp_path: Path) -> None:
-    """The next attempt writes the rows again; a job that begins from the savepoint commits those of the savepoint."""
-    sink = sink_of(tmp_path)
-    of_savepoint = prepared(sink, [(1, "savepoint")], SinkHost(attempt=0))
-    committer(sink).commit(prepared(sink, [(1, "next attempt")], SinkHost(attempt=1)))
-    committer(sink).recommit(of_savepoint)
-    assert rows_of(tmp_path) == [(1, "next attempt"), (1, "savepoint")]
 
 
 @pytest.mark.parametrize("key", [(), ("id",)])
@@ -144,20 +102,23 @@ def test_a_zombie_and_its_successor_commit_once(tmp_path: Path, key: tuple[str, 
     assert version_of(tmp_path) == 1
 
 
-def test_an_answer_that_is_lost_does_not_commit_twice(tmp_path: Path) -> None:
+@pytest.mark.parametrize("key", [(), ("id",)])
+def test_an_answer_that_is_lost_does_not_commit_twice(tmp_path: Path, key: tuple[str, ...]) -> None:
     """The version is there, and who made it hears of a failure."""
-    sink = sink_of(tmp_path)
+    sink = sink_of(tmp_path, *key)
     found = prepared(sink, [(1, "a")])
-    original = DeltaTable.create_write_transaction
+    owner, name = (TableMerger, "execute") if key else (DeltaTable, "create_write_transaction")
+    original = getattr(owner, name)
 
     def lost(*args: Any, **more: Any) -> None:
         original(*args, **more)
         raise OSError("the connection was closed")
 
-    with mock.patch.object(DeltaTable, "create_write_transaction", lost), pytest.raises(OSError, match="closed"):
+    with mock.patch.object(owner, name, lost), pytest.raises(OSError, match="closed"):
         committer(sink).commit(found)
     committer(sink).recommit(found)
     assert rows_of(tmp_path) == [(1, "a")]
+    assert version_of(tmp_path) == 1
 
 
 def test_numbers_outlive_the_files_of_the_log(tmp_path: Path) -> None:
