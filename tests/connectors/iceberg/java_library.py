@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from pyiceberg.table import Table
-from tests.servers.jars import installed
+
+from penstock.trial.jars import installed
 
 ROOT: Final = Path(__file__).parents[3]
 RUNTIME: Final = "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0"

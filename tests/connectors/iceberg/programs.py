@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 from tests.connectors.iceberg.lake import Lake
-from tests.connectors.kafka.programs import KEYS, _tell_workers, kafka_numbers
+from tests.connectors.kafka.programs import KEYS, kafka_numbers, tell_workers
 
 from penstock.common import Configuration, RestartStrategies
 from penstock.datastream import KeyedProcessFunction, StreamExecutionEnvironment
@@ -55,7 +55,7 @@ def run(servers: str, source: str, folder: str, target: str, interval: str, para
     numbered.sink_to(appends).uid("appends")
     numbered.key_by(lambda row: row[0]).sink_to(counts.equality_field_columns("k").build()).uid("counts")
     job = env.execute_async("to iceberg")
-    _tell_workers(job, Path(folder, "workers"))
+    tell_workers(job, Path(folder, "workers"))
     job.get_job_execution_result().result()
 
 

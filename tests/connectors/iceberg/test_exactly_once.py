@@ -10,13 +10,13 @@ import pyarrow as pa
 import pytest
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 from pyiceberg.table import Table
-from tests.connectors.harness import SinkHost
 from tests.connectors.iceberg.lake import Lake
 
 from penstock.common import Row, RowKind
 from penstock.connectors.iceberg.history import CommitError
 from penstock.connectors.iceberg.ledger import STEP_KEPT_MS, CommitName, Ledger
 from penstock.connectors.iceberg.sink import IcebergSink, IcebergSinkBuilder
+from penstock.testing.connectors import SinkHost
 
 SCHEMA = pa.schema([("id", pa.int64()), ("text", pa.string())])
 DAY_MS = 24 * 3_600_000

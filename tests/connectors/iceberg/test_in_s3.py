@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.connectors.harness import read
 from tests.connectors.iceberg.lake import Lake
 from tests.connectors.iceberg.test_exactly_once import builder, commit, host, prepared
 from tests.servers.s3 import S3Server, s3_server
 
 from penstock.common import Row, RowKind
 from penstock.connectors.iceberg.source import IcebergSource
+from penstock.testing.connectors import read_source
 
 
 @pytest.fixture(scope="module")
@@ -36,6 +36,6 @@ def test_rows_are_added_changed_and_read(s3: S3Server, tmp_path: Path) -> None:
     commit(sink, staged, again=True)
     changing = builder(lake).equality_field_columns("id").build()
     commit(changing, prepared(changing, [(1, "c"), Row.of_kind(RowKind.DELETE, 2, None)], host("b")))
-    rows = read(IcebergSource.builder().table_loader(lake.loader("t")).build(), hostile=True).all_values
+    rows = read_source(IcebergSource.builder().table_loader(lake.loader("t")).build(), hostile=True).all_values
     assert [row.as_dict() for row in rows] == [{"id": 1, "text": "c"}]
     assert all(task.file.file_path.startswith("s3://") for task in lake.table("t").scan().plan_files())

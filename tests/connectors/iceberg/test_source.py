@@ -6,13 +6,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.connectors.harness import Cluster, read
 from tests.connectors.iceberg.lake import Lake
 
 from penstock.base.errors import ConfigurationError, OperationError, UnknownNameError
 from penstock.connectors.iceberg.source import IcebergSource, IcebergSourceBuilder
 from penstock.connectors.iceberg.tables import partition_transform
 from penstock.datastream.connectors.iceberg import StreamingStartingStrategy
+from penstock.testing.connectors import SourceRun, read_source
 
 SCHEMA = pa.schema([("id", pa.int64()), ("text", pa.string())])
 STRATEGIES = StreamingStartingStrategy
@@ -52,12 +52,14 @@ def test_each_row_once_wherever_it_begins_again(lake: Lake, hostile: bool, paral
     append(lake, *range(40))
     append(lake, *range(40, 60))
     source = builder(lake).build()
-    assert ids(read(source, batch_size=7, parallelism=parallelism, hostile=hostile).all_values) == list(range(60))
+    assert ids(read_source(source, batch_size=7, parallelism=parallelism, hostile=hostile).all_values) == list(
+        range(60)
+    )
 
 
 def test_an_empty_table_ends(lake: Lake) -> None:
     create(lake)
-    assert read(builder(lake).build()).all_values == []
+    assert read_source(builder(lake).build()).all_values == []
 
 
 def test_columns_and_conditions(lake: Lake) -> None:
@@ -65,7 +67,7 @@ def test_columns_and_conditions(lake: Lake) -> None:
     append(lake, 1, 2, 3)
     append(lake, 4, 5, text="b")
     source = builder(lake).project("id").filters("text = 'b' and id > 4").build()
-    rows = read(source, hostile=True).all_values
+    rows = read_source(source, hostile=True).all_values
     assert [row.as_dict() for row in rows] == [{"id": 5}]
     assert len(Planned(source).splits) == 1
 
@@ -74,7 +76,7 @@ class Planned:
     """What an enumerator finds."""
 
     def __init__(self, source: IcebergSource) -> None:
-        cluster = Cluster(source)
+        cluster = SourceRun(source)
         cluster.master.run_background()
         self.splits = cluster.enumerator.snapshot_state(1)["pending"]
         cluster.close()
@@ -99,8 +101,8 @@ def test_snapshots_times_branches_and_tags(lake: Lake) -> None:
         (builder(lake).tag("tagged").project("id"), [1]),
         (builder(lake).branch("side"), [1, 3]),
     ):
-        assert ids(read(source.build()).all_values) == expected
-    (row,) = read(builder(lake).filters("id = 2").build()).all_values
+        assert ids(read_source(source.build()).all_values) == expected
+    (row,) = read_source(builder(lake).filters("id = 2").build()).all_values
     assert row.as_dict() == {"id": 2, "words": "a"}
 
 
@@ -112,7 +114,7 @@ class Follower:
     """A source that is read as far as it goes."""
 
     def __init__(self, source: IcebergSource) -> None:
-        self.cluster = Cluster(source)
+        self.cluster = SourceRun(source)
 
     def read(self) -> list[int]:
         """All that has come so far."""
@@ -222,7 +224,7 @@ def test_columns_that_are_added_are_there_after_a_new_start(lake: Lake) -> None:
     follower.read()
     assert [row.as_dict() for row in follower.cluster.all_values] == [{"id": 1, "text": "a"}, {"id": 2, "text": "b"}]
     follower.cluster.close()
-    rows = [row.as_dict() for row in read(builder(lake).build()).all_values]
+    rows = [row.as_dict() for row in read_source(builder(lake).build()).all_values]
     assert sorted(rows, key=lambda row: row["id"]) == [
         {"id": 1, "text": "a", "more": None},
         {"id": 2, "text": "b", "more": 7},
@@ -240,6 +242,6 @@ def test_settings_that_do_not_fit_together(lake: Lake) -> None:
     with pytest.raises(UnknownNameError, match="no column 'no'"):
         builder(lake).project("no").build()
     with pytest.raises(ConfigurationError, match="no branch or tag 'no'"):
-        read(builder(lake).branch("no").build())
+        read_source(builder(lake).branch("no").build())
     with pytest.raises(ConfigurationError, match="has no snapshot 7"):
-        read(builder(lake).snapshot_id(7).build())
+        read_source(builder(lake).snapshot_id(7).build())
