@@ -14,7 +14,7 @@ from tests.connectors.postgres.conftest import Database
 from tests.servers.waiting import await_true
 
 from penstock.base.errors import ConfigurationError, FormatError, MissingPathError, UnknownNameError
-from penstock.common import Configuration, Time
+from penstock.common import Configuration, Time, WatermarkStrategy
 from penstock.core.connector import InputStatus
 from penstock.core.records import Batch
 from penstock.datastream import StreamExecutionEnvironment
@@ -131,6 +131,23 @@ def test_a_snapshot_that_comes_too_late_is_let_go(database: Database) -> None:
     held = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state LIKE 'idle in%'"
     assert database.execute(held) == [(0,)]
     cluster.close()
+
+
+def test_a_reader_that_reads_has_more_now(database: Database) -> None:
+    """So an epoch of MICRO_BATCH waits for the rows of its parts, and the job reads them all."""
+    database.execute("CREATE TABLE t AS SELECT n FROM generate_series(0, 99) n")
+    source = builder(database).build()
+    run = SourceRun(source)
+    while not run.readers[0].snapshot_state(1):
+        run.poll(0, 1)
+        run.deliver()
+    run.poll(0, 1)
+    assert run.readers[0].retry_after_ms() == 0
+    run.close()
+    told = {"execution.target": "local", "execution.runtime-mode": "MICRO_BATCH"}
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(told)).set_parallelism(1)
+    rows = env.from_source(source, WatermarkStrategy.no_watermarks(), "t").execute_and_collect()
+    assert sorted(row.n for row in rows) == list(range(100))
 
 
 def test_mistakes_are_named(database: Database) -> None:

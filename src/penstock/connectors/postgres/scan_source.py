@@ -310,8 +310,8 @@ class ScanReader(SourceReader[Any, ScanSplit]):
             )
 
     def retry_after_ms(self) -> int:
-        """Rows come at any time."""
-        return 2 if self._background is not None else super().retry_after_ms()
+        """While a part is read there is more now: an epoch that has begun to read waits for it."""
+        return 0 if self._background is not None else super().retry_after_ms()
 
     def add_splits(self, splits: Sequence[ScanSplit]) -> None:
         """See `SourceReader`."""
