@@ -23,7 +23,7 @@ from penstock.storage.job_marks import (
     encode_mark,
     mark_file,
 )
-from penstock.storage.leadership import FOUND_PREFIX, MASTER_PREFIX, Found, encode_found
+from penstock.storage.leadership import FOUND_PREFIX, MASTER_PREFIX, Found, checkpoint_counts, encode_found
 from penstock.storage.metadata import (
     REVOKED,
     CheckpointMetadata,
@@ -440,11 +440,14 @@ class MemoryStore:
         found = {}
         for where in [path for path in self.own_files() if path.endswith(f"/{METADATA}")]:
             # The deletion of its metadata may have been undone by a power cut; it was passed over already.
-            if self._disk.files[where] != REVOKED and directory_of(where) not in self._disk.given_up:
-                files = decode_metadata(self._disk.files[where], where).state_files()
-                missing = [f.path for f in files if f.path is not None and f.path not in self._disk.files]
-                if missing:
-                    found[where.removesuffix(f"/{METADATA}")] = missing
+            if self._disk.files[where] == REVOKED or directory_of(where) in self._disk.given_up:
+                continue
+            metadata = decode_metadata(self._disk.files[where], where)
+            if not checkpoint_counts(self._disk.found, self.job_id, metadata.checkpoint_id, metadata.job_master):
+                continue  # its job master was deposed, and nobody begins from it
+            missing = [f.path for f in metadata.state_files() if f.path is not None and f.path not in self._disk.files]
+            if missing:
+                found[where.removesuffix(f"/{METADATA}")] = missing
         return found
 
     def leftovers(self, kept: Collection[CheckpointMetadata] = ()) -> list[str]:
