@@ -51,6 +51,7 @@ ALLOWED = {
     ),
     "the same module catches it": (
         ("codecs/script.py::_BoundedFile.write", "ValueError"),
+        ("connectors/delta/commits.py::DeltaCommitter._check_files", "FileNotFoundError"),
         ("connectors/socket_text.py::_SocketReader._connect", "OSError"),
         ("storage/files.py::_write_whole", "FileExistsError"),
         ("core/task/channels/partitioners.py::_Routes.*", "IndexError"),
@@ -66,6 +67,8 @@ ALLOWED = {
     "a fault that the simulator plans, which the code under test must take for a real one": (
         ("drivers/simulation/calls.py::*", "ConnectionError"),
         ("drivers/simulation/copies.py::*", "OSError"),
+        ("drivers/simulation/object_disk.py::*", "OSError"),
+        ("drivers/simulation/object_store.py::*", "OSError"),
         ("drivers/simulation/stepwise/crashes.py::*", "OSError"),
         ("drivers/simulation/stepwise/task_processes.py::*", "OSError"),
         ("drivers/simulation/stepwise/world.py::*", "OSError"),
@@ -87,6 +90,7 @@ INTERNAL = {
     "FusedError",
     "HasEnded",
     "Incompatible",
+    "ConformanceError",
     "DriverGone",
     "DriverKilled",
     "Killed",
@@ -97,6 +101,7 @@ INTERNAL = {
     "StageError",
     "TaskDied",
     "WorkerKilled",
+    "_Killed",
     "_Later",
     "_NotSimpleError",
     "_OtherError",

@@ -35,7 +35,7 @@ from penstock.storage.job_marks import JobMark, JobMarks, LeftByJobs, file_of_na
 from penstock.storage.keyed_files import ObjectFiles
 from penstock.storage.keyed_leadership import KeyedLeaders, Newest, ids_to_note
 from penstock.storage.leadership import Leaders, mark_counts
-from penstock.storage.left_by_jobs import read_left
+from penstock.storage.left_by_jobs import metadata_to_delete, read_left
 from penstock.storage.metadata import (
     METADATA_NAME,
     CheckpointMetadata,
@@ -61,6 +61,8 @@ class FileCheckpointStore:
         self._leaders: Leaders | KeyedLeaders | None = None
         #: the checkpoints of the job that are known to have metadata
         self._known_ids: set[int] = set()
+        #: what the jobs before have left
+        self._left: LeftByJobs | None = None
         self._fs: Any = None
         self._job_id = job_id
         if directory is not None:
@@ -236,7 +238,7 @@ class FileCheckpointStore:
         before = [one for one in leaders.former(number) if DIRECTORY_OF_JOB.fullmatch(one[1])]
         left = self._left_by(job_name, leaders).of_master(number, before, self._has_left)
         leaders.note(left.found())
-        self._known_ids = left.ids_of(self._job_id)
+        self._left, self._known_ids = left, left.ids_of(self._job_id)
         return left
 
     def _leaders_of(self, job_name: str) -> Leaders | KeyedLeaders:
@@ -254,11 +256,12 @@ class FileCheckpointStore:
     def delete_jobs(self, job_ids: Iterable[str]) -> None:
         """Delete all that jobs have left, metadata first."""
         self.check_leads()
-        for directory in map(self._directory_of, job_ids):
-            if self._fs.exists(directory):
+        for job_id in job_ids:
+            directory = self._directory_of(job_id)
+            known_ids = set() if self._left is None else self._left.ids_of(job_id)
+            if known_ids or self._fs.exists(directory):
                 self._fs.invalidate_cache(directory)
-                files = self._fs.find(directory)
-                self.delete([path for path in files if posixpath.basename(path) == METADATA_NAME])
+                self.delete(metadata_to_delete(directory, self._fs.find(directory), known_ids))
                 with contextlib.suppress(FileNotFoundError):
                     self._fs.rm(directory, recursive=True)
 

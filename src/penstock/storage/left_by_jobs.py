@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import posixpath
+import re
 from collections.abc import Callable, Iterable
+from typing import Final
 
 from penstock.base.errors import CheckpointError
 from penstock.storage.job_marks import Left
 from penstock.storage.leadership import Found, checkpoint_counts
-from penstock.storage.metadata import CheckpointMetadata, MissingMetadataError, RevokedError
+from penstock.storage.metadata import METADATA_NAME, CheckpointMetadata, MissingMetadataError, RevokedError
+
+CHECKPOINT_DIRECTORY: Final = re.compile(r"(?:^|/)chk-\d+$")
 
 
 def read_left(
@@ -37,3 +42,13 @@ def read_left(
         if metadata is None or checkpoint_counts(before, job_id, number, metadata.job_master):
             found.append(Left(directory, job_id, number, metadata, damage))
     return found
+
+
+def metadata_to_delete(directory: str, listed: Iterable[str], known_ids: Iterable[int]) -> list[str]:
+    """The metadata that goes before the other files of a job's directory, whether the listing shows it or not.
+
+    It may be late. If it shows the files of a checkpoint and not its metadata, what is left would look whole.
+    """
+    found = {posixpath.dirname(path) for path in listed if CHECKPOINT_DIRECTORY.search(posixpath.dirname(path))}
+    found |= {posixpath.join(directory, f"chk-{checkpoint_id}") for checkpoint_id in known_ids}
+    return sorted(posixpath.join(one, METADATA_NAME) for one in found)

@@ -21,7 +21,7 @@ from penstock.base.errors import ConfigurationError, FormatError, OperationError
 from penstock.codecs.column_data import ColumnData
 from penstock.common import Row, RowKind, Types
 from penstock.connectors.delta.commits import DeltaCommitter, PreparedFiles
-from penstock.connectors.delta.errors import CommitError
+from penstock.connectors.delta.errors import CommitError, UnsupportedTableError
 from penstock.datastream.connectors.delta import DeltaSink, DeltaSinkBuilder
 from penstock.testing.connectors import SinkHost
 
@@ -310,7 +310,7 @@ def test_a_table_that_does_not_fit_is_an_error(tmp_path: Path) -> None:
         "is partitioned by day, and the sink by name",
     )
     DeltaTable(tmp_path).alter.add_constraint({"positive": "id > 0"})
-    fails(DeltaSink.for_row_data(tmp_path, everything), UnsupportedError, "delta.constraints.positive")
+    fails(DeltaSink.for_row_data(tmp_path, everything), UnsupportedTableError, "delta.constraints.positive")
 
 
 def test_records_with_other_names_are_refused(tmp_path: Path) -> None:

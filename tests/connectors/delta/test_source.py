@@ -14,11 +14,10 @@ from deltalake import DeltaTable, write_deltalake
 from penstock.base.errors import (
     ConfigurationError,
     FormatError,
-    MissingPathError,
     OperationError,
     UnknownNameError,
-    UnsupportedError,
 )
+from penstock.connectors.delta.errors import MissingTableError, UnsupportedTableError
 from penstock.connectors.delta.source import DeltaSource
 from penstock.core.connector import InputStatus
 from penstock.testing.connectors import SourceRun, read_source
@@ -188,9 +187,9 @@ def test_what_is_gone_is_named(tmp_path: Path) -> None:
         begun.rows()
     for file in tmp_path.glob("*.parquet"):
         file.unlink()
-    with pytest.raises(MissingPathError, match="VACUUM has removed it"):
+    with pytest.raises(MissingTableError, match="VACUUM has removed it"):
         read_source(DeltaSource.for_bounded_row_data(tmp_path).build())
-    with pytest.raises(MissingPathError, match="there is no Delta table at"):
+    with pytest.raises(MissingTableError, match="there is no Delta table at"):
         DeltaSource.for_bounded_row_data(tmp_path / "none").build()
 
 
@@ -209,10 +208,10 @@ def test_deletion_vectors_and_files_elsewhere_are_refused(tmp_path: Path) -> Non
     vector = {"storageType": "u", "pathOrInlineDv": "ab^-aqEH.-t@S}K{vb[*k^", "sizeInBytes": 1, "cardinality": 1}
     version = tmp_path / "_delta_log" / f"{1:020d}.json"
     version.write_text(json.dumps({"add": {**add, "deletionVector": vector}}))
-    with pytest.raises(UnsupportedError, match=r"x\.parquet .* deletion vector, which is not read"):
+    with pytest.raises(UnsupportedTableError, match=r"x\.parquet .* deletion vector, which is not read"):
         following.rows()
     version.write_text(json.dumps({"add": {**add, "path": "s3://elsewhere/x.parquet"}}))
-    with pytest.raises(UnsupportedError, match="clones that share files are not read"):
+    with pytest.raises(UnsupportedTableError, match="clones that share files are not read"):
         Following(follow(tmp_path).starting_version(1).build()).rows()
 
 

@@ -12,14 +12,24 @@ pytestmark = pytest.mark.spark
 
 def test_a_query_on_numbers_is_planned_once_without_code_and_other_queries_as_ever(spark: SparkHandle) -> None:
     """I1: an epoch is a short query, of one Spark job."""
-    short, usual = (
-        frame.where("id > 0").repartition(2, "id")._jdf.queryExecution().executedPlan().toString()
-        for frame in (spark.numbers(3), spark.session.range(0, 3, 1, 3))
-    )
-    assert "Adaptive" in usual
-    assert "Adaptive" not in short
-    assert "*(" not in short  # the mark of a stage for which code is generated
-    assert "*(" in spark.session.range(0, 3).where("id > 0")._jdf.queryExecution().executedPlan().toString()
+    settings = dict.fromkeys(("spark.sql.adaptive.enabled", "spark.sql.codegen.wholeStage"), "true")
+    conf = spark.session.conf
+    before = {key: str(conf.get(key)) for key in settings}
+    # Other tests of this process may have begun the session without.
+    try:
+        for key, value in settings.items():
+            conf.set(key, value)
+        short, usual = (
+            frame.where("id > 0").repartition(2, "id")._jdf.queryExecution().executedPlan().toString()
+            for frame in (spark.numbers(3), spark.session.range(0, 3, 1, 3))
+        )
+        assert "Adaptive" in usual
+        assert "Adaptive" not in short
+        assert "*(" not in short  # the mark of a stage for which code is generated
+        assert "*(" in spark.session.range(0, 3).where("id > 0")._jdf.queryExecution().executedPlan().toString()
+    finally:
+        for key, value in before.items():
+            conf.set(key, value)
 
 
 def test_readers_of_one_shuffle_share_it(spark: SparkHandle) -> None:

@@ -42,13 +42,18 @@ AT = "operator 'map', subtask {}/2, in napping.<locals>.nap (test_slow_workers_o
 
 
 def napping(begun: Path, is_over: Callable[[], bool]) -> Callable[[int], tuple[int, int]]:
-    """A function that takes one nap, at one record, which is over when somebody says so."""
+    """A function that takes one nap, at one record, which is over when somebody says so; it is slow after that.
+
+    So the job does not end before the worker is heard of again.
+    """
 
     def nap(number: int) -> tuple[int, int]:
         if number == RECORDS // 2 and not begun.exists():
             begun.touch()
             while not is_over():
                 time.sleep(0.05)
+        elif number > RECORDS // 2:
+            time.sleep(0.01)
         return number % KEYS, 1
 
     return nap

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.base.errors import FormatError, MissingPathError, OperationError, PenstockError, UnsupportedError
+from penstock.base.errors import FormatError, OperationError, PenstockError
 
 
 class CommitError(PenstockError, RuntimeError):
@@ -11,7 +11,7 @@ class CommitError(PenstockError, RuntimeError):
     suppresses_restart = True
 
 
-class MissingTableError(MissingPathError):
+class MissingTableError(PenstockError, FileNotFoundError):
     """There is no table, or a file of it is gone."""
 
     suppresses_restart = True
@@ -29,7 +29,7 @@ class VersionError(OperationError):
     suppresses_restart = True
 
 
-class UnsupportedTableError(UnsupportedError):
+class UnsupportedTableError(OperationError, NotImplementedError):
     """A table has what is not read, or rules that the sink does not keep to."""
 
     suppresses_restart = True

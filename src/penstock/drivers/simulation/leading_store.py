@@ -19,6 +19,7 @@ class LeadingStore:
         self._store = store
         self._number = 0
         self._known_ids: set[int] = set()
+        self._left: LeftByJobs | None = None
         #: called between the steps of a call, in which other processes may do something
         self.between: Callable[[], None] = lambda: None
 
@@ -32,7 +33,7 @@ class LeadingStore:
         left = self._store.left_by(job_name).of_master(self._number, before, self._store.has_left)
         self.between()
         self._store.put_found(left)
-        self._known_ids = left.ids_of(self._store.job_id)
+        self._left, self._known_ids = left, left.ids_of(self._store.job_id)
         return left
 
     def counts(self, checkpoint_id: int) -> bool:
@@ -79,7 +80,7 @@ class LeadingStore:
 
     def delete_jobs(self, job_ids: Iterable[str]) -> None:
         self.check_leads()
-        self._store.delete_jobs(job_ids)
+        self._store.delete_jobs(job_ids, self._left)
 
     def load_checkpoint(self, checkpoint_id: int) -> CheckpointMetadata:
         return self._store.load_checkpoint(checkpoint_id)

@@ -16,7 +16,7 @@ from penstock.drivers.simulation.store import MemoryStore
 from penstock.storage.job_marks import JobMark, LeftByJobs, of_name
 from penstock.storage.keyed_leadership import KeyedLeaders, Newest, ids_to_note
 from penstock.storage.leadership import DeposedError, mark_counts
-from penstock.storage.left_by_jobs import read_left
+from penstock.storage.left_by_jobs import metadata_to_delete, read_left
 from penstock.storage.metadata import REVOKED, CheckpointMetadata, StateFile, decode_metadata, encode_metadata
 
 NAME = "simulated"
@@ -113,6 +113,17 @@ class ObjectStore(MemoryStore):
 
     def found_below(self, directory: str) -> list[str]:
         return self._objects.to_delete_below(directory)
+
+    def delete_jobs(self, job_ids: Iterable[str], left: LeftByJobs | None = None) -> None:
+        def find() -> list[str]:
+            found: dict[str, None] = {}
+            for job_id in job_ids:
+                listed = self.found_below(job_id)
+                known_ids = set[int]() if left is None else left.ids_of(job_id)
+                found |= dict.fromkeys([*metadata_to_delete(job_id, listed, known_ids), *listed])
+            return sorted(found, key=lambda path: not path.endswith(f"/{METADATA}"))
+
+        self._delete_all(find)
 
     def own_files(self) -> list[str]:
         return self._objects.below(self._root.rstrip("/"))

@@ -277,7 +277,9 @@ class MemoryStore:
         if paths:
             self._delete_all(lambda: paths)
 
-    def delete_jobs(self, job_ids: Iterable[str]) -> None:
+    def delete_jobs(self, job_ids: Iterable[str], left: LeftByJobs | None = None) -> None:
+        """Delete what jobs have left; `left`: what is known of it, which a late listing may not show."""
+
         def find() -> list[str]:
             found = [path for job_id in job_ids for path in self.found_below(job_id)]
             return sorted(found, key=lambda path: not path.endswith(f"/{METADATA}"))
