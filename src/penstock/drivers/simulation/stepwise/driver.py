@@ -36,6 +36,7 @@ from penstock.drivers.stepwise.exchange import left_of, run_in_order
 from penstock.drivers.stepwise.sinks import Sinks
 from penstock.drivers.stepwise.sources import Sources
 from penstock.storage.job_marks import BEGUN, LeftByJobs
+from penstock.storage.metadata import CheckpointMetadata
 
 STEPS_MAX: Final = 4_000
 NAME: Final = "epochs"
@@ -55,6 +56,11 @@ def name_of(step: steps.Step) -> str:
     elif isinstance(step, steps.MarkJob):
         what = f" {step.mark.status}{' with a savepoint' if step.mark.savepoint else ''}"
     return name + what
+
+
+def _place(metadata: CheckpointMetadata) -> tuple[str, int]:
+    """A checkpoint's job and number."""
+    return metadata.job_id, metadata.checkpoint_id
 
 
 @dataclass
@@ -287,11 +293,15 @@ class Driver:
 
     def _take_over(self, step: steps.TakeOver) -> LeftByJobs:
         left = self._leading.take_over(step.job_name)
-        drained, disk = self._history.drained, self._history.disk
+        history = self._history
+        drained, disk = history.drained, history.disk
         if drained is not None:
-            place = drained.job_id, drained.checkpoint_id
-            if f"{place[0]}/chk-{place[1]}/{METADATA}" in disk.files and place not in left.found().checkpoints:
-                self._history.drained = None  # it became visible when this driver had looked
+            place = _place(drained)
+            # A late listing may not show one from which a job has begun.
+            known = {_place(job.begun_from) for job in history.jobs.all if job.begun_from is not None}
+            known.update(left.found().checkpoints)
+            if f"{place[0]}/chk-{place[1]}/{METADATA}" in disk.files and place not in known:
+                history.drained = None  # it became visible when this driver had looked
         return left
 
     def _mark(self, step: steps.MarkJob) -> None:
