@@ -38,6 +38,10 @@ if TYPE_CHECKING:
 LOG: Final = logging.getLogger(__name__)
 
 
+#: How long a poll waits for rows that are being read (s): it is asked again at once.
+WAIT_S: Final = 0.01
+
+
 class JdbcSource(Source[Any, ScanSplit]):
     """Reads a table or view of PostgreSQL to its end; made by `builder()`. Records are rows with names.
 
@@ -280,7 +284,7 @@ class ScanReader(SourceReader[Any, ScanSplit]):
         if self._background is None:
             self._fetch = Fetch(self._scanned, self._splits[0])
             self._background = Background(self._fetch.rows, self._fetch.interrupt)
-        self._rows, self._place = self._background.take(), 0
+        self._rows, self._place = self._background.take(WAIT_S), 0
         if self._rows is None and self._background.is_done:
             self._end_fetch()
             self._splits.pop(0)
