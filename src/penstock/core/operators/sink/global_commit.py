@@ -10,52 +10,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.base.errors import WrongTimeError
 from penstock.core.connector import Committer, Sink, SinkWriter, SinkWriterContext
-from penstock.core.operators.base import StreamOperator
-from penstock.core.operators.sink.sink import SINK, WRITER_STATE, hand_over, writer_mode
+from penstock.core.operators.sink.sink import SINK, WriterOperator
 from penstock.core.records import Batch
 from penstock.state.captures import StateCapture
 
 
-class CommittableWriterOperator(StreamOperator):
+class CommittableWriterOperator(WriterOperator):
     """Writes records through a sink's writer, and emits the committables."""
 
     user_part = SINK
 
-    def __init__(self, sink: Sink[Any]) -> None:
-        self._sink = sink
-        self._writer: SinkWriter[Any, Any] | None = None
-
     def initialize_state(self) -> None:
         """Make the writer."""
-        context = self.context
-        self._writer_state = context.operator_state.list_state(WRITER_STATE, writer_mode(self._sink))
-        if context.operator_state.is_restored:
-            self._writer = self._sink.restore_writer(context, self._writer_state.get())
-        else:
-            self._writer = self._sink.create_writer(context)
-
-    @property
-    def writer(self) -> SinkWriter[Any, Any]:
-        """The writer; there is one from `initialize_state` on."""
-        if self._writer is None:
-            raise WrongTimeError("the writer was used before initialize_state()")
-        return self._writer
-
-    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
-        """Hand the records to the writer."""
-        hand_over(self.writer, batch, self.context.operator_name)
-
-    def next_timer_ms(self) -> int | None:
-        """When the writer wants to hand over what it has buffered."""
-        return None if self._writer is None else self._writer.next_flush_ms()
-
-    def on_processing_time(self, now_ms: int) -> None:
-        """It is time for that."""
-        due = self.next_timer_ms()
-        if due is not None and due <= now_ms:
-            self.writer.flush(False)
+        self.make_writer()
 
     def prepare_snapshot(self, checkpoint_id: int) -> None:
         """Emit what was prepared, ahead of the barrier."""

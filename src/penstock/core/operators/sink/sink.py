@@ -72,43 +72,21 @@ def hand_over(writer: SinkWriter[Any, Any], batch: Batch, operator_name: str) ->
         writer.write_changes(batch.data, batch.kinds, batch.rowtimes)
 
 
-class SinkOperator(StreamOperator):
-    """Writes records through a `Sink`."""
-
-    user_part = SINK
+class WriterOperator(StreamOperator):
+    """Hands records to a sink's writer."""
 
     def __init__(self, sink: Sink[Any]) -> None:
         self._sink = sink
         self._writer: SinkWriter[Any, Any] | None = None
-        self._committer: Committer[Any] | None = None
-        #: checkpoint id -> committables prepared for it, not yet committed
-        self._pending: dict[int, list[Any]] = {}
 
-    def initialize_state(self) -> None:
-        """Commit what the restored checkpoint had prepared, then make the writer."""
+    def make_writer(self) -> None:
+        """Make the writer, with its state if there is any."""
         context: OperatorContext = self.context
-        self._commit_restored()
         self._writer_state = context.operator_state.list_state(WRITER_STATE, writer_mode(self._sink))
         if context.operator_state.is_restored:
             self._writer = self._sink.restore_writer(context, self._writer_state.get())
         else:
             self._writer = self._sink.create_writer(context)
-
-    def recover_finished(self) -> None:
-        """The last output was prepared for the restored checkpoint, and perhaps not committed before the failure."""
-        self._commit_restored()
-
-    def _commit_restored(self) -> None:
-        self._committables = self.context.operator_state.list_state(COMMITTABLES_STATE, COMMITTABLE_MODE)
-        self._committer = self._sink.create_committer(self.context)
-        restored = self._committables.get()
-        if restored and self._committer is not None:
-            self._committer.recommit(restored)
-        self._committables.update([])
-
-    def pickled(self, committables: list[Any]) -> bytes:
-        """Committables as bytes for the client."""
-        return dumps_named(committables, f"operator {self.context.operator_name!r}: the committables of its sink")
 
     @property
     def writer(self) -> SinkWriter[Any, Any]:
@@ -130,6 +108,37 @@ class SinkOperator(StreamOperator):
         due = self.next_timer_ms()
         if due is not None and due <= now_ms:
             self.writer.flush(False)
+
+
+class SinkOperator(WriterOperator):
+    """Writes records through a `Sink`."""
+
+    def __init__(self, sink: Sink[Any]) -> None:
+        super().__init__(sink)
+        self._committer: Committer[Any] | None = None
+        #: checkpoint id -> committables prepared for it, not yet committed
+        self._pending: dict[int, list[Any]] = {}
+
+    def initialize_state(self) -> None:
+        """Commit what the restored checkpoint had prepared, then make the writer."""
+        self._commit_restored()
+        self.make_writer()
+
+    def recover_finished(self) -> None:
+        """The last output was prepared for the restored checkpoint, and perhaps not committed before the failure."""
+        self._commit_restored()
+
+    def _commit_restored(self) -> None:
+        self._committables = self.context.operator_state.list_state(COMMITTABLES_STATE, COMMITTABLE_MODE)
+        self._committer = self._sink.create_committer(self.context)
+        restored = self._committables.get()
+        if restored and self._committer is not None:
+            self._committer.recommit(restored)
+        self._committables.update([])
+
+    def pickled(self, committables: list[Any]) -> bytes:
+        """Committables as bytes for the client."""
+        return dumps_named(committables, f"operator {self.context.operator_name!r}: the committables of its sink")
 
     def snapshot_state(self, checkpoint_id: int) -> list[StateCapture]:
         """Prepare what was written, and capture it with the writer's state."""
