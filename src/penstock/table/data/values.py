@@ -79,6 +79,15 @@ def _numbers(column: pa.Array) -> list[Any]:
     return _with_nulls(column, column.fill_null(0).to_numpy(zero_copy_only=False).tolist())
 
 
+def columns_of_changes(
+    changes: Sequence[tuple[int, Sequence[Any]]], names: Sequence[str], types: Sequence[DataType]
+) -> tuple[pa.RecordBatch, bytes]:
+    """Columns of rows that come as (kind, values), at least one, and the byte of what each does."""
+    columns = zip(*[values for _, values in changes], strict=True)
+    arrays = [column_of(column, kind) for column, kind in zip(columns, types, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, list(names)), bytes(kind for kind, _ in changes)
+
+
 def column_of(values: Sequence[Any], data_type: DataType) -> pa.Array:
     """A column of these values."""
     kind = arrow_type(data_type)

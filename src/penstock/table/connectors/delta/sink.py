@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import pyarrow as pa
-
 from penstock.codecs.column_data import ColumnData
 from penstock.connectors.delta.commits import PreparedFiles
 from penstock.connectors.delta.sink import DeltaSink
 from penstock.connectors.delta.writer import DeltaWriter
 from penstock.core.connector import SinkWriter, SinkWriterContext
 from penstock.table.data.logical_types import DataType
-from penstock.table.data.values import column_of
+from penstock.table.data.values import columns_of_changes
 
 
 class TableDeltaSink(DeltaSink):
@@ -36,7 +34,6 @@ class _TableWriter(DeltaWriter):
         """See `SinkWriter`."""
         if not values:
             return
-        columns = list(zip(*[held for _, held in values], strict=True))
-        arrays = [column_of(column, kind) for column, kind in zip(columns, self._types, strict=True)]
-        data = ColumnData(pa.RecordBatch.from_arrays(arrays, [f"c{place}" for place in range(len(arrays))]))
-        self.write_changes(data, bytes(kind for kind, _ in values), None)
+        names = [f"c{place}" for place in range(len(self._types))]
+        columns, kinds = columns_of_changes(values, names, self._types)
+        self.write_changes(ColumnData(columns), kinds, None)

@@ -17,7 +17,7 @@ from penstock.connectors.file.sink import FileSink
 from penstock.connectors.file.writer import FileWriter
 from penstock.core.connector import SinkWriterContext
 from penstock.table.connectors.filesystem.partitions import PartitionTexts
-from penstock.table.data.values import column_of
+from penstock.table.data.values import columns_of_changes
 from penstock.table.plan.row_schema import RowSchema
 
 
@@ -81,10 +81,8 @@ class TableFilesWriter(FileWriter):
         """Writes rows, as columns."""
         if not values:
             return
-        columns = list(zip(*[held for _, held in values], strict=True))
-        arrays = [column_of(column, kind) for column, kind in zip(columns, self._schema.types, strict=True)]
-        kinds = bytes([kind for kind, _ in values])
-        self._write_rows(pa.RecordBatch.from_arrays(arrays, self._schema.names), kinds if any(kinds) else None)
+        columns, kinds = columns_of_changes(values, self._schema.names, self._schema.types)
+        self._write_rows(columns, kinds if any(kinds) else None)
 
     def write_columns(self, data: ColumnData, rowtimes: Any) -> None:
         """Writes columns, whatever their names are."""

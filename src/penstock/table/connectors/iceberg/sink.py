@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import pyarrow as pa
-
 from penstock.codecs.column_data import ColumnData
 from penstock.connectors.iceberg.settings import SinkSettings
 from penstock.connectors.iceberg.sink import IcebergSink
 from penstock.connectors.iceberg.staged import Staged
 from penstock.core.connector import SinkWriter, SinkWriterContext
-from penstock.table.data.values import column_of
+from penstock.table.data.values import columns_of_changes
 from penstock.table.plan.row_schema import RowSchema
 
 
@@ -38,10 +36,8 @@ class _TableWriter(SinkWriter[Any, Staged]):
         """See `SinkWriter`."""
         if not values:
             return
-        columns = list(zip(*[held for _, held in values], strict=True))
-        arrays = [column_of(column, one.type) for column, one in zip(columns, self._schema, strict=True)]
-        made = ColumnData(pa.RecordBatch.from_arrays(arrays, list(self._schema.names)))
-        self._writer.write_changes(made, bytes(kind for kind, _ in values), None)
+        columns, kinds = columns_of_changes(values, self._schema.names, self._schema.types)
+        self._writer.write_changes(ColumnData(columns), kinds, None)
 
     def write_columns(self, data: ColumnData, rowtimes: Any) -> None:
         """See `SinkWriter`."""

@@ -24,7 +24,7 @@ from penstock.connectors.postgres.text_columns import SESSION, csv_of, texts_of
 from penstock.core.connector import Committer, Sink, SinkWriter, SinkWriterContext
 from penstock.table.connectors.last_changes import Part, kinds_of, last_of_each, whole_column
 from penstock.table.data.logical_types import DataType
-from penstock.table.data.values import column_of
+from penstock.table.data.values import columns_of_changes
 from penstock.table.plan.changes import DELETE, UPDATE_BEFORE
 
 if TYPE_CHECKING:
@@ -98,11 +98,8 @@ class _TableWriter(GatheringWriter):
         """See `SinkWriter`."""
         if not values:
             return
-        columns = list(zip(*[held for _, held in values], strict=True))
-        arrays = [column_of(column, kind) for column, kind in zip(columns, self._target.types, strict=True)]
-        kinds = bytes(kind for kind, _ in values)
-        made = ColumnData(pa.RecordBatch.from_arrays(arrays, list(self._target.names)))
-        self._add(made, kinds if any(kinds) else None)
+        columns, kinds = columns_of_changes(values, self._target.names, self._target.types)
+        self._add(ColumnData(columns), kinds if any(kinds) else None)
 
     def write_columns(self, data: ColumnData, rowtimes: Any) -> None:
         """See `SinkWriter`."""

@@ -24,7 +24,7 @@ from penstock.table.connectors.kafka.options import (
 from penstock.table.connectors.last_changes import Part, kinds_of, last_of_each, whole_column
 from penstock.table.connectors.table_options import TableOptions
 from penstock.table.data.errors import ValidationError
-from penstock.table.data.values import column_of
+from penstock.table.data.values import columns_of_changes
 from penstock.table.plan.row_schema import RowSchema
 
 _GUARANTEES: Final = {
@@ -151,10 +151,7 @@ class TableKafkaWriter(SinkWriter[Any, Any]):
         """Writes rows, as columns."""
         if not values:
             return
-        columns = list(zip(*[held for _, held in values], strict=True))
-        arrays = [column_of(column, kind) for column, kind in zip(columns, self._schema.types, strict=True)]
-        made = pa.RecordBatch.from_arrays(arrays, self._schema.names)
-        self._write(ChangeData(made, bytes([kind for kind, _ in values])))
+        self._write(ChangeData(*columns_of_changes(values, self._schema.names, self._schema.types)))
 
     def write_columns(self, data: ColumnData, rowtimes: Any) -> None:
         """Writes rows that come."""
