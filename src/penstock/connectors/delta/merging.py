@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from penstock.base.types import RowKind
 from penstock.connectors.delta.commits import Apply, PreparedFiles
 from penstock.connectors.delta.target import Target
+from penstock.connectors.last_changes import is_gone, last_of_each
 
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
 KIND: Final = "_penstock_kind"
 #: Whether a row goes, in what is merged.
 _GONE: Final = "_penstock_gone"
-_PLACE: Final = "_penstock_place"
-_REMOVING: Final = pa.array([RowKind.DELETE.value, RowKind.UPDATE_BEFORE.value], pa.uint8())
 
 
 def with_kinds(batch: pa.RecordBatch, kinds: bytes | None) -> pa.RecordBatch:
@@ -62,11 +59,8 @@ def merge_changes(target: Target) -> Apply:
 def last_of_each_key(changes: pa.Table, key: Sequence[str]) -> pa.Table:
     """Of rows in their order the last of each key; whether it goes is in a column."""
     changes = changes.combine_chunks()
-    places = pa.array(np.arange(changes.num_rows))
-    found = changes.select(list(key)).append_column(_PLACE, places).group_by(list(key), use_threads=False)
-    last = found.aggregate([(_PLACE, "max")]).column(f"{_PLACE}_max").to_numpy()
-    found = changes.take(pa.array(np.sort(last)))
-    gone = pc.is_in(found.column(KIND), value_set=_REMOVING)
+    found = changes.take(last_of_each(changes, key))
+    gone = pa.array(is_gone(found.column(KIND).to_numpy()), pa.bool_())
     return found.drop_columns([KIND]).append_column(_GONE, gone)
 
 

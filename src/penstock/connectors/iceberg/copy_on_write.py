@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.connectors.iceberg.columns import conformed
-from penstock.connectors.iceberg.last_changes import has_key, last_of_each
 from penstock.connectors.iceberg.staged import KIND, StagedChanges
 from penstock.connectors.iceberg.tables import arrow_schema
 from penstock.connectors.iceberg.writing import FileWriting
+from penstock.connectors.last_changes import has_key, last_of_each
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression

@@ -13,12 +13,12 @@ from penstock.base.types import Row
 from penstock.codecs.column_data import ColumnData
 from penstock.connectors.iceberg.columns import conformed, record_columns
 from penstock.connectors.iceberg.data_files import StoredFile, stored
-from penstock.connectors.iceberg.last_changes import is_gone, last_of_each
 from penstock.connectors.iceberg.ledger import Naming
 from penstock.connectors.iceberg.settings import SinkSettings
 from penstock.connectors.iceberg.staged import KIND, Staged, StagedChanges, StagedFiles
 from penstock.connectors.iceberg.tables import arrow_schema, loaded
 from penstock.connectors.iceberg.writing import FileWriting, remove
+from penstock.connectors.last_changes import is_gone, last_of_each
 from penstock.core.connector import RecordError, SinkWriter, SinkWriterContext
 
 if TYPE_CHECKING:
