@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from penstock.base.errors import ConfigurationError
+from penstock.connectors.extras import require
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -15,17 +16,8 @@ if TYPE_CHECKING:
 
 
 def require_library() -> None:
-    """Check that pyiceberg is there.
-
-    Raises:
-        ConfigurationError: if it is not; the error says how to install it.
-    """
-    try:
-        import pyiceberg.io.pyarrow  # noqa: F401
-    except ImportError as error:
-        raise ConfigurationError(
-            'Iceberg needs the library pyiceberg, here and on every worker: pip install "penstock[iceberg]"'
-        ) from error
+    """Check that pyiceberg is there; raises `ConfigurationError` if not."""
+    require("pyiceberg.io.pyarrow", "Iceberg", "pyiceberg", "iceberg")
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.base.errors import ConfigurationError
+from penstock.connectors.extras import require
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,28 +25,13 @@ LOG: Final = logging.getLogger("penstock.connectors.kafka")
 
 
 def require_library() -> None:
-    """Check that the library is there.
-
-    Raises:
-        ConfigurationError: if it is not; the error says how to install it.
-    """
-    try:
-        import confluent_kafka  # noqa: F401
-    except ImportError as error:
-        raise ConfigurationError(
-            'Kafka needs the library confluent-kafka, here and on every worker: pip install "penstock[kafka]"'
-        ) from error
+    """Check that the library is there; raises `ConfigurationError` if not."""
+    require("confluent_kafka", "Kafka", "confluent-kafka", "kafka")
 
 
 def require_protocol() -> None:
     """Check that the library is there that has the requests of Kafka's protocol; errors as for `require_library`."""
-    try:
-        import aiokafka  # noqa: F401
-    except ImportError as error:
-        raise ConfigurationError(
-            "DeliveryGuarantee.EXACTLY_ONCE of a Kafka sink needs the library aiokafka, here and on every worker: "
-            'pip install "penstock[kafka]"'
-        ) from error
+    require("aiokafka", "DeliveryGuarantee.EXACTLY_ONCE of a Kafka sink", "aiokafka", "kafka")
 
 
 def refusal_of(error: KafkaError) -> str | None:
