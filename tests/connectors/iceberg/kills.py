@@ -11,25 +11,21 @@ The seed that it prints makes the choice of the victims and the pauses the same 
 
 from __future__ import annotations
 
-import json
 import random
-import subprocess
-import sys
 import tempfile
 import threading
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-import click
 import pyarrow as pa
 from pyiceberg.exceptions import CommitFailedException
 from tests.connectors.iceberg.java_library import rows_in_java
 from tests.connectors.iceberg.lake import Lake
 from tests.connectors.iceberg.programs import SCHEMA
-from tests.connectors.kafka.kills import PATIENCE_S, ROOT, Feeder, Job, kill
+from tests.connectors.kafka.kills import Feeder, Job, await_records, command, kill_again_and_again
 from tests.connectors.kafka.programs import KEYS
 from tests.servers.kafka import kafka_server
 
@@ -44,15 +40,8 @@ OTHER = 1_000
 class IcebergJob(Job):
     """The job and its drivers, one after another."""
 
-    def start(self) -> subprocess.Popen[bytes]:
-        self._workers.unlink(missing_ok=True)
-        self._number += 1
-        names = ("servers", "source", "folder", "target", "interval")
-        arguments = {name: self._arguments[name] for name in names}
-        command = [sys.executable, "-m", "tests.connectors.iceberg.programs", json.dumps(arguments)]
-        with (self._folder / f"log-{self._number}").open("wb") as log:
-            self.process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log)
-        return self.process
+    program = "tests.connectors.iceberg.programs"
+    takes = ("servers", "source", "folder", "target", "interval")
 
 
 class Neighbour(threading.Thread):
@@ -118,16 +107,6 @@ def seen(lake: Lake) -> int:
         return 0
 
 
-def await_output(job: Job, lake: Lake, records: int) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while (found := seen(lake)) < records:
-        job.check()
-        if time.monotonic() > deadline:
-            raise AssertionError(f"only {found} of {records} records came out")
-        time.sleep(1)
-    time.sleep(3)
-
-
 def run(
     seed: int,
     kills: int,
@@ -138,7 +117,7 @@ def run(
     neighbour_s: float = 2.0,
 ) -> str:
     """Run one job, and kill so many processes; raises `AssertionError` when the output is not exact."""
-    chance, begun_s, struck = random.Random(seed), time.monotonic(), Counter[str]()
+    chance, begun_s = random.Random(seed), time.monotonic()
     with tempfile.TemporaryDirectory(prefix="penstock-iceberg-") as name, kafka_server(Path(name, "kafka")) as kafka:
         lake = Lake(Path(name, "lake")).create()
         topic = kafka.create_topic("in", partitions=4)
@@ -147,17 +126,10 @@ def run(
         feeder.start()
         neighbour.start()
         try:
-            for number in range(kills):
-                job.await_workers()
-                time.sleep(chance.uniform(*pause_s))
-                victim = chance.choices(list(victims), list(victims.values()))[0]
-                job.check()
-                kill(chance, kafka, job, victim)
-                struck[victim] += 1
-                print(f"{time.monotonic() - begun_s:6.1f} s  kill {number + 1}: {victim}", flush=True)
+            kinds = kill_again_and_again(chance, kafka, job, kills, pause_s, victims)
             records = feeder.stop()
             others = neighbour.stop()
-            await_output(job, lake, records)
+            await_records(job, lambda: seen(lake), records)
         finally:
             job.process.kill()
             job.process.wait()
@@ -165,24 +137,13 @@ def run(
         check_in_java(lake)
         table = lake.table("numbered")
         files = sum(1 for _ in table.scan(row_filter=f"k != {OTHER}").plan_files())
-    kinds = ", ".join(f"{count} {victim}" for victim, count in struck.most_common())
     return (
         f"{kills} kills ({kinds}), {records} records in, each out once beside {others} of another writer; "
         f"{len(table.snapshots())} snapshots, {files} files, {time.monotonic() - begun_s:.0f} s"
     )
 
 
-@click.command()
-@click.option("--kills", default=20, show_default=True, help="How many processes are killed.")
-@click.option("--rate", default=1_000.0, show_default=True, help="Records a second.")
-@click.option("--target", default="local[2]", show_default=True, help="A Spark master, or local.")
-@click.option("--pause", nargs=2, type=float, default=(0.5, 6.0), show_default=True, help="Between kills (s).")
-@click.option("--seed", default=None, type=int, help="Makes the choices the same again.")
-def main(kills: int, rate: float, target: str, pause: tuple[float, float], seed: int | None) -> None:
-    """Kill workers and drivers, and look at what readers of the tables see."""
-    seed = int(time.time()) if seed is None else seed
-    print(f"seed {seed}", flush=True)
-    print(run(seed, kills, rate, target, pause))
+main = command(run, 20, 1_000.0, (0.5, 6.0), "Kill workers and drivers, and look at what readers of the tables see.")
 
 
 if __name__ == "__main__":

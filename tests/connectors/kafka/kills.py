@@ -19,7 +19,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
@@ -67,6 +67,10 @@ class Feeder(threading.Thread):
 class Job:
     """The job and its drivers, one after another."""
 
+    #: the module of the program, and the arguments that it takes
+    program = "tests.connectors.kafka.programs"
+    takes: tuple[str, ...] = ("servers", "topic", "source", "folder", "records", "target", "interval")
+
     def __init__(self, kafka: KafkaCluster, folder: Path, target: str, topics: tuple[str, str]) -> None:
         self._workers = folder / "workers"
         self._folder = folder
@@ -85,7 +89,8 @@ class Job:
     def start(self) -> subprocess.Popen[bytes]:
         self._workers.unlink(missing_ok=True)
         self._number += 1
-        command = [sys.executable, "-m", "tests.connectors.kafka.programs", json.dumps(self._arguments)]
+        arguments = {name: self._arguments[name] for name in self.takes}
+        command = [sys.executable, "-m", self.program, json.dumps(arguments)]
         with (self._folder / f"log-{self._number}").open("wb") as log:
             self.process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log)
         return self.process
@@ -129,16 +134,38 @@ def kill(chance: random.Random, kafka: KafkaCluster, job: Job, victim: str) -> N
         kafka.start()
 
 
-def await_output(kafka: KafkaCluster, job: Job, topic: str, records: int) -> list[bytes | None]:
-    """The committed output when it has so many records at least, and has had a moment for more."""
+def kill_again_and_again(
+    chance: random.Random,
+    kafka: KafkaCluster,
+    job: Job,
+    kills: int,
+    pause_s: tuple[float, float],
+    victims: Mapping[str, int],
+    before: Callable[[], None] = lambda: None,
+) -> str:
+    """Kill so many processes, each when the job has workers and `before` has returned; returns how many of each."""
+    begun_s, struck = time.monotonic(), Counter[str]()
+    for number in range(kills):
+        job.await_workers()
+        before()
+        time.sleep(chance.uniform(*pause_s))
+        victim = chance.choices(list(victims), list(victims.values()))[0]
+        job.check()
+        kill(chance, kafka, job, victim)
+        struck[victim] += 1
+        print(f"{time.monotonic() - begun_s:6.1f} s  kill {number + 1}: {victim}", flush=True)
+    return ", ".join(f"{count} {victim}" for victim, count in struck.most_common())
+
+
+def await_records(job: Job, count: Callable[[], int], records: int, moment_s: float = 3.0) -> None:
+    """Until readers see so many records at least, and there was a moment for more."""
     deadline = time.monotonic() + PATIENCE_S
-    while len(kafka.read(topic)) < records:
+    while (found := count()) < records:
         job.check()
         if time.monotonic() > deadline:
-            raise AssertionError(f"only {len(kafka.read(topic))} of {records} records came out")
+            raise AssertionError(f"only {found} of {records} records came out")
         time.sleep(1)
-    time.sleep(3)
-    return [message.value() for message in kafka.read(topic)]
+    time.sleep(moment_s)
 
 
 def run(
@@ -150,45 +177,47 @@ def run(
     victims: Mapping[str, int] = MappingProxyType(VICTIMS),
 ) -> str:
     """Run one job, and kill so many processes; raises `AssertionError` when the output is not exact."""
-    chance, begun_s, seen = random.Random(seed), time.monotonic(), Counter[str]()
+    chance, begun_s = random.Random(seed), time.monotonic()
     with tempfile.TemporaryDirectory(prefix="penstock-kafka-") as name, kafka_server(Path(name, "kafka")) as kafka:
         topics = kafka.create_topic("in", partitions=4), kafka.create_topic("out", partitions=3)
         feeder, job = Feeder(kafka, topics[0], rate), Job(kafka, Path(name), target, topics)
         feeder.start()
         try:
-            for number in range(kills):
-                job.await_workers()
-                time.sleep(chance.uniform(*pause_s))
-                victim = chance.choices(list(victims), list(victims.values()))[0]
-                job.check()
-                kill(chance, kafka, job, victim)
-                seen[victim] += 1
-                print(f"{time.monotonic() - begun_s:6.1f} s  kill {number + 1}: {victim}", flush=True)
+            kinds = kill_again_and_again(chance, kafka, job, kills, pause_s, victims)
             records = feeder.stop()
-            output = await_output(kafka, job, topics[1], records)
+            await_records(job, lambda: len(kafka.read(topics[1])), records)
+            output = [message.value() for message in kafka.read(topics[1])]
         finally:
             job.process.kill()
             job.process.wait()
         check(records, output)
         every = len(kafka.read(topics[1], "read_uncommitted"))
-    kinds = ", ".join(f"{count} {victim}" for victim, count in seen.most_common())
     return (
         f"{kills} kills ({kinds}), {records} records in, each out once of {every} written, "
         f"{time.monotonic() - begun_s:.0f} s"
     )
 
 
-@click.command()
-@click.option("--kills", default=50, show_default=True, help="How many processes are killed.")
-@click.option("--rate", default=1_000.0, show_default=True, help="Records a second.")
-@click.option("--target", default="local[2]", show_default=True, help="A Spark master, or local.")
-@click.option("--pause", nargs=2, type=float, default=(0.5, 5.0), show_default=True, help="Between kills (s).")
-@click.option("--seed", default=None, type=int, help="Makes the choices the same again.")
-def main(kills: int, rate: float, target: str, pause: tuple[float, float], seed: int | None) -> None:
-    """Kill workers, drivers and the broker, and look at what readers of committed records see."""
-    seed = int(time.time()) if seed is None else seed
-    print(f"seed {seed}", flush=True)
-    print(run(seed, kills, rate, target, pause))
+def command(run: Callable[..., str], kills: int, rate: float, pause_s: tuple[float, float], what: str) -> click.Command:
+    """The command of a proof, with what its options are unless given."""
+
+    @click.command(help=what)
+    @click.option("--kills", default=kills, show_default=True, help="How many processes are killed.")
+    @click.option("--rate", default=rate, show_default=True, help="Records a second.")
+    @click.option("--target", default="local[2]", show_default=True, help="A Spark master, or local.")
+    @click.option("--pause", nargs=2, type=float, default=pause_s, show_default=True, help="Between kills (s).")
+    @click.option("--seed", default=None, type=int, help="Makes the choices the same again.")
+    def main(kills: int, rate: float, target: str, pause: tuple[float, float], seed: int | None) -> None:
+        seed = int(time.time()) if seed is None else seed
+        print(f"seed {seed}", flush=True)
+        print(run(seed, kills, rate, target, pause))
+
+    return main
+
+
+#: What the command is for.
+WHAT = "Kill workers, drivers and the broker, and look at what readers of committed records see."
+main = command(run, 50, 1_000.0, (0.5, 5.0), WHAT)
 
 
 if __name__ == "__main__":
