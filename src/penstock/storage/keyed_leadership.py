@@ -94,7 +94,7 @@ class KeyedLeaders:
         """The masters before the one of a number, as far as anything tells of them, and their jobs."""
         before = self.found()
         former = dict(() if before is None else before.former)
-        for other in range(_first_after(before), number):
+        for other in range(max(1, _since(before)), number):
             job_id = self._files.read(self._path(MASTER_PREFIX, other))
             if job_id is not None:
                 former[other] = job_id.decode()
@@ -121,7 +121,7 @@ class KeyedLeaders:
         """Record what a master found, for good; what former ones found is needed no more."""
         before = self.found()
         self._files.put(self._path(FOUND_PREFIX, found.number), encode_found(found))
-        for number in range(0 if before is None else before.number, found.number):
+        for number in range(_since(before), found.number):
             self._files.delete(self._path(FOUND_PREFIX, number))
             self._files.delete(self._path(NEWEST_PREFIX, number))
 
@@ -179,7 +179,7 @@ class KeyedLeaders:
 
     def _numbers_since(self, before: Found | None) -> range:
         """The numbers whose masters may have left something since the last one took over."""
-        return range(0 if before is None else before.number, self.highest() + 1)
+        return range(_since(before), self.highest() + 1)
 
     def _path(self, prefix: str, number: int) -> str:
         return posixpath.join(self._directory, f"{prefix}{number}")
@@ -198,6 +198,6 @@ def ids_to_note(known: Iterable[int], checkpoint_id: int) -> tuple[int, ...]:
     return (checkpoint_id, *sorted(set(known) - {checkpoint_id}, reverse=True))
 
 
-def _first_after(before: Found | None) -> int:
-    """The first number of which the newest record does not tell."""
-    return 1 if before is None else before.number
+def _since(before: Found | None) -> int:
+    """The first number of which the newest record does not tell; jobs that begin anew have 0."""
+    return 0 if before is None else before.number

@@ -34,8 +34,6 @@ class ObjectDisk(Disk):
         self._chance = random.Random(f"objects of {world}")
         #: the last paths that were put or deleted, and whether they were there before
         self._recent: deque[tuple[str, bool]] = deque(maxlen=LATE_MAX)
-        #: what deletions have missed, because no listing showed it
-        self.missed: set[str] = set()
         self._refusals_left = 0
 
     def put(self, path: str, data: bytes) -> None:
@@ -80,12 +78,6 @@ class ObjectDisk(Disk):
     def listed_below(self, directory: str) -> list[str]:
         """What it shows of a directory, and of those in it."""
         return [path for path in self.listed() if path.startswith(f"{directory}/")]
-
-    def to_delete_below(self, directory: str) -> list[str]:
-        """What a deletion finds in a directory; whatever it misses is left for good, or until the next one."""
-        found = self.listed_below(directory)
-        self.missed.update(set(self.below(directory)).difference(found))
-        return found
 
     def ask(self) -> None:
         """Call before each request; raises `OSError` at times."""

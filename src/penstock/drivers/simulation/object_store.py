@@ -112,7 +112,7 @@ class ObjectStore(MemoryStore):
         super().discard_savepoint(savepoint_path)
 
     def found_below(self, directory: str) -> list[str]:
-        return self._objects.to_delete_below(directory)
+        return self._objects.listed_below(directory)
 
     def delete_jobs(self, job_ids: Iterable[str], left: LeftByJobs | None = None) -> None:
         def find() -> list[str]:
