@@ -23,8 +23,11 @@ class PositionedReader(SourceReader[Any, SplitT], Generic[SplitT]):
         self._no_more = False
 
     @abstractmethod
-    def read(self, split: SplitT, max_records: int) -> tuple[Batch, SplitT] | None:
-        """The next records, at least one, and the split after them; None when the split has no more."""
+    def read(self, split: SplitT, max_records: int) -> tuple[Batch, SplitT] | InputStatus | None:
+        """The next records, at least one, and the split after them; None when the split has no more.
+
+        NOTHING_AVAILABLE when it has none yet.
+        """
 
     def poll_next(self, max_records: int) -> Batch | InputStatus:
         """At most `max_records` records, or why there are none."""
@@ -33,6 +36,8 @@ class PositionedReader(SourceReader[Any, SplitT], Generic[SplitT]):
             return InputStatus.NOTHING_AVAILABLE
         while self._splits:
             found = self.read(self._splits[0], max_records)
+            if isinstance(found, InputStatus):
+                return found
             if found is not None:
                 batch, self._splits[0] = found
                 return batch

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -12,18 +12,15 @@ from penstock.base.errors import ConfigurationError, UnsupportedError
 from penstock.connectors.background import Background
 from penstock.connectors.iceberg.columns import fits
 from penstock.connectors.iceberg.scanned import IcebergSplit, Scanned
+from penstock.connectors.read_ahead import ReadAheadReader
 from penstock.core.columns.batch import ColumnBatch
-from penstock.core.connector import InputStatus, SourceReader, SourceReaderContext
+from penstock.core.connector import InputStatus, SourceReaderContext
 from penstock.core.records import Batch
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.schema import Schema
     from pyiceberg.table import Table
-
-
-#: How long a poll waits for rows that are being read: shorter than anybody notices, and not in vain most of the time.
-_WAIT_S: Final = 0.01
 
 
 class OpenTable:
@@ -108,80 +105,34 @@ def check_columns(scanned: Scanned, schema: Schema) -> None:
             )
 
 
-class IcebergReader(SourceReader[Any, IcebergSplit]):
-    """Reads its splits one after the other."""
+class IcebergReader(ReadAheadReader[IcebergSplit, pa.RecordBatch]):
+    """Reads its splits one after the other, as far as the limit goes."""
 
     def __init__(self, context: SourceReaderContext, scanned: Scanned) -> None:
-        self._context = context
+        super().__init__(context)
         self._table = OpenTable(scanned)
         self._left = scanned.limit
-        self._splits: list[IcebergSplit] = []
-        self._has_asked = self._is_last = False
-        self._background: Background[pa.RecordBatch] | None = None
-        self._rows: pa.RecordBatch | None = None
 
-    def poll_next(self, max_records: int) -> Batch | InputStatus:
-        """See `SourceReader`."""
+    def read(self, split: IcebergSplit, max_records: int) -> tuple[Batch, IcebergSplit] | InputStatus | None:
+        """See `PositionedReader`."""
         if self._left == 0:
-            self._end_split()
-            self._splits.clear()
-        while self._splits:
-            if self._rows is None and not self._take():
-                if self._background is not None:
-                    return InputStatus.NOTHING_AVAILABLE
-                continue
-            assert self._rows is not None
-            return self._part(self._rows, max_records)
-        if self._is_last:
-            return InputStatus.END_OF_INPUT
-        if not self._has_asked:
-            self._has_asked = True
-            self._context.request_split()
-        return InputStatus.NOTHING_AVAILABLE
+            self.close_split()
+            return None
+        return super().read(split, max_records)
 
-    def _take(self) -> bool:
-        """Get rows of the first split; when there are none any more, go on to the next."""
-        if self._background is None:
-            split = self._splits[0]
-            self._background = Background(lambda: self._table.rows(split), lambda: None)
-        self._rows = self._background.take(_WAIT_S)
-        if self._rows is None and self._background.is_done:
-            self._end_split()
-            self._splits.pop(0)
-        return self._rows is not None
+    def begin(self, split: IcebergSplit) -> Background[pa.RecordBatch]:
+        """See `ReadAheadReader`."""
+        return Background(lambda: self._table.rows(split), lambda: None)
 
-    def _part(self, rows: pa.RecordBatch, max_records: int) -> Batch:
+    def part(self, split: IcebergSplit, rows: pa.RecordBatch, max_records: int) -> tuple[Batch, IcebergSplit]:
+        """See `ReadAheadReader`."""
         count = min(max_records, rows.num_rows, max_records if self._left is None else self._left)
-        split = self._splits[0]
-        self._splits[0] = replace(split, position=split.position + count)
         self._rows = rows.slice(count) if count < rows.num_rows else None
         if self._left is not None:
             self._left -= count
-        return ColumnBatch(rows.slice(0, count))
-
-    def _end_split(self) -> None:
-        background, self._background, self._rows = self._background, None, None
-        if background is not None:
-            background.close()
-
-    def retry_after_ms(self) -> int:
-        """While a file is read there is more now: an epoch that has begun to read waits for it."""
-        return 0 if self._background is not None else super().retry_after_ms()
-
-    def add_splits(self, splits: Sequence[IcebergSplit]) -> None:
-        """See `SourceReader`."""
-        self._splits += splits
-        self._has_asked = False
-
-    def no_more_splits(self) -> None:
-        """See `SourceReader`."""
-        self._is_last = True
-
-    def snapshot_state(self, checkpoint_id: int) -> list[IcebergSplit]:
-        """See `SourceReader`."""
-        return list(self._splits)
+        return ColumnBatch(rows.slice(0, count)), replace(split, position=split.position + count)
 
     def close(self) -> None:
         """End what is under way."""
-        self._end_split()
+        super().close()
         self._table.close()

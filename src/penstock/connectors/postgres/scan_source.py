@@ -20,10 +20,10 @@ from penstock.connectors.postgres.scan import (
     ScannedColumn,
     ScanSplit,
 )
+from penstock.connectors.read_ahead import ReadAheadReader
 from penstock.core.columns.batch import ColumnBatch
 from penstock.core.connector import (
     Boundedness,
-    InputStatus,
     Source,
     SourceReader,
     SourceReaderContext,
@@ -36,10 +36,6 @@ if TYPE_CHECKING:
     import psycopg
 
 LOG: Final = logging.getLogger(__name__)
-
-
-#: How long a poll waits for rows that are being read (s): it is asked again at once.
-WAIT_S: Final = 0.01
 
 
 class JdbcSource(Source[Any, ScanSplit]):
@@ -250,88 +246,37 @@ class ScanEnumerator(SplitEnumerator[ScanSplit]):
             holder.close()
 
 
-class ScanReader(SourceReader[Any, ScanSplit]):
+class ScanReader(ReadAheadReader[ScanSplit, Rows]):
     """Reads its splits one after the other."""
 
     def __init__(self, context: SourceReaderContext, scanned: Scanned) -> None:
-        self._context = context
+        super().__init__(context)
         self._scanned = scanned
-        self._splits: list[ScanSplit] = []
-        self._has_asked = self._is_last = False
         self._fetch: Fetch | None = None
-        self._background: Background[Rows] | None = None
-        self._rows: Rows | None = None
         self._place = 0
 
-    def poll_next(self, max_records: int) -> Batch | InputStatus:
-        """See `SourceReader`."""
-        while self._splits:
-            if self._rows is None and not self._take():
-                if self._splits and self._background is not None:
-                    return InputStatus.NOTHING_AVAILABLE
-                continue
-            assert self._rows is not None
-            return self._part(self._rows, max_records)
-        if self._is_last:
-            return InputStatus.END_OF_INPUT
-        if not self._has_asked:
-            self._has_asked = True
-            self._context.request_split()
-        return InputStatus.NOTHING_AVAILABLE
+    def begin(self, split: ScanSplit) -> Background[Rows]:
+        """See `ReadAheadReader`."""
+        self._fetch = Fetch(self._scanned, split)
+        return Background(self._fetch.rows, self._fetch.interrupt)
 
-    def _take(self) -> bool:
-        """Get rows of the first split; when there are none any more, go on to the next."""
-        if self._background is None:
-            self._fetch = Fetch(self._scanned, self._splits[0])
-            self._background = Background(self._fetch.rows, self._fetch.interrupt)
-        self._rows, self._place = self._background.take(WAIT_S), 0
-        if self._rows is None and self._background.is_done:
-            self._end_fetch()
-            self._splits.pop(0)
-        return self._rows is not None
-
-    def _part(self, rows: Rows, max_records: int) -> Batch:
+    def part(self, split: ScanSplit, rows: Rows, max_records: int) -> tuple[Batch, ScanSplit]:
+        """See `ReadAheadReader`."""
         count = min(max_records, rows.columns.num_rows - self._place)
         part = rows.columns.slice(self._place, count)
         keys = [one.slice(self._place, count) for one in rows.keys]
-        self._splits[0] = self._splits[0].behind(keys, count)
         self._place += count
         if self._place == rows.columns.num_rows:
-            self._rows = None
-        return ColumnBatch(part)
+            self._rows, self._place = None, 0
+        return ColumnBatch(part), split.behind(keys, count)
 
-    def _end_fetch(self) -> None:
-        background, fetch, self._background, self._fetch = self._background, self._fetch, None, None
-        self._rows = None
-        if background is not None:
-            background.close()
+    def on_end(self, split: ScanSplit) -> None:
+        """Say what could not be read as it was."""
+        fetch, self._fetch = self._fetch, None
         if fetch is not None and fetch.lost_snapshot:
             LOG.warning(
                 "the snapshot in which part %d of table %s was to be read is gone, with an earlier attempt of the job "
                 "or, in a batch, before its tasks began: the part was read as the table is now",
-                self._splits[0].number,
-                self._splits[0].relation,
+                split.number,
+                split.relation,
             )
-
-    def retry_after_ms(self) -> int:
-        """While a part is read there is more now: an epoch that has begun to read waits for it."""
-        return 0 if self._background is not None else super().retry_after_ms()
-
-    def add_splits(self, splits: Sequence[ScanSplit]) -> None:
-        """See `SourceReader`."""
-        self._splits += splits
-        self._has_asked = False
-
-    def no_more_splits(self) -> None:
-        """See `SourceReader`."""
-        self._is_last = True
-
-    def snapshot_state(self, checkpoint_id: int) -> list[ScanSplit]:
-        """See `SourceReader`."""
-        return list(self._splits)
-
-    def close(self) -> None:
-        """End what is under way."""
-        background, self._background = self._background, None
-        if background is not None:
-            background.close()
