@@ -75,6 +75,8 @@ def hand_over(writer: SinkWriter[Any, Any], batch: Batch, operator_name: str) ->
 class WriterOperator(StreamOperator):
     """Hands records to a sink's writer."""
 
+    user_part = SINK
+
     def __init__(self, sink: Sink[Any]) -> None:
         self._sink = sink
         self._writer: SinkWriter[Any, Any] | None = None
