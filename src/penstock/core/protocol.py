@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from penstock.core.records import MIN_TIMESTAMP
 from penstock.storage.metadata import OperatorSubtaskState, StateFile
 
 
@@ -210,18 +211,40 @@ class RegisterWorker(msgspec.Struct, frozen=True, tag=True):
     process_id: int
 
 
+class ProcessFigures(msgspec.Struct, frozen=True, array_like=True):
+    """What a process uses. Times are totals; memory is in bytes, and a limit of 0 is none that is known.
+
+    `cpu_load` is of all cores, from 0 to 1. `collections` counts Python's garbage collections, which took
+    `collections_ms`.
+    """
+
+    cpu_load: float = 0.0
+    cpu_time_ns: int = 0
+    cores: int = 0
+    resident_bytes: int = 0
+    memory_limit_bytes: int = 0
+    physical_bytes: int = 0
+    threads: int = 0
+    collections: int = 0
+    collections_ms: int = 0
+    open_files: int = 0
+    network_in_bytes: int = 0
+    network_out_bytes: int = 0
+
+
 class Heartbeat(msgspec.Struct, frozen=True, tag=True):
     """A worker's process lives.
 
     `still_ms`: for how long its loop has not turned, 0 when that is not worth a word; `whereabouts`: the user's
     function that has not returned meanwhile, if any. `busy_ms`: for how long the loop has been at work since it began,
-    rather than waiting; None when nobody has measured it.
+    rather than waiting; None when nobody has measured it. `process`: what the process uses; None where it does not say.
     """
 
     worker_id: str
     whereabouts: str = ""
     still_ms: int = 0
     busy_ms: int | None = None
+    process: ProcessFigures | None = None
 
 
 class WorkerLost(msgspec.Struct, frozen=True, tag=True):
@@ -265,7 +288,11 @@ class ChannelStateRecovered(msgspec.Struct, frozen=True, tag=True):
 
 
 class AcknowledgeCheckpoint(msgspec.Struct, frozen=True, tag=True):
-    """A subtask's part of a checkpoint is stored. `finished` when it was taken after `finish` (G10)."""
+    """A subtask's part of a checkpoint is stored. `finished` when it was taken after `finish` (G10).
+
+    `start_delay_ms`: from the trigger of the checkpoint until its first barrier came here. `stored_bytes`: what was
+    written for this checkpoint, without what it shares with earlier ones.
+    """
 
     execution: ExecutionId
     checkpoint_id: int
@@ -275,6 +302,8 @@ class AcknowledgeCheckpoint(msgspec.Struct, frozen=True, tag=True):
     held_back_bytes: int = 0
     sync_ms: int = 0
     async_ms: int = 0
+    start_delay_ms: int = 0
+    stored_bytes: int = 0
 
 
 class DeclineCheckpoint(msgspec.Struct, frozen=True, tag=True):
@@ -316,10 +345,54 @@ class ClientOutput(msgspec.Struct, frozen=True, tag=True):
     payload: bytes
 
 
+class OperatorFigures(msgspec.Struct, frozen=True, array_like=True):
+    """One operator of a subtask: records that came in and went out, and its watermarks (ms; the least while none).
+
+    Of the operator and of the user's function in it: counters, gauges, and distributions (count, sum, least, greatest).
+    """
+
+    operator_id: str
+    records_in: int = 0
+    records_out: int = 0
+    input_watermark_ms: int = MIN_TIMESTAMP
+    output_watermark_ms: int = MIN_TIMESTAMP
+    counters: dict[str, int] = {}
+    gauges: dict[str, float] = {}
+    distributions: dict[str, tuple[int, float, float, float]] = {}
+
+
+class TaskFigures(msgspec.Struct, frozen=True, array_like=True):
+    """How a subtask spends its time and what it moves; totals of this attempt, times in ms.
+
+    A subtask is idle while it has no input, back-pressured while its output is full, and busy otherwise: also while it
+    waits for its worker's thread, as in Flink. Bytes are those that crossed the network, and columns: a batch of
+    objects for a task of the same worker goes by reference and has none. `buffers_queued_in` and `_out` wait now.
+    """
+
+    busy_ms: int = 0
+    back_pressured_ms: int = 0
+    idle_ms: int = 0
+    is_back_pressured: bool = False
+    initialization_ms: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    buffers_in: int = 0
+    buffers_out: int = 0
+    buffers_queued_in: int = 0
+    buffers_queued_out: int = 0
+    mails: int = 0
+    mails_queued: int = 0
+    timers_fired: int = 0
+    checkpoint_start_delay_ms: int = 0
+    checkpoint_alignment_ms: int = 0
+    operators: tuple[OperatorFigures, ...] = ()
+
+
 class TaskMetrics(msgspec.Struct, frozen=True, tag=True):
     """Progress of a subtask: records in and out, its watermark (ms), named counters; totals of this attempt.
 
     Of the user's functions: gauges, distributions (count, sum, least, greatest), and accumulators, pickled, with names.
+    `figures`: how it spends its time, and the same operator by operator; None where nobody measures it.
     """
 
     execution: ExecutionId
@@ -330,6 +403,7 @@ class TaskMetrics(msgspec.Struct, frozen=True, tag=True):
     gauges: dict[str, float] = {}
     distributions: dict[str, tuple[int, float, float, float]] = {}
     accumulators: tuple[tuple[str, bytes], ...] = ()
+    figures: TaskFigures | None = None
 
 
 ToWorker: TypeAlias = (

@@ -83,6 +83,10 @@ class RunningJob(JobClient):
     def get_view(self) -> Future[JobView]:
         """The job as it is now: vertices, subtasks, checkpoints, failures; cancelled when the job is over."""
 
+    @abstractmethod
+    def last_view(self) -> JobView | None:
+        """The job as it ended; None while it runs, or if it ended before it had a master."""
+
     def get_progress(self) -> Future[JobProgress]:
         """Figures of the running job; the future is cancelled when the job is over."""
         return mapped(self.get_view(), job_progress)

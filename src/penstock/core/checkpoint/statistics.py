@@ -19,6 +19,54 @@ class CheckpointStatus(enum.Enum):
 
 
 @dataclass(frozen=True)
+class SubtaskCheckpoint:
+    """A subtask's part of a checkpoint: durations in ms, sizes in bytes.
+
+    Attributes:
+        vertex: the index of its vertex.
+        subtask: its index, from 0.
+        acknowledged_ms: when its part was stored (ms since the epoch).
+        duration_ms: from the trigger of the checkpoint until then.
+        state_bytes: what the files hold that it refers to.
+        stored_bytes: what was written for this checkpoint.
+        start_delay_ms: from the trigger until the first barrier came.
+        alignment_ms: how long it aligned.
+        held_back_bytes: what it held back meanwhile, or stored of records in flight.
+        sync_ms: how long it stood still.
+        async_ms: how long it wrote after that.
+    """
+
+    vertex: int
+    subtask: int
+    acknowledged_ms: int
+    duration_ms: int = 0
+    state_bytes: int = 0
+    stored_bytes: int = 0
+    start_delay_ms: int = 0
+    alignment_ms: int = 0
+    held_back_bytes: int = 0
+    sync_ms: int = 0
+    async_ms: int = 0
+
+
+@dataclass(frozen=True)
+class RestoredRecord:
+    """The checkpoint or savepoint from which the job began last.
+
+    Attributes:
+        checkpoint_id: its id.
+        at_ms: when (ms since the epoch).
+        is_savepoint: whether a user had asked for it.
+        path: where it is; None when the job master holds it.
+    """
+
+    checkpoint_id: int
+    at_ms: int
+    is_savepoint: bool = False
+    path: str | None = None
+
+
+@dataclass(frozen=True)
 class CheckpointRecord:
     """One checkpoint or savepoint: durations in ms, sizes in bytes.
 
@@ -35,8 +83,12 @@ class CheckpointRecord:
         async_ms: how long the slowest task wrote after that.
         subtasks: how many subtasks take part.
         acknowledged: how many of them have stored their part.
-        path: where a savepoint is.
+        path: where it is, of a savepoint from the start.
         failure: why it failed.
+        is_unaligned: whether barriers may overtake records for it.
+        stops: whether the job ends with it.
+        stored_bytes: what was written for it, without what it shares with earlier ones.
+        parts: what subtasks have stored.
     """
 
     checkpoint_id: int
@@ -53,6 +105,10 @@ class CheckpointRecord:
     acknowledged: int = 0
     path: str | None = None
     failure: str | None = None
+    is_unaligned: bool = False
+    stops: bool = False
+    stored_bytes: int = 0
+    parts: tuple[SubtaskCheckpoint, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -66,6 +122,10 @@ class CheckpointStatistics:
         savepoints: savepoints that are complete.
         last: the last checkpoint that completed.
         history: the last that completed or failed, savepoints too, newest first.
+        last_savepoint: the last savepoint that completed.
+        last_failed: the last checkpoint that failed.
+        restored: from where the job began last; None when it began anew.
+        restores: how often it began from a checkpoint.
     """
 
     triggered: int = 0
@@ -74,6 +134,10 @@ class CheckpointStatistics:
     savepoints: int = 0
     last: CheckpointRecord | None = None
     history: tuple[CheckpointRecord, ...] = ()
+    last_savepoint: CheckpointRecord | None = None
+    last_failed: CheckpointRecord | None = None
+    restored: RestoredRecord | None = None
+    restores: int = 0
 
     def with_triggered(self) -> CheckpointStatistics:
         """One more was begun."""
@@ -82,7 +146,7 @@ class CheckpointStatistics:
     def with_completed(self, record: CheckpointRecord) -> CheckpointStatistics:
         """One has completed."""
         counted = (
-            replace(self, savepoints=self.savepoints + 1)
+            replace(self, savepoints=self.savepoints + 1, last_savepoint=record)
             if record.is_savepoint
             else replace(self, completed=self.completed + 1, last=record)
         )
@@ -90,7 +154,11 @@ class CheckpointStatistics:
 
     def with_failed(self, record: CheckpointRecord, *, counts: bool = True) -> CheckpointStatistics:
         """One was given up; it does not count as failed when something else was at fault."""
-        return replace(self, failed=self.failed + counts)._remembering(record)
+        return replace(self, failed=self.failed + counts, last_failed=record)._remembering(record)
+
+    def with_restored(self, restored: RestoredRecord) -> CheckpointStatistics:
+        """The job has begun from a checkpoint."""
+        return replace(self, restored=restored, restores=self.restores + 1)
 
     def _remembering(self, record: CheckpointRecord) -> CheckpointStatistics:
         return replace(self, history=(record, *self.history)[:HISTORY_MAX])

@@ -294,6 +294,9 @@ class JobMaster:
             checkpoints.statistics,
             checkpoints.in_progress(),
             self._slow_workers.views(),
+            now_ms=self._clock.now_ms(),
+            configuration=self._configuration,
+            workers_awaited=self._slot_pool.awaited,
         )
 
     def tasks_on(self, worker_id: str) -> frozenset[ExecutionId]:

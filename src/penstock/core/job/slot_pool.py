@@ -108,6 +108,11 @@ class SlotPool:
         assert self.sufficient <= self.desired, "a job wants at least what it needs"
         assert self._lost.isdisjoint(self._workers), "a worker that is lost does not come again"
 
+    @property
+    def awaited(self) -> int:
+        """How many workers are asked for and not there yet."""
+        return self._requested
+
     def __len__(self) -> int:
         """How many slots can take tasks."""
         return len(self._staying)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from penstock.base.configuration import Configuration
 from penstock.base.job_status import JobStatus
 from penstock.core.checkpoint.statistics import CheckpointRecord, CheckpointStatistics
 from penstock.core.graph.execution_graph import ExecutionGraph
-from penstock.core.graph.job_graph import JobGraph
+from penstock.core.graph.job_graph import JobEdge, JobGraph, OperatorInfo
 from penstock.core.graph.states import ExecutionState
 from penstock.core.job.history import DepartureRecord, FailureRecord, JobHistory, RescaleRecord
-from penstock.core.protocol import TaskMetrics
+from penstock.core.protocol import ProcessFigures, TaskMetrics
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,9 @@ class WorkerView:
         process_id: its process.
         slow: why the worker counts as stuck or slow; None when it works as it should.
         slow_since_ms: since when (ms since the epoch).
+        heard_ms: when it was last heard of (ms since the epoch).
+        data_address: where its peers reach it.
+        process: what its process uses; None before it has said so.
     """
 
     worker_id: str
@@ -31,6 +35,9 @@ class WorkerView:
     process_id: int
     slow: str | None = None
     slow_since_ms: int | None = None
+    heard_ms: int = 0
+    data_address: str = ""
+    process: ProcessFigures | None = None
 
 
 @dataclass(frozen=True)
@@ -56,7 +63,18 @@ class SubtaskView:
 
 @dataclass(frozen=True)
 class VertexView:
-    """A vertex of the job graph."""
+    """A vertex of the job graph.
+
+    Attributes:
+        index: its place, upstream before downstream.
+        name: the names of its operators.
+        is_source: whether it reads from outside.
+        max_parallelism: the number of key groups.
+        operators: the names of its operators, head first.
+        subtasks: its subtasks, by index.
+        infos: what is known of each operator.
+        slot_sharing_group: its group.
+    """
 
     index: int
     name: str
@@ -64,6 +82,13 @@ class VertexView:
     max_parallelism: int
     operators: tuple[str, ...]
     subtasks: tuple[SubtaskView, ...]
+    infos: tuple[OperatorInfo, ...] = ()
+    slot_sharing_group: str = "default"
+
+    @property
+    def vertex_id(self) -> str:
+        """Its id: that of its head, 32 hexadecimal digits, the same in every run of the program."""
+        return self.infos[0].operator_id
 
     @property
     def parallelism(self) -> int:
@@ -88,6 +113,11 @@ class JobView:
         workers: those that are there.
         rescales: the last changes of its parallelism, newest first.
         departures: the last workers that were announced as leaving, newest first.
+        mode: its tempo: STREAMING, MICRO_BATCH, BATCH or BACK_FILL.
+        edges: between vertices, by their indexes.
+        now_ms: when the view was made (ms since the epoch).
+        configuration: the options of the job as they were set. They may hold secrets.
+        workers_awaited: how many workers are asked for and not there yet.
     """
 
     job_id: str
@@ -102,6 +132,11 @@ class JobView:
     workers: tuple[WorkerView, ...] = ()
     rescales: tuple[RescaleRecord, ...] = ()
     departures: tuple[DepartureRecord, ...] = ()
+    mode: str = "STREAMING"
+    edges: tuple[JobEdge, ...] = ()
+    now_ms: int = 0
+    configuration: Mapping[str, str] = field(default_factory=dict)
+    workers_awaited: int = 0
 
 
 def subtask_views(
@@ -127,6 +162,10 @@ def job_view(
     checkpoints: CheckpointStatistics,
     in_progress: Iterable[CheckpointRecord] = (),
     workers: Iterable[WorkerView] = (),
+    *,
+    now_ms: int,
+    configuration: Configuration,
+    workers_awaited: int = 0,
 ) -> JobView:
     """The view of a job whose subtasks, by the index of their vertex, look like this."""
     vertices = tuple(
@@ -137,6 +176,8 @@ def job_view(
             vertex.max_parallelism,
             tuple(operator.name for operator in vertex.operators),
             tuple(subtasks[vertex.index]),
+            vertex.operators,
+            vertex.slot_sharing_group,
         )
         for vertex in job_graph.vertices
     )
@@ -153,4 +194,9 @@ def job_view(
         tuple(workers),
         history.rescales,
         history.departures,
+        job_graph.mode,
+        job_graph.edges,
+        now_ms,
+        configuration.to_dict(),
+        workers_awaited,
     )

@@ -61,7 +61,16 @@ class StepwiseMaster(ABC):
             ]
             for vertex in self.job_graph.vertices
         }
-        return job_view(self.job_id, self.job_graph, self.status, self.history, subtasks, self.figures.checkpoints)
+        return job_view(
+            self.job_id,
+            self.job_graph,
+            self.status,
+            self.history,
+            subtasks,
+            self.figures.checkpoints,
+            now_ms=self.clock.now_ms(),
+            configuration=self.configuration,
+        )
 
     def validate(self) -> None:
         """Assert what holds between any two steps. The simulator calls this; a running job never does."""

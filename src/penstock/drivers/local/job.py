@@ -8,6 +8,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -73,6 +74,7 @@ class LocalJob(RunningJob):
         self._listener = listener
         self._questions: deque[tuple[Future[Any], Callable[[JobMaster], Any]]] = deque()
         self._over = False
+        self._ended: JobStatus | None = None
         self._thread = threading.Thread(target=self._run, name=f"penstock-job-{job_graph.name}", daemon=True)
 
     def start(self) -> None:
@@ -99,6 +101,10 @@ class LocalJob(RunningJob):
     def get_view(self) -> Future[JobView]:
         """The job as of its next turn."""
         return self.ask(lambda master: master.view())
+
+    def last_view(self) -> JobView | None:
+        """The job as it ended."""
+        return replace(self._master.view(), status=self._ended) if self._ended is not None else None
 
     def trigger_checkpoint(self) -> Future[int | None]:
         """Trigger a checkpoint now."""
@@ -134,6 +140,7 @@ class LocalJob(RunningJob):
         status = JobStatus.FAILED if failure is not None else self._master.status
         runtime_ms = self._clock.steady_ms() - self._started_ms
         accumulators = self._master.accumulators()
+        self._ended = status
         settle(
             self._result, self._job_id, self._name, status, failure or self._master.failure, runtime_ms, accumulators
         )

@@ -6,6 +6,7 @@ import atexit
 import functools
 import os
 import weakref
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from penstock.base.completable_future import CompletableFuture
@@ -16,6 +17,7 @@ from penstock.base.job_id import JobID
 from penstock.base.job_status import JobStatus
 from penstock.core.job.job_master import JobMaster
 from penstock.core.job.resource_requirements import is_reactive, requirements_of
+from penstock.core.job.view import JobView
 from penstock.drivers.backends import BackendSettings
 from penstock.drivers.clock import SystemClock
 from penstock.drivers.failure_enrichers import failure_enrichers
@@ -80,6 +82,7 @@ class _SparkJob:
         self._clock = SystemClock()
         self._started_ms = self._clock.steady_ms()
         self._result: CompletableFuture[JobExecutionResult] = CompletableFuture()
+        self._last_view: JobView | None = None
 
     def start(self) -> SparkJobClient:
         """Takes a session and starts the job's thread."""
@@ -105,7 +108,9 @@ class _SparkJob:
         except BaseException:
             give_back()
             raise
-        client = SparkJobClient(self._job_id, thread, self._status, self._result, configuration)
+        client = SparkJobClient(
+            self._job_id, thread, self._status, self._result, configuration, lambda: self._last_view
+        )
         thread.start()
         return client
 
@@ -143,5 +148,8 @@ class _SparkJob:
         elif not status.is_terminal_state():  # its workers were ended without waiting for the job master
             status = JobStatus.CANCELED
         runtime_ms = self._clock.steady_ms() - self._started_ms
-        accumulators = self._master.accumulators() if self._master is not None else None
+        accumulators = None
+        if self._master is not None:
+            accumulators = self._master.accumulators()
+            self._last_view = replace(self._master.view(), status=status)
         settle(self._result, self._job_id, self._job_graph.name, status, failure, runtime_ms, accumulators)

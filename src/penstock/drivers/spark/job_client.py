@@ -35,6 +35,7 @@ class SparkJobClient(RunningJob):
         status: tells where the job is in its life.
         result: becomes done when nothing of the job is left.
         configuration: the job's settings.
+        last_view: gives the job as it ended.
     """
 
     def __init__(
@@ -44,11 +45,13 @@ class SparkJobClient(RunningJob):
         status: Callable[[], JobStatus],
         result: CompletableFuture[JobExecutionResult],
         configuration: Configuration,
+        last_view: Callable[[], JobView | None],
     ) -> None:
         directory = configuration.read(SAVEPOINT_DIR)
         super().__init__(job_id, thread.job_name, result, configuration, directory, grace_ms=FORCE_MS_MAX)
         self._thread = thread
         self._status = status
+        self._last_view = last_view
 
     def status(self) -> JobStatus:
         return self._status()
@@ -65,6 +68,9 @@ class SparkJobClient(RunningJob):
 
     def get_view(self) -> Future[JobView]:
         return self._thread.ask(lambda master: master.view())
+
+    def last_view(self) -> JobView | None:
+        return self._last_view()
 
     def trigger_checkpoint(self) -> Future[int | None]:
         return self._thread.ask(lambda master: master.trigger_checkpoint())

@@ -275,6 +275,10 @@ class StepwiseJob(RunningJob):
         """The job as of now, with figures of what has been delivered: after each epoch, and at the end of a batch."""
         return completed(replace(self.master.view(), status=self._status))
 
+    def last_view(self) -> JobView | None:
+        """The job as it ended."""
+        return replace(self.master.view(), status=self._status) if self._result.done() else None
+
     def get_accumulators(self) -> Future[dict[str, Any]]:
         """The users' accumulators, by name, of what has been delivered."""
         return completed(self._sinks.accumulators())

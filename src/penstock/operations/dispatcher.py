@@ -1,0 +1,116 @@
+"""The jobs of this process, running and ended, for those who look at them.
+
+Whoever looks gets the last view that is known. A view is asked for at most twice a second a job, however many look, so
+that no number of pages and scrapes slows a job down.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, wait
+from typing import Final
+
+from penstock.base.configuration import Configuration
+from penstock.core.graph.job_graph import JobGraph
+from penstock.core.job.view import JobView
+from penstock.drivers.running_job import RunningJob
+
+#: How old (s) a view may be.
+VIEW_SECONDS: Final = 0.5
+#: How long (s) one who looks waits for the first view of a job.
+PATIENCE_SECONDS: Final = 5.0
+#: How many jobs that have ended are remembered (Flink's `jobstore.max-capacity`, but bounded).
+ENDED_MAX: Final = 50
+
+
+class DispatchedJob:
+    """A job that the dispatcher knows.
+
+    Attributes:
+        handle: steers it.
+        graph: what it runs.
+        configuration: its options; they may hold secrets.
+    """
+
+    def __init__(
+        self,
+        handle: RunningJob,
+        graph: JobGraph,
+        configuration: Configuration,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.handle = handle
+        self.graph = graph
+        self.configuration = configuration
+        self._now = now
+        self._lock = threading.Lock()
+        self._view: JobView | None = None
+        self._asked: Future[JobView] | None = None
+        self._asked_at = -VIEW_SECONDS
+        self._is_last = False
+
+    @property
+    def job_id(self) -> str:
+        """32 hexadecimal digits."""
+        return str(self.handle.get_job_id())
+
+    @property
+    def name(self) -> str:
+        """The name that the program gave it."""
+        return self.graph.name
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing of it is left."""
+        return self.handle.get_job_execution_result().done()
+
+    def view(self) -> JobView | None:
+        """The job as of at most half a second ago; later when it answers late, None before it has answered at all."""
+        with self._lock:
+            self._take()
+            if not self._is_last and self._asked is None and self._now() >= self._asked_at + VIEW_SECONDS:
+                self._asked, self._asked_at = self.handle.get_view(), self._now()
+                self._take()
+            asked = self._asked if self._view is None else None
+        if asked is not None:
+            wait([asked], PATIENCE_SECONDS)
+            with self._lock:
+                self._take()
+        return self._view
+
+    def _take(self) -> None:
+        """Keep the view that was asked for, if it is there."""
+        if self._asked is not None and self._asked.done():
+            asked, self._asked = self._asked, None
+            if not asked.cancelled() and asked.exception() is None:
+                self._view = asked.result()
+        if not self._is_last and (last := self.handle.last_view()) is not None:
+            self._view, self._is_last = last, True
+
+
+class Dispatcher:
+    """Knows the jobs of one process by their ids. Any thread may ask."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._jobs: dict[str, DispatchedJob] = {}
+
+    def add(self, job: DispatchedJob) -> None:
+        """Take a job in; the oldest that have ended are forgotten when there are too many."""
+        with self._lock:
+            self._jobs[job.job_id] = job
+            ended = [job_id for job_id, known in self._jobs.items() if known.has_ended]
+            for job_id in ended[: max(0, len(ended) - ENDED_MAX)]:
+                del self._jobs[job_id]
+
+    def jobs(self) -> list[DispatchedJob]:
+        """All jobs, in the order in which they came."""
+        with self._lock:
+            return list(self._jobs.values())
+
+    def job(self, job_id: str) -> DispatchedJob | None:
+        """One of them."""
+        with self._lock:
+            return self._jobs.get(job_id)
