@@ -21,7 +21,7 @@ PICKLING = {
     "core/batch": "edges exchange figures task",
     "core/epochs": "task",
     "core/task": "program",
-    "core/task/channels": "input_gate",
+    "core/task/channels": "sizes",
     "drivers/client": "iterations superstep_loop",
     "drivers/simulation": "savepoint_checks",
     "drivers/simulation/stepwise": "driver",

@@ -365,8 +365,8 @@ class TaskFigures(msgspec.Struct, frozen=True, array_like=True):
     """How a subtask spends its time and what it moves; totals of this attempt, times in ms.
 
     A subtask is idle while it has no input, back-pressured while its output is full, and busy otherwise: also while it
-    waits for its worker's thread, as in Flink. Bytes are those that crossed the network, and columns: a batch of
-    objects for a task of the same worker goes by reference and has none. `buffers_queued_in` and `_out` wait now.
+    waits for its worker's thread, as in Flink. Bytes are estimated from a sample of the batches, because what goes to a
+    task of the same worker goes by reference. `buffers_queued_in` and `_out` are full and wait now.
     """
 
     busy_ms: int = 0
@@ -382,7 +382,6 @@ class TaskFigures(msgspec.Struct, frozen=True, array_like=True):
     buffers_queued_out: int = 0
     mails: int = 0
     mails_queued: int = 0
-    timers_fired: int = 0
     checkpoint_start_delay_ms: int = 0
     checkpoint_alignment_ms: int = 0
     operators: tuple[OperatorFigures, ...] = ()

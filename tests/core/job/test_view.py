@@ -9,7 +9,7 @@ import pytest
 from tests.core.job.master_rig import MasterRig, running
 
 from penstock.base.job_status import JobStatus
-from penstock.core.checkpoint.statistics import HISTORY_MAX, CheckpointStatus
+from penstock.core.checkpoint.statistics import HISTORY_MAX, CheckpointStatus, SubtaskCheckpoint
 from penstock.core.graph.states import ExecutionState
 from penstock.core.job.history import FAILURES_MAX
 from penstock.core.protocol import DeclineCheckpoint, TaskMetrics
@@ -131,3 +131,50 @@ def test_a_view_stays_as_it_is() -> None:
     assert dataclasses.asdict(before) == kept
     with pytest.raises(dataclasses.FrozenInstanceError):
         before.status = JobStatus.FAILED  # type: ignore[misc]
+
+
+def test_a_checkpoint_has_what_each_subtask_stored() -> None:
+    rig = running()
+    rig.advance(1_000)
+    rig.clock.advance(5)
+    rig.acknowledge(1, rig.executions[0], data=b"abc", stored_bytes=2, start_delay_ms=4)
+    (begun,) = rig.master.view().in_progress
+    assert (begun.state_bytes, begun.stored_bytes) == (3, 2)
+    rig.clock.advance(6)
+    rig.acknowledge(1, *rig.executions[1:])
+    record = rig.master.view().checkpoints.last
+    assert record is not None
+    first, *others = record.parts
+    assert first == SubtaskCheckpoint(0, 0, 1_005, 5, 3, 2, 4)
+    assert [(part.vertex, part.subtask, part.duration_ms, part.state_bytes) for part in others] == [
+        (0, 1, 11, 1),
+        (1, 0, 11, 1),
+        (1, 1, 11, 1),
+    ]
+
+
+def test_a_restart_shows_from_where_the_job_went_on() -> None:
+    rig = running()
+    assert rig.master.view().checkpoints.restored is None
+    rig.advance(1_000)
+    rig.acknowledge(1)
+    rig.fail()
+    restart(rig)
+    checkpoints = rig.master.view().checkpoints
+    assert checkpoints.restored is not None
+    assert (checkpoints.restored.checkpoint_id, checkpoints.restored.is_savepoint) == (1, False)
+    assert checkpoints.last is not None
+    assert checkpoints.restored.path == checkpoints.last.path
+    assert checkpoints.restores == 1
+
+
+def test_the_view_has_edges_options_and_ids() -> None:
+    rig = running(conf={"execution.checkpointing.interval": "1 s"})
+    view = rig.master.view()
+    assert [(edge.source, edge.target) for edge in view.edges] == [(0, 1)]
+    assert view.mode == "STREAMING"
+    assert view.now_ms == rig.clock.now_ms()
+    assert view.configuration["execution.checkpointing.interval"] == "1 s"
+    assert [vertex.vertex_id for vertex in view.vertices] == [
+        vertex.operators[0].operator_id for vertex in rig.graph.vertices
+    ]

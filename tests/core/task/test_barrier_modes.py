@@ -9,7 +9,7 @@ from tests.core.task.gate_rig import GateRig, element_of
 
 from penstock.core.records import Batch
 from penstock.core.task.barriers.at_least_once import COUNTED_MAX
-from penstock.core.task.channels.input_gate import estimated_bytes
+from penstock.core.task.channels.sizes import estimated_bytes
 
 AT_LEAST_ONCE = {
     "one channel": (1, "0:r1 0:b1 0:r2", "r1 | take 1 | r2"),

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 
 from penstock.core.protocol import ChannelId
 from penstock.core.records import Batch, CheckpointBarrier, EndOfOutputChannelState, Watermark
-from penstock.core.task.channels.input_gate import InputChannel, InputGate, estimated_bytes
+from penstock.core.task.channels.input_gate import InputChannel, InputGate
 from penstock.core.task.channels.partitioners import (
     BroadcastPartitioner,
     ForwardPartitioner,
@@ -21,6 +21,7 @@ from penstock.core.task.channels.result_partition import (
     ResultPartition,
     Subpartition,
 )
+from penstock.core.task.channels.sizes import estimated_bytes
 from penstock.state.key_groups import key_group_of, subtask_of_key_group
 
 

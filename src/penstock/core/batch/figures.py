@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
-from typing import Any
 
 from penstock.core.batch.exchange import Exchange
-from penstock.core.checkpoint.statistics import CheckpointRecord, CheckpointStatistics, CheckpointStatus
+from penstock.core.checkpoint.statistics import (
+    CheckpointRecord,
+    CheckpointStatistics,
+    CheckpointStatus,
+    SubtaskCheckpoint,
+)
+from penstock.core.graph.job_graph import JobGraph
 from penstock.core.job.progress import merged_distributions
 from penstock.core.operators.source.source import SourceOperator
-from penstock.core.protocol import ExecutionId, TaskMetrics
+from penstock.core.protocol import ExecutionId, OperatorFigures, TaskFigures, TaskMetrics
 from penstock.core.records import MIN_TIMESTAMP, Batch
-from penstock.core.task.metrics import metrics_of
+from penstock.core.task.channels.sizes import ByteCount
+from penstock.core.task.metrics import Summary, metrics_of
 from penstock.core.task.operator_chain import OperatorChain
 from penstock.storage.metadata import CheckpointMetadata
 
@@ -22,10 +28,12 @@ class CountedInput:
 
     def __init__(self, process: Callable[[Batch, int], None]) -> None:
         self.records = 0
+        self.bytes = ByteCount()
         self._process = process
 
     def __call__(self, batch: Batch, input_index: int) -> None:
         self.records += len(batch)
+        self.bytes.add(batch)
         self._process(batch, input_index)
 
 
@@ -34,6 +42,7 @@ class CountedExchange:
 
     def __init__(self, exchange: Exchange) -> None:
         self.records = 0
+        self.bytes = ByteCount()
         self.partitioner = exchange.partitioner
         self.broadcast = exchange.broadcast
         self._collect = exchange.collect
@@ -41,6 +50,7 @@ class CountedExchange:
     def collect(self, batch: Batch) -> None:
         """Pass a batch on."""
         self.records += len(batch)
+        self.bytes.add(batch)
         self._collect(batch)
 
 
@@ -50,18 +60,27 @@ def task_metrics(
     head: CountedInput,
     exchanges: dict[int, CountedExchange],
     watermark_ms: int,
+    busy_ms: int,
 ) -> bytes:
-    """The payload of a `METRICS` row, when the task has done its work."""
+    """The payload of a `METRICS` row, when the task has done its work, for which it took `busy_ms`."""
     source = chain.head
     records_in = source.records_out if isinstance(source, SourceOperator) else head.records
     records_out = sum(exchange.records for exchange in exchanges.values())
-    return pickle.dumps(TaskMetrics(execution, records_in, records_out, watermark_ms, *metrics_of(chain.contexts)), 5)
+    figures = TaskFigures(
+        busy_ms,
+        bytes_in=head.bytes.bytes,
+        bytes_out=sum(exchange.bytes.bytes for exchange in exchanges.values()),
+        operators=chain.figures(0 if isinstance(source, SourceOperator) else records_in, watermark_ms),
+    )
+    metrics = metrics_of(chain.contexts)
+    return pickle.dumps(TaskMetrics(execution, records_in, records_out, watermark_ms, *metrics, figures=figures), 5)
 
 
 class JobFigures:
     """What the tasks of a job have reported, by (vertex, subtask); of several epochs, all together."""
 
-    def __init__(self) -> None:
+    def __init__(self, job_graph: JobGraph) -> None:
+        self._vertices = {o.operator_id: vertex.index for vertex in job_graph.vertices for o in vertex.operators}
         self.tasks: dict[tuple[int, int], TaskMetrics] = {}
         self.checkpoints = CheckpointStatistics()
 
@@ -80,8 +99,25 @@ class JobFigures:
             begun_ms,
             duration_ms=now_ms - begun_ms,
             state_bytes=checkpoint.state_bytes,
+            subtasks=len(self.tasks),
+            acknowledged=len(self.tasks),
+            parts=self._parts(checkpoint, begun_ms, now_ms),
         )
         self.checkpoints = self.checkpoints.with_triggered().with_completed(record)
+
+    def _parts(self, checkpoint: CheckpointMetadata, begun_ms: int, now_ms: int) -> tuple[SubtaskCheckpoint, ...]:
+        """What each subtask holds of it; all of an epoch's parts are there when the epoch has ended."""
+        sizes: dict[tuple[int, int], int] = dict.fromkeys(self.tasks, 0)
+        for operator in checkpoint.operators:
+            vertex = self._vertices.get(operator.operator_id)
+            for subtask, state in operator.subtasks.items():
+                if vertex is not None:
+                    size = sum(file.length for file in state.state_files())
+                    sizes[vertex, subtask] = sizes.get((vertex, subtask), 0) + size
+        return tuple(
+            SubtaskCheckpoint(vertex, subtask, now_ms, now_ms - begun_ms, size, size)
+            for (vertex, subtask), size in sorted(sizes.items())
+        )
 
     def epoch_failed(self, checkpoint_id: int, begun_ms: int, now_ms: int, reason: str) -> None:
         """An epoch that is run again, or ends the job."""
@@ -92,18 +128,51 @@ class JobFigures:
 
 
 def _sum(one: TaskMetrics, later: TaskMetrics) -> TaskMetrics:
-    counters = dict(one.counters)
-    for name, count in later.counters.items():
-        counters[name] = counters.get(name, 0) + count
-    distributions: dict[str, Any] = dict(one.distributions)
-    for name, summary in later.distributions.items():
-        distributions[name] = merged_distributions(distributions.get(name), summary)
     return TaskMetrics(
         later.execution,
         one.records_in + later.records_in,
         one.records_out + later.records_out,
         max(one.watermark_ms, later.watermark_ms, MIN_TIMESTAMP),
-        counters,
+        _added(one.counters, later.counters),
         {**one.gauges, **later.gauges},
-        distributions,
+        _merged(one.distributions, later.distributions),
+        figures=_figures_sum(one.figures, later.figures),
     )
+
+
+def _figures_sum(one: TaskFigures | None, later: TaskFigures | None) -> TaskFigures | None:
+    if one is None or later is None:
+        return later or one
+    known = {figures.operator_id: figures for figures in one.operators}
+    return TaskFigures(
+        one.busy_ms + later.busy_ms,
+        bytes_in=one.bytes_in + later.bytes_in,
+        bytes_out=one.bytes_out + later.bytes_out,
+        operators=tuple(_operator_sum(known.get(figures.operator_id), figures) for figures in later.operators),
+    )
+
+
+def _operator_sum(one: OperatorFigures | None, later: OperatorFigures) -> OperatorFigures:
+    if one is None:
+        return later
+    return OperatorFigures(
+        later.operator_id,
+        one.records_in + later.records_in,
+        one.records_out + later.records_out,
+        max(one.input_watermark_ms, later.input_watermark_ms),
+        max(one.output_watermark_ms, later.output_watermark_ms),
+        _added(one.counters, later.counters),
+        {**one.gauges, **later.gauges},
+        _merged(one.distributions, later.distributions),
+    )
+
+
+def _added(one: dict[str, int], later: dict[str, int]) -> dict[str, int]:
+    return {name: one.get(name, 0) + later.get(name, 0) for name in {**one, **later}}
+
+
+def _merged(one: dict[str, Summary], later: dict[str, Summary]) -> dict[str, Summary]:
+    merged = dict(one)
+    for name, summary in later.items():
+        merged[name] = merged_distributions(merged.get(name), summary)
+    return merged

@@ -98,6 +98,7 @@ class BatchTask:
         self._vertex = vertex
         self._subtask = subtask
         self._clock = clock
+        self._begun_ms = clock.steady_ms()
         self._wait = wait
         self._coroutines = coroutines
         self._run = run
@@ -210,7 +211,8 @@ class BatchTask:
     def _report(self) -> None:
         if self._vertex.reaches_client and self._vertex.has_client:
             execution = ExecutionId(self._vertex.index, self._subtask, 0)
-            payload = task_metrics(execution, self._chain, self._input, self._exchanges, MAX_WATERMARK)
+            busy_ms = self._clock.steady_ms() - self._begun_ms
+            payload = task_metrics(execution, self._chain, self._input, self._exchanges, MAX_WATERMARK, busy_ms)
             self._rows.append(METRICS, 0, next(self._sequences), payload)
 
     def _take_rows(self) -> Rows:

@@ -28,7 +28,7 @@ from penstock.core.checkpoint.news import (
 from penstock.core.checkpoint.pending import PendingCheckpoint
 from penstock.core.checkpoint.savepoints import SavepointRequest, savepoint_path
 from penstock.core.checkpoint.settings import CheckpointSettings
-from penstock.core.checkpoint.statistics import CheckpointRecord, CheckpointStatistics, CheckpointStatus
+from penstock.core.checkpoint.statistics import CheckpointRecord, CheckpointStatistics, CheckpointStatus, RestoredRecord
 from penstock.core.checkpoint.store_calls import StoreCalls
 from penstock.core.checkpoint.stragglers import Stragglers, stragglers, waited_for
 from penstock.core.effects import Effects
@@ -305,7 +305,7 @@ class CheckpointCoordinator:
         if pending is not None and not pending.is_completing:
             if ack.execution in pending.missing:
                 pending.acknowledged_ms = self._clock.steady_ms()
-            if pending.acknowledge(ack):
+            if pending.acknowledge(ack, self._clock.now_ms()):
                 self._complete(pending)
 
     def on_decline(self, decline: DeclineCheckpoint) -> None:
@@ -338,6 +338,14 @@ class CheckpointCoordinator:
         """Begin from another job's checkpoint or savepoint; ids go on above its own."""
         self.initial = initial
         self._last_id = max(self._last_id, initial.checkpoint_id)
+
+    def on_restored(self, checkpoint: CheckpointMetadata) -> None:
+        """Tasks have been deployed that begin from it."""
+        known = next((r for r in self.statistics.history if r.checkpoint_id == checkpoint.checkpoint_id), None)
+        path = checkpoint.external_path or (None if known is None else known.path)
+        self.statistics = self.statistics.with_restored(
+            RestoredRecord(checkpoint.checkpoint_id, self._clock.now_ms(), checkpoint.is_savepoint, path)
+        )
 
     def continues(self, left: LeftByJobs, choice: Choice) -> None:
         """The job goes on from where others of its name were."""
@@ -464,7 +472,16 @@ class CheckpointCoordinator:
         if request is not None:
             path = savepoint_path(request.command.directory, self._job_id, self._last_id, self._graph.attempt)
         now_ms, begun_ms = self._clock.now_ms(), self._clock.steady_ms()
-        pending = PendingCheckpoint(self._last_id, now_ms, begun_ms, self._graph, list(self.completed), request, path)
+        pending = PendingCheckpoint(
+            self._last_id,
+            now_ms,
+            begun_ms,
+            self._graph,
+            list(self.completed),
+            request,
+            path,
+            self.settings.unaligned,
+        )
         self.statistics = self.statistics.with_triggered()
         completed_id = self.completed[-1].checkpoint_id if self.completed else 0
         try:
@@ -507,7 +524,7 @@ class CheckpointCoordinator:
                 self._doubt(pending)
                 self._abort(pending.checkpoint_id, reason, self._running, heals)
             else:
-                self._on_visible(pending, metadata)
+                self._on_visible(pending, metadata, path)
             self._tell_if_settled_now(was_settled)
 
         self._calls.run(lambda: store.complete(metadata, pending.savepoint_path), done)
@@ -526,10 +543,10 @@ class CheckpointCoordinator:
         self._collect_garbage()
         self._tell_if_settled_now(False)
 
-    def _on_visible(self, pending: PendingCheckpoint, metadata: CheckpointMetadata) -> None:
+    def _on_visible(self, pending: PendingCheckpoint, metadata: CheckpointMetadata, path: str | None) -> None:
         del self._pending[pending.checkpoint_id]
         now = self._clock.steady_ms()
-        record = pending.record(CheckpointStatus.COMPLETED, now, metadata.state_bytes)
+        record = pending.record(CheckpointStatus.COMPLETED, now, metadata.state_bytes, path=path)
         self.statistics = self.statistics.with_completed(record)
         if pending.savepoint is not None:
             if pending.savepoint.command.stop is not None:

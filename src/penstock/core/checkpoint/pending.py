@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock.core.checkpoint.channel_states import CHANNEL_MODE
 from penstock.core.checkpoint.savepoints import SavepointRequest
-from penstock.core.checkpoint.statistics import CheckpointRecord, CheckpointStatus
+from penstock.core.checkpoint.statistics import CheckpointRecord, CheckpointStatus, SubtaskCheckpoint
 from penstock.core.graph.execution_graph import ExecutionGraph
 from penstock.core.graph.states import ExecutionState
 from penstock.core.protocol import AcknowledgeCheckpoint, ExecutionId
@@ -24,6 +24,7 @@ class PendingCheckpoint:
         bases: list[CheckpointMetadata],
         savepoint: SavepointRequest | None = None,
         savepoint_path: str | None = None,
+        is_unaligned: bool = False,
     ) -> None:
         self.checkpoint_id = checkpoint_id
         #: when it was triggered, for people
@@ -43,11 +44,13 @@ class PendingCheckpoint:
         self.sync_ms_max = 0
         self.async_ms_max = 0
         self._graph = graph
+        self._is_unaligned = is_unaligned
         executions = graph.executions()
         self._subtasks = len(executions)
         self.missing = {e.id for e in executions if e.state is not ExecutionState.FINISHED}
         self._finished = {e.id for e in executions if e.state is ExecutionState.FINISHED}
         self._states: dict[ExecutionId, dict[str, OperatorSubtaskState]] = {}
+        self._parts: list[SubtaskCheckpoint] = []
         self.coordinators: dict[str, StateFile] = {}
         self.is_completing = False
 
@@ -56,8 +59,11 @@ class PendingCheckpoint:
         """How many subtasks need not be waited for any more."""
         return self._subtasks - len(self.missing)
 
-    def acknowledge(self, ack: AcknowledgeCheckpoint) -> bool:
-        """Take an acknowledgement; True when it was the last one missing. Repeated ones change nothing."""
+    def acknowledge(self, ack: AcknowledgeCheckpoint, now_ms: int) -> bool:
+        """Take an acknowledgement that came at `now_ms` (ms since the epoch); True when it was the last one missing.
+
+        Repeated ones change nothing.
+        """
         if ack.execution not in self.missing:
             return False
         self.missing.remove(ack.execution)
@@ -66,6 +72,21 @@ class PendingCheckpoint:
         self.held_back_bytes += ack.held_back_bytes
         self.sync_ms_max = max(self.sync_ms_max, ack.sync_ms)
         self.async_ms_max = max(self.async_ms_max, ack.async_ms)
+        self._parts.append(
+            SubtaskCheckpoint(
+                ack.execution.vertex,
+                ack.execution.subtask,
+                now_ms,
+                max(0, now_ms - self.timestamp_ms),
+                sum(file.length for state in ack.operators.values() for file in state.state_files()),
+                ack.stored_bytes,
+                ack.start_delay_ms,
+                ack.alignment_ms,
+                ack.held_back_bytes,
+                ack.sync_ms,
+                ack.async_ms,
+            )
+        )
         if ack.finished:
             self._finished.add(ack.execution)
         return not self.missing
@@ -83,7 +104,12 @@ class PendingCheckpoint:
         return not self.missing
 
     def record(
-        self, status: CheckpointStatus, now_ms: int, state_bytes: int = 0, failure: str | None = None
+        self,
+        status: CheckpointStatus,
+        now_ms: int,
+        state_bytes: int | None = None,
+        failure: str | None = None,
+        path: str | None = None,
     ) -> CheckpointRecord:
         """It as of now, a steady time (ms), for the history."""
         return CheckpointRecord(
@@ -92,15 +118,19 @@ class PendingCheckpoint:
             self.timestamp_ms,
             self.savepoint is not None,
             now_ms - self.begun_ms,
-            state_bytes,
+            sum(part.state_bytes for part in self._parts) if state_bytes is None else state_bytes,
             self.alignment_ms_max,
             self.held_back_bytes,
             self.sync_ms_max,
             self.async_ms_max,
             self._subtasks,
             self.acknowledged,
-            self.savepoint_path,
+            self.savepoint_path or path,
             failure,
+            self._is_unaligned and self.savepoint is None,
+            self.savepoint is not None and self.savepoint.command.stop is not None,
+            sum(part.stored_bytes for part in self._parts),
+            tuple(self._parts),
         )
 
     def metadata(self, job_id: str) -> CheckpointMetadata:

@@ -36,6 +36,7 @@ class CheckpointSettings:
     exactly_once: bool = True
     claims_initial: bool = False
     retain_on_failure: bool = True
+    unaligned: bool = False
 
     @classmethod
     def of(cls, configuration: Configuration) -> CheckpointSettings:
@@ -63,4 +64,5 @@ class CheckpointSettings:
             configuration.read(CHECKPOINTING_MODE) == "EXACTLY_ONCE",
             configuration.read(RECOVERY_CLAIM_MODE) == "CLAIM",
             configuration.read(CHECKPOINT_RETENTION) != "NO_EXTERNALIZED_CHECKPOINTS",
+            configuration.read(UNALIGNED_ENABLED),
         )

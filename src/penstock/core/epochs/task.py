@@ -66,6 +66,7 @@ class EpochTask:
         self._subtask = subtask
         self._work = work
         self._clock = clock
+        self._begun_ms = clock.steady_ms()
         self._storage = storage
         self._backends = backends
         self._coroutines = coroutines
@@ -314,7 +315,8 @@ class EpochTask:
 
     def _report(self) -> None:
         own = self._outputs[0].watermark if isinstance(self._chain.head, SourceOperator) else self._watermarks()[-1]
-        payload = task_metrics(self._execution, self._chain, self._input, self._exchanges, own)
+        busy_ms = self._clock.steady_ms() - self._begun_ms
+        payload = task_metrics(self._execution, self._chain, self._input, self._exchanges, own, busy_ms)
         self._rows.append(METRICS, 0, next(self._sequences), payload)
 
     def _tell_watermarks(self) -> None:

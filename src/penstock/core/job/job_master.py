@@ -466,6 +466,8 @@ class JobMaster:
         part = self._part.part
         self._tasks.deploy(restored, self.checkpoints, part)
         self._part.end()
+        if restored is not None:
+            self.checkpoints.on_restored(restored)
         self.departures.on_deployed(None if restored is None else restored.checkpoint_id)
         self._move(_S.RUNNING, None)
         if part is not None:

@@ -43,7 +43,7 @@ class StepwiseMaster(ABC):
         self.status = _S.CREATED
         self.failure: PenstockError | None = None
         #: what the tasks have reported whose output was delivered; the driver adds to it
-        self.figures = JobFigures()
+        self.figures = JobFigures(job_graph)
         self.history = JobHistory()
         #: called with each failure and its number; the driver sets it
         self.on_failure: Callable[[int, BaseException], None] = lambda number, error: None

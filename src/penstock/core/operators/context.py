@@ -55,6 +55,8 @@ class OperatorContext:
     forerunners: tuple[str, ...] = ()
     #: whether all is committed that earlier runs of the job have prepared and any checkpoint names
     owes_nothing: bool = False
+    #: records that it has handed to the operator after it by doing that one's work, too
+    fused_records: int = 0
 
     def __post_init__(self) -> None:
         self.run = self.run or str(self.attempt)

@@ -99,8 +99,12 @@ class TaskExecutor:
     def step(self) -> bool:
         """One step of every task. True when any of them did something: call again."""
         worked = ended = False
+        begun_ms = self._clock.steady_ms() if self._tasks else 0
         for task in self._tasks:
             result = task.step()
+            ended_ms = self._clock.steady_ms()
+            task.times.stepped(begun_ms, ended_ms, task.waits(result))
+            begun_ms = ended_ms
             if result is Step.WORKED:
                 worked = True
             if task.life.is_over:

@@ -7,9 +7,10 @@ from typing import Final
 
 from penstock.core.operators.base import StreamOperator
 from penstock.core.operators.context import OperatorContext
-from penstock.core.records import Batch, Watermark, WatermarkStatus
+from penstock.core.protocol import OperatorFigures
+from penstock.core.records import MIN_TIMESTAMP, Batch, Watermark, WatermarkStatus
 from penstock.core.task.channels.result_partition import ResultPartition
-from penstock.core.task.metrics import side_output_counter
+from penstock.core.task.metrics import metrics_of, side_output_counter
 from penstock.core.task.program import VertexProgram
 from penstock.state.captures import StateCapture
 
@@ -30,6 +31,12 @@ class ChainOutput:
         self._operators: list[StreamOperator] = []
         self._partitions: list[ResultPartition] = []
         self._count: Callable[[str, int], None] = _count_nowhere
+        #: records that went to the main output
+        self.records = 0
+        #: the same by side output, of those that are read
+        self.side_records: dict[str, int] = {}
+        #: the last watermark (ms)
+        self.watermark = MIN_TIMESTAMP
 
     def count_with(self, context: OperatorContext) -> None:
         """Count what goes to side outputs that are read, in a counter for each."""
@@ -54,6 +61,7 @@ class ChainOutput:
 
     def collect(self, batch: Batch) -> None:
         """Emit records to the main output."""
+        self.records += len(batch)
         for consume in self._batches:
             consume(batch)
 
@@ -62,11 +70,13 @@ class ChainOutput:
         consumers = self._sides.get(tag_id)
         if consumers is not None:
             self._count(side_output_counter(tag_id), len(batch))
+            self.side_records[tag_id] = self.side_records.get(tag_id, 0) + len(batch)
             for consume in consumers:
                 consume(batch)
 
     def emit_watermark(self, timestamp: int) -> None:
         """Pass a watermark to everything downstream."""
+        self.watermark = timestamp
         for operator in self._operators:
             operator.process_watermark(timestamp)
         for partition in self._partitions:
@@ -100,6 +110,31 @@ class OperatorChain:
         #: the same for processing-time timers; and these without the head
         self._timed = [o for o in self.operators if type(o).next_timer_ms is not _NO_TIMER]
         self._timed_behind_head = [o for o in self._timed if o is not self.head]
+
+    def figures(self, records_in: int, watermark_ms: int) -> tuple[OperatorFigures, ...]:
+        """Each operator's figures; the two arguments are what has come to the head of the chain."""
+        figures = []
+        for index, (context, output) in enumerate(zip(self.contexts, self._outputs, strict=True)):
+            chained = self.program.operators[index]
+            taken, reached = records_in, watermark_ms
+            if chained.parent >= 0:
+                ahead = self._outputs[chained.parent]
+                reached = ahead.watermark
+                if chained.side_tag is None:
+                    taken = ahead.records + self.contexts[chained.parent].fused_records
+                else:
+                    taken = ahead.side_records.get(chained.side_tag, 0)
+            figures.append(
+                OperatorFigures(
+                    context.operator_id,
+                    taken,
+                    output.records + context.fused_records,
+                    reached,
+                    output.watermark,
+                    *metrics_of([context]),
+                )
+            )
+        return tuple(figures)
 
     @property
     def head(self) -> StreamOperator:

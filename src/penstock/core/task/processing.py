@@ -28,6 +28,7 @@ from penstock.core.records import (
 from penstock.core.task.barriers import BarrierHandler
 from penstock.core.task.channels.input_gate import InputChannel, InputGate
 from penstock.core.task.channels.result_partition import ResultPartition
+from penstock.core.task.channels.sizes import ByteCount
 from penstock.core.task.operator_chain import OperatorChain
 from penstock.core.task.phases import Phase, TaskLife
 from penstock.core.task.watermark_valve import WatermarkValve
@@ -79,6 +80,7 @@ class ProcessingLoop:
         self.source = source
         self.barriers = barriers
         self.records_in = 0
+        self.bytes_in = ByteCount()
         self._life = life
         self._gate = gate
         self._partitions = partitions
@@ -146,6 +148,11 @@ class ProcessingLoop:
         return self._watermark
 
     # --- output ----------------------------------------------------------------------------------------------------
+
+    @property
+    def is_back_pressured(self) -> bool:
+        """Whether its consumers hold the task up."""
+        return self._life.may.run_operators and not self._is_available()
 
     def _is_available(self) -> bool:
         for partition in self._partitions.values():  # noqa: SIM110 - asked in every step
@@ -230,6 +237,7 @@ class ProcessingLoop:
             channel, element = polled
             if isinstance(element, Batch):
                 self.records_in += len(element)
+                self.bytes_in.add(element)
                 self.chain.head.process_batch(element, channel.input_index)
                 return True
             self._handlers[type(element)](channel, element)

@@ -47,6 +47,8 @@ class SnapshotWriter:
         self._checkpoint_id = checkpoint_id
         self._execution = execution
         self._run = run and f"{run}-"
+        #: what was written so far
+        self.stored_bytes = 0
 
     def store(
         self, captures: Mapping[str, Sequence[StateCapture]], confirmed: StoredState
@@ -70,6 +72,7 @@ class SnapshotWriter:
     def write(self, operator_id: str, name: str, data: bytes) -> StateFile:
         """Store a file of a state."""
         execution = self._execution
+        self.stored_bytes += len(data)
         file_name = f"{operator_id}-{execution.subtask}-{execution.attempt}-{self._run}{name}"
         return self._storage.write(self._checkpoint_id, file_name, data, self.savepoint_path)
 

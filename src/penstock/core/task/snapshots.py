@@ -6,7 +6,7 @@ A part is stored in the background once it is whole. Parts whose records in flig
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock.core.healing import is_final_at_first, is_outside
@@ -31,6 +31,7 @@ class Part:
     held_back_bytes: int
     sync_ms: int
     captured_ms: int
+    start_delay_ms: int
 
 
 class TaskSnapshots:
@@ -56,6 +57,8 @@ class TaskSnapshots:
         self._clock = clock
         self._tell = tell
         self._is_over = is_over
+        #: the part that was taken last
+        self.last_part: Part | None = None
         self._incomplete: dict[int, Part] = {}
         self._storing: set[int] = set()
         #: Whether the store has answered since the task looked last, which resets it.
@@ -68,6 +71,7 @@ class TaskSnapshots:
 
     def add(self, part: Part, is_complete: bool) -> None:
         """Store a part, now or when `complete` is called."""
+        self.last_part = replace(part, captures={})
         if is_complete:
             self._store(part)
         else:
@@ -136,6 +140,8 @@ class TaskSnapshots:
                     part.held_back_bytes,
                     part.sync_ms,
                     self._clock.now_ms() - part.captured_ms,
+                    part.start_delay_ms,
+                    writer.stored_bytes,
                 )
             )
 

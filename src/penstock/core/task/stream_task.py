@@ -71,6 +71,8 @@ from penstock.core.task.program import VertexProgram, load_program
 from penstock.core.task.settings import barrier_of
 from penstock.core.task.snapshots import TaskSnapshots
 from penstock.core.task.task_checkpoints import TaskCheckpoints
+from penstock.core.task.task_figures import task_figures
+from penstock.core.task.task_times import TaskTimes, Waiting
 
 
 class StreamTask:
@@ -94,6 +96,9 @@ class StreamTask:
         self.life = TaskLife()
         self.ending = Ending(self.settings.checkpointing)
         self.mail: deque[ToWorker] = deque()
+        self.times = TaskTimes(clock.steady_ms())
+        self._mails = 0
+        self._initialization_ms = 0
         self.gate = gate
         self.partitions: dict[int, ResultPartition] = {}
         #: None before the task opens, as are the two below.
@@ -152,7 +157,25 @@ class StreamTask:
             MIN_TIMESTAMP if loop is None else loop.watermark,
             *metrics_of(contexts),
             tuple(accumulators),
+            task_figures(
+                self.times,
+                self.gate,
+                self.partitions.values(),
+                loop,
+                self.snapshots.last_part,
+                self._initialization_ms,
+                self._mails,
+                len(self.mail),
+            ),
         )
+
+    def waits(self, result: Step) -> Waiting:
+        """What the task waits for after a step."""
+        if result is Step.IDLE:
+            return Waiting.FOR_INPUT
+        if result is Step.BLOCKED and self._loop is not None and self._loop.is_back_pressured:
+            return Waiting.FOR_OUTPUT
+        return Waiting.FOR_THREAD
 
     def discard(self) -> None:
         """Go without a word to the job master."""
@@ -165,9 +188,12 @@ class StreamTask:
             return Step.TERMINAL
         if phase is Phase.CREATED and not (self.mail and isinstance(self.mail[0], CancelTask)):
             # Nothing else can be done before the operators are there; cancelling can.
+            begun_ms = self._clock.steady_ms()
             self._initialize()
+            self._initialization_ms = self._clock.steady_ms() - begun_ms
             return Step.WORKED
         if self.mail:
+            self._mails += 1
             self._on_mail(self.mail.popleft())
             if self.life.phase is Phase.CLOSING:
                 self._try_finish()  # or mail that never ends, such as checkpoints it declines, would hold up its end

@@ -73,7 +73,8 @@ class TaskCheckpoints:
         self._ending.on_part_taken(barrier)
         now = self.now_ms()
         has_finished = self._ending.has_finished
-        part = Part(barrier, captures, has_finished, alignment_ms, held_back_bytes, now - begun_ms, now)
+        delay_ms = max(0, begun_ms - barrier.timestamp_ms - alignment_ms)
+        part = Part(barrier, captures, has_finished, alignment_ms, held_back_bytes, now - begun_ms, now, delay_ms)
         self._snapshots.add(part, is_complete)
 
     def _forward(self, barrier: CheckpointBarrier) -> dict[int, list[tuple[ChannelId, Buffer]]]:

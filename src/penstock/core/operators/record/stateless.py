@@ -92,10 +92,22 @@ class RecordOperator(FunctionOperator):
                 maker = self._run[error.place - 1]
                 raise maker.failed(None) from wrong_value(error.record, f"{maker.kind}()")
             raise self._run[error.place].failed(error.record) from error.__cause__
+        self._count_fused(len(batch), len(results))
         if results:
             if type(results[-1]) in NO_VALUES:
                 raise self._run[-1].failed(None) from wrong_value(results[-1], "map()")
             self._run[-1].output.collect(Batch(results, times))
+
+    def _count_fused(self, taken: int, left: int) -> None:
+        """Count what each but the last has handed on: all as far as the first filter, and from there what is left.
+
+        Between two filters that is too little, because nobody has counted there.
+        """
+        handed = taken
+        for operator in self._run[:-1]:
+            if operator.kind == FILTER:
+                handed = left
+            operator.context.fused_records += handed
 
 
 class MapOperator(RecordOperator):

@@ -10,16 +10,14 @@ ones. So the gate holds each channel back where its channel state ends, until th
 
 from __future__ import annotations
 
-import pickle
 from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from typing import Protocol
 
-from penstock.core.columns.batch import ColumnBatch
 from penstock.core.protocol import ChannelId
 from penstock.core.records import Batch, Buffer, CheckpointBarrier, Element, EndOfData, EndOfPartition
+from penstock.core.task.channels.sizes import estimated_bytes
 
-_SAMPLE_RECORDS = 8
 #: Overtaking barriers of a channel that may have arrived without the task having looked at them.
 _CUTS_MAX = 8
 
@@ -71,6 +69,11 @@ class InputChannel:
         self._arrived = 0
         #: checkpoint id -> how many buffers had arrived ahead of its overtaking barrier
         self._cuts: dict[int, int] = {}
+
+    @property
+    def buffers_arrived(self) -> int:
+        """How many buffers have come."""
+        return self._arrived
 
     @property
     def has_drained(self) -> bool:
@@ -136,18 +139,6 @@ class InputChannel:
             assert sent <= credit_max, f"{self.channel}: {sent} buffers wait, for which there never was credit"
         if self._cuts:
             assert max(self._cuts.values()) <= self._arrived, f"{self.channel}: a barrier cuts what has arrived"
-
-
-def estimated_bytes(batch: Batch) -> int:
-    """About how many bytes the records would take on the wire, estimated from the first few of them."""
-    if isinstance(batch, ColumnBatch):
-        return int(batch.columns.nbytes)
-    sample = batch.values[:_SAMPLE_RECORDS]
-    try:
-        size = len(pickle.dumps(sample, protocol=5))
-    except (pickle.PicklingError, TypeError, AttributeError):
-        size = 64 * len(sample)
-    return size * len(batch) // max(1, len(sample))
 
 
 class InputGate:

@@ -20,6 +20,7 @@ from penstock.core.columns.batch import ColumnBatch
 from penstock.core.protocol import ChannelId
 from penstock.core.records import Batch, Buffer, CheckpointBarrier, Event
 from penstock.core.task.channels.partitioners import Partitioner
+from penstock.core.task.channels.sizes import ByteCount
 
 #: Full buffers that may wait for credit in one channel before the task is blocked.
 QUEUED_BUFFERS_MAX: Final = 2
@@ -39,6 +40,7 @@ class Subpartition:
         "_send",
         "_target_records",
         "_wants_flush",
+        "buffers_sent",
         "channel",
         "credit",
         "worker_id",
@@ -48,6 +50,7 @@ class Subpartition:
         self.channel = channel
         self.worker_id = worker_id
         self.credit = 0
+        self.buffers_sent = 0
         self._send = send
         self._target_records = buffer_records
         self._open: Buffer = []
@@ -109,12 +112,18 @@ class Subpartition:
                     return
                 self._close_buffer()
             self.credit -= 1
+            self.buffers_sent += 1
             self._send(self.worker_id, self.channel, queue.popleft())
 
     @property
     def has_open_data(self) -> bool:
         """Whether anything waits that no flush has asked for yet."""
         return bool(self._open) and not self._wants_flush
+
+    @property
+    def queued(self) -> int:
+        """How many full buffers wait for credit."""
+        return len(self._queue)
 
     @property
     def is_blocked(self) -> bool:
@@ -182,6 +191,7 @@ class ResultPartition:
         self.partitioner = partitioner
         self.supports_unaligned = supports_unaligned
         self.records_out = 0
+        self.bytes_out = ByteCount()
 
     def collect(self, batch: Batch) -> None:
         """Add records to the channels that the partitioner chooses."""
@@ -189,6 +199,7 @@ class ResultPartition:
         if not size:
             return
         self.records_out += size
+        self.bytes_out.add(batch)
         subpartitions = self.subpartitions
         if self.partitioner.is_broadcast:
             for subpartition in subpartitions:

@@ -1,0 +1,45 @@
+"""How many bytes records would take on the wire, as far as a few of them tell."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Final
+
+from penstock.core.columns.batch import ColumnBatch
+from penstock.core.records import Batch
+
+_SAMPLE_RECORDS: Final = 8
+#: Of this many batches of an edge the size of one is estimated.
+_BATCHES_PER_SAMPLE: Final = 64
+
+
+def estimated_bytes(batch: Batch) -> int:
+    """About how many bytes the records would take on the wire, estimated from the first few of them."""
+    if isinstance(batch, ColumnBatch):
+        return int(batch.columns.nbytes)
+    sample = batch.values[:_SAMPLE_RECORDS]
+    try:
+        size = len(pickle.dumps(sample, protocol=5))
+    except Exception:  # noqa: BLE001 - it is only a figure, and user classes may raise anything
+        size = 64 * len(sample)
+    return size * len(batch) // max(1, len(sample))
+
+
+class ByteCount:
+    """Estimates the bytes of all records of an edge, by the size of a batch now and then."""
+
+    __slots__ = ("_batches", "_per_record", "bytes")
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        self._batches = 0
+        self._per_record = 0.0
+
+    def add(self, batch: Batch) -> None:
+        """Count a batch."""
+        if not len(batch):
+            return
+        if self._batches % _BATCHES_PER_SAMPLE == 0:
+            self._per_record = estimated_bytes(batch) / len(batch)
+        self._batches += 1
+        self.bytes += int(self._per_record * len(batch))

@@ -1,0 +1,45 @@
+"""A task's figures as of now, put together from its parts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from penstock.core.protocol import TaskFigures
+from penstock.core.task.channels.input_gate import InputGate
+from penstock.core.task.channels.result_partition import ResultPartition
+from penstock.core.task.processing import ProcessingLoop
+from penstock.core.task.snapshots import Part
+from penstock.core.task.task_times import TaskTimes
+
+
+def task_figures(
+    times: TaskTimes,
+    gate: InputGate,
+    partitions: Iterable[ResultPartition],
+    loop: ProcessingLoop | None,
+    last_part: Part | None,
+    initialization_ms: int,
+    mails: int,
+    mails_queued: int,
+) -> TaskFigures:
+    """See `TaskFigures`; `loop` is None before the task is open, `last_part` before its first checkpoint."""
+    partitions = tuple(partitions)
+    subpartitions = [one for partition in partitions for one in partition.subpartitions]
+    return TaskFigures(
+        times.busy_ms,
+        times.back_pressured_ms,
+        times.idle_ms,
+        times.is_back_pressured,
+        initialization_ms,
+        0 if loop is None else loop.bytes_in.bytes,
+        sum(partition.bytes_out.bytes for partition in partitions),
+        sum(channel.buffers_arrived for channel in gate.channels),
+        sum(one.buffers_sent for one in subpartitions),
+        sum(len(channel.queue) for channel in gate.channels),
+        sum(one.queued for one in subpartitions),
+        mails,
+        mails_queued,
+        0 if last_part is None else last_part.start_delay_ms,
+        0 if last_part is None else last_part.alignment_ms,
+        () if loop is None else loop.chain.figures(loop.records_in, loop.watermark),
+    )

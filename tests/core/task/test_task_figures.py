@@ -1,0 +1,138 @@
+"""What a task says of itself: where its time goes, what it moves, and the same operator by operator (A1)."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import pytest
+from tests.core.task.fakes import Rig
+
+from penstock.core.operators.record.stateless import FilterOperator, FlatMapOperator, MapOperator
+from penstock.core.protocol import OperatorFigures, TaskFigures
+from penstock.core.records import MIN_TIMESTAMP, Batch, CheckpointBarrier, Watermark
+from penstock.core.task.channels.partitioners import ForwardPartitioner
+from penstock.core.task.channels.sizes import ByteCount, estimated_bytes
+
+
+def double(value: int) -> int:
+    return 2 * value
+
+
+def is_big(value: int) -> bool:
+    return value > 4
+
+
+def twice(value: int) -> list[int]:
+    return [value, value]
+
+
+def figures(rig: Rig) -> TaskFigures:
+    found = rig.task.metrics().figures
+    assert found is not None
+    return found
+
+
+def records(found: TaskFigures) -> list[tuple[str, int, int]]:
+    return [(one.operator_id, one.records_in, one.records_out) for one in found.operators]
+
+
+def test_each_operator_of_a_chain_counts_its_records() -> None:
+    rig = Rig([partial(FlatMapOperator, twice), partial(MapOperator, double)], partitioner=ForwardPartitioner())
+    rig.feed(0, Batch([1, 2, 3]))
+    rig.feed(0, Batch([4]))
+    assert records(figures(rig)) == [("op0", 4, 8), ("op1", 8, 8)]
+    metrics = rig.task.metrics()
+    assert (metrics.records_in, metrics.records_out) == (4, 8)
+
+
+def test_operators_that_work_in_one_pass_count_too() -> None:
+    steps: list[Any] = [partial(MapOperator, double), partial(FilterOperator, is_big), partial(MapOperator, double)]
+    rig = Rig(steps, partitioner=ForwardPartitioner())
+    rig.feed(0, Batch([1, 2, 3, 4]))
+    assert records(figures(rig)) == [("op0", 4, 4), ("op1", 4, 2), ("op2", 2, 2)]
+
+
+def test_each_operator_has_its_watermarks() -> None:
+    rig = Rig([partial(MapOperator, double)], partitioner=ForwardPartitioner())
+    (before,) = figures(rig).operators
+    assert (before.input_watermark_ms, before.output_watermark_ms) == (MIN_TIMESTAMP, MIN_TIMESTAMP)
+    rig.feed(0, Watermark(7))
+    (after,) = figures(rig).operators
+    assert after == OperatorFigures("op0", 0, 0, 7, 7)
+
+
+def test_a_task_without_input_is_idle() -> None:
+    rig = Rig([partial(MapOperator, double)], partitioner=ForwardPartitioner())
+    rig.advance(500)
+    found = figures(rig)
+    assert (found.idle_ms, found.busy_ms, found.back_pressured_ms) == (500, 0, 0)
+    assert not found.is_back_pressured
+
+
+def test_a_task_whose_output_is_full_is_back_pressured() -> None:
+    rig = Rig([partial(MapOperator, double)], partitioner=ForwardPartitioner(), credit=0)
+    for _ in range(4):
+        rig.feed(0, Batch([1, 2, 3, 4]))
+    rig.advance(300)
+    found = figures(rig)
+    assert found.is_back_pressured
+    assert found.back_pressured_ms == 300
+    assert found.buffers_queued_out == 2
+    assert found.buffers_queued_in == 2
+
+
+class Slow:
+    """Takes 20 ms for a record."""
+
+    clock: Any = None
+
+    def map(self, value: int) -> int:
+        self.clock.advance_to(self.clock.now_ms() + 20)
+        return value
+
+
+def test_a_task_is_busy_while_it_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = Rig([partial(MapOperator, Slow())], partitioner=ForwardPartitioner())
+    monkeypatch.setattr(Slow, "clock", rig.clock)
+    rig.feed(0, Batch([1, 2, 3]))
+    rig.advance(40)
+    found = figures(rig)
+    assert (found.busy_ms, found.idle_ms) == (60, 40)
+
+
+def test_buffers_and_bytes_are_counted() -> None:
+    rig = Rig([partial(MapOperator, double)], partitioner=ForwardPartitioner())
+    batch = Batch([1, 2, 3, 4])
+    rig.feed(0, batch)
+    rig.feed(0, batch)
+    found = figures(rig)
+    assert (found.buffers_in, found.buffers_out) == (2, 2)
+    assert found.bytes_in == 2 * estimated_bytes(batch)
+    assert found.bytes_out > 0
+
+
+def test_the_size_of_records_is_looked_at_now_and_then() -> None:
+    count = ByteCount()
+    for number in range(65):
+        before = count.bytes
+        count.add(Batch(["x" * 100] if number else ["x"]))
+        assert count.bytes > before
+    small, large = estimated_bytes(Batch(["x"])), estimated_bytes(Batch(["x" * 100]))
+    assert count.bytes == 64 * small + large
+
+
+def test_an_empty_batch_has_no_bytes() -> None:
+    count = ByteCount()
+    count.add(Batch([]))
+    assert count.bytes == 0
+
+
+def test_the_last_checkpoint_shows_its_delay_and_alignment() -> None:
+    rig = Rig([partial(MapOperator, double)], inputs=2, partitioner=ForwardPartitioner())
+    rig.advance(5)
+    rig.feed(0, CheckpointBarrier(1, 2))
+    rig.advance(10)
+    rig.feed(1, CheckpointBarrier(1, 2))
+    found = figures(rig)
+    assert (found.checkpoint_start_delay_ms, found.checkpoint_alignment_ms) == (3, 10)
