@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import Future
 from dataclasses import replace
+from threading import Timer
 from typing import Any, cast
 
 from tests.core.job.master_rig import MasterRig
@@ -84,6 +85,22 @@ def test_a_job_that_answers_late_shows_what_is_known() -> None:
     assert len(handle.asked) == 1
     newer = handle.answer()
     assert job.view() is newer
+
+
+def test_who_looks_after_a_while_sees_the_job_as_it_is_now() -> None:
+    """A scrape once a minute must not show what was a minute ago."""
+    handle, now = Handle(), Now()
+    job = dispatched(handle, now)
+    handle.get_view = lambda: completed(handle.rig.master.view())  # type: ignore[method-assign]
+    first = job.view()
+    handle.get_view = Handle.get_view.__get__(handle)  # type: ignore[method-assign]
+    now.seconds = 60.0
+    answers = Timer(0.02, handle.answer)
+    answers.start()
+    later = job.view()
+    answers.join()
+    assert later is not None
+    assert later is not first
 
 
 def test_a_job_that_has_ended_shows_its_end() -> None:

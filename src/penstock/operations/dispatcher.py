@@ -21,6 +21,9 @@ from penstock.drivers.running_job import RunningJob
 VIEW_SECONDS: Final = 0.5
 #: How long (s) one who looks waits for the first view of a job.
 PATIENCE_SECONDS: Final = 5.0
+#: How old (s) the known view must be for one who looks to wait for a newer one, and for how long (s).
+OLD_SECONDS: Final = 1.0
+PATIENCE_WITH_OLD_SECONDS: Final = 0.25
 #: How many jobs that have ended are remembered (Flink's `jobstore.max-capacity`, but bounded).
 ENDED_MAX: Final = 50
 
@@ -48,7 +51,7 @@ class DispatchedJob:
         self._lock = threading.Lock()
         self._view: JobView | None = None
         self._asked: Future[JobView] | None = None
-        self._asked_at = -VIEW_SECONDS
+        self._asked_at = self._known_at = -VIEW_SECONDS
         self._is_last = False
 
     @property
@@ -67,15 +70,20 @@ class DispatchedJob:
         return self.handle.get_job_execution_result().done()
 
     def view(self) -> JobView | None:
-        """The job as of at most half a second ago; later when it answers late, None before it has answered at all."""
+        """The job as of at most half a second ago, or a second where many look; older only when it answers late.
+
+        None before it has answered at all.
+        """
         with self._lock:
             self._take()
             if not self._is_last and self._asked is None and self._now() >= self._asked_at + VIEW_SECONDS:
                 self._asked, self._asked_at = self.handle.get_view(), self._now()
                 self._take()
-            asked = self._asked if self._view is None else None
+            is_old = self._now() >= self._known_at + OLD_SECONDS
+            asked = self._asked if self._view is None or is_old else None
+            patience = PATIENCE_SECONDS if self._view is None else PATIENCE_WITH_OLD_SECONDS
         if asked is not None:
-            wait([asked], PATIENCE_SECONDS)
+            wait([asked], patience)
             with self._lock:
                 self._take()
         return self._view
@@ -85,7 +93,7 @@ class DispatchedJob:
         if self._asked is not None and self._asked.done():
             asked, self._asked = self._asked, None
             if not asked.cancelled() and asked.exception() is None:
-                self._view = asked.result()
+                self._view, self._known_at = asked.result(), self._asked_at
         if not self._is_last and (last := self.handle.last_view()) is not None:
             self._view, self._is_last = last, True
 
