@@ -650,3 +650,44 @@ NETWORK_RECORD_BYTES_MAX = _option(
 SOURCE_BATCH_RECORDS = _option(
     "penstock.source.batch-records", _POSITIVE, 4096, "The maximum number of records a source emits at a time."
 )
+
+# Metrics -------------------------------------------------------------------------------------------------------------
+
+METRICS_REPORTERS = _unset(
+    "metrics.reporters",
+    STRING,
+    "The names, with commas between, of the reporters to start that `metrics.reporter.<name>.*` describe; by default "
+    "all of them.",
+)
+TRACE_REPORTERS = _unset(
+    "traces.reporters",
+    STRING,
+    "The names, with commas between, of the reporters of traces to start that `traces.reporter.<name>.*` describe; by "
+    "default all of them.",
+)
+METRICS_SCOPE_DELIMITER = _option(
+    "metrics.scope.delimiter", STRING, ".", "What stands between the parts of a metric's name, where it has no labels."
+)
+
+
+def _scope_format(key: str, default: str, whose: str) -> Option[str]:
+    return _option(key, STRING, default, f"How the name of a metric of {whose} begins, for reporters without labels.")
+
+
+#: by Flink's logical scope
+SCOPE_FORMATS = {
+    "jobmanager": _scope_format("metrics.scope.jm", "<host>.jobmanager", "the driver"),
+    "jobmanager.job": _scope_format("metrics.scope.jm-job", "<host>.jobmanager.<job_name>", "a job"),
+    "jobmanager.job.operator": _scope_format(
+        "metrics.scope.jm-operator", "<host>.jobmanager.<job_name>.<operator_name>", "an operator's part in the driver"
+    ),
+    "taskmanager": _scope_format("metrics.scope.tm", "<host>.taskmanager.<tm_id>", "a worker"),
+    "taskmanager.job.task": _scope_format(
+        "metrics.scope.task", "<host>.taskmanager.<tm_id>.<job_name>.<task_name>.<subtask_index>", "a subtask"
+    ),
+    "taskmanager.job.task.operator": _scope_format(
+        "metrics.scope.operator",
+        "<host>.taskmanager.<tm_id>.<job_name>.<operator_name>.<subtask_index>",
+        "an operator in a subtask",
+    ),
+}

@@ -1,0 +1,81 @@
+"""The last hour of a job's most telling metrics, one point every ten seconds."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+from penstock.core.records import MAX_WATERMARK, MIN_TIMESTAMP
+from penstock.operations.metrics.scopes import Scope, Scoped
+from penstock.operations.metrics.view_metrics import ViewMetrics
+
+#: How far apart (ms) two points are, and how many there are at most: an hour.
+POINT_MS: Final = 10_000
+POINTS_MAX: Final = 360
+
+#: Of a vertex: the sum over its subtasks, or the greatest.
+SUMS: Final = ("numRecordsInPerSecond", "numRecordsOutPerSecond", "numBytesInPerSecond", "numBytesOutPerSecond")
+MAXIMA: Final = ("busyTimeMsPerSecond", "backPressuredTimeMsPerSecond", "idleTimeMsPerSecond")
+#: Of the job.
+OF_JOB: Final = ("lastCheckpointDuration", "lastCheckpointFullSize", "numRestarts", "numberOfFailedCheckpoints")
+#: Of a vertex: how far (ms) its lowest watermark is behind the clock.
+LAG: Final = "watermarkLag"
+
+Points = list[tuple[int, float]]
+
+
+class Charts:
+    """Points by (vertex id, or None for the job, and the metric's name); see the module's text."""
+
+    def __init__(self) -> None:
+        self._at_ms: deque[int] = deque(maxlen=POINTS_MAX)
+        self._values: dict[tuple[str | None, str], deque[float | None]] = {}
+
+    def names(self) -> list[tuple[str | None, str]]:
+        """What there are charts of."""
+        return list(self._values)
+
+    def points(self, vertex_id: str | None, name: str) -> Points:
+        """Time (ms since the epoch) and value, oldest first; none of what there is no chart of."""
+        values = self._values.get((vertex_id, name), ())
+        times = list(self._at_ms)[len(self._at_ms) - len(values) :]
+        return [(at, value) for at, value in zip(times, values, strict=True) if value is not None]
+
+    def add(self, metrics: ViewMetrics) -> None:
+        """Take a point of each chart, unless the last one is too young."""
+        if self._at_ms and metrics.view.now_ms < self._at_ms[-1] + POINT_MS:
+            return
+        taken = _taken(metrics)
+        for key in taken:
+            if key not in self._values:
+                self._values[key] = deque(maxlen=POINTS_MAX)
+        self._at_ms.append(metrics.view.now_ms)
+        for key, values in self._values.items():
+            values.append(taken.get(key))
+
+
+def _taken(metrics: ViewMetrics) -> dict[tuple[str | None, str], float]:
+    taken: dict[tuple[str | None, str], float] = {}
+    for name in OF_JOB:
+        if (number := _number(metrics.job, name)) is not None and number >= 0:
+            taken[None, name] = number
+    for vertex in metrics.view.vertices:
+        tasks = [
+            scoped
+            for subtask in vertex.subtasks
+            for scoped in metrics.of_subtask(vertex, subtask)
+            if scoped.scope is Scope.TASK
+        ]
+        for name in (*SUMS, *MAXIMA):
+            numbers = [number for task in tasks if (number := _number(task, name)) is not None]
+            if numbers:
+                taken[vertex.vertex_id, name] = sum(numbers) if name in SUMS else max(numbers)
+        watermarks = [one.metrics.watermark_ms for one in vertex.subtasks if one.metrics is not None]
+        if watermarks and MIN_TIMESTAMP < min(watermarks) < MAX_WATERMARK:
+            taken[vertex.vertex_id, LAG] = metrics.view.now_ms - min(watermarks)
+    return taken
+
+
+def _number(scoped: Scoped, name: str) -> float | None:
+    value = scoped.values.get(name)
+    return float(value) if isinstance(value, int | float) else None

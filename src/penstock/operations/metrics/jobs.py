@@ -1,0 +1,87 @@
+"""A job's own metrics: how it stands, and how its checkpoints went."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from penstock.base.job_status import JobStatus
+from penstock.core.checkpoint.statistics import CheckpointRecord, CheckpointStatistics
+from penstock.core.graph.states import ExecutionState
+from penstock.core.job.view import JobView, SubtaskView
+from penstock.operations.metrics.scopes import Value
+
+#: Flink's values for what there has not been yet.
+NEVER: Final = -1
+NO_PATH: Final = "n/a"
+
+_STATES: Final = tuple(
+    status for status in JobStatus if not status.is_terminal_state() and status is not JobStatus.RECONCILING
+)
+
+
+def job_metrics(view: JobView, rescales: int) -> dict[str, Value]:
+    """The metrics of a job that has been rescaled that often."""
+    return {
+        **_times(view),
+        "numRestarts": view.restarts,
+        "numRescales": rescales,
+        "numSlowWorkers": sum(worker.slow is not None for worker in view.workers),
+        **_checkpoints(view.checkpoints),
+        "numberOfInProgressCheckpoints": len(view.in_progress),
+    }
+
+
+def _times(view: JobView) -> dict[str, Value]:
+    now, is_running = view.now_ms, view.status is JobStatus.RUNNING
+    values: dict[str, Value] = {}
+    for status in _STATES:
+        is_now, name = view.status is status, status.name.lower()
+        values[f"{name}State"] = int(is_now)
+        values[f"{name}Time"] = max(0, now - view.since_ms.get(status, now)) if is_now else 0
+    running_ms = now - view.since_ms.get(JobStatus.RUNNING, now) if is_running else 0
+    down_since = max((at for status, at in view.since_ms.items() if status is not JobStatus.RUNNING), default=now)
+    is_over = view.status.is_terminal_state()
+    subtasks = [subtask for vertex in view.vertices for subtask in vertex.subtasks]
+    deploying = [subtask for subtask in subtasks if subtask.state is ExecutionState.DEPLOYING]
+    deploying_since = min((dict(one.since_ms).get(ExecutionState.DEPLOYING, now) for one in deploying), default=now)
+    return {
+        **values,
+        "deployingState": int(is_running and bool(deploying)),
+        "deployingTime": max(0, now - deploying_since) if is_running else 0,
+        "uptime": NEVER if is_over else max(0, running_ms),
+        "downtime": NEVER if is_over else 0 if is_running else max(0, now - down_since),
+        "allSubTasksRunningOrFinishedTime": max(0, now - _all_run_since(subtasks, now)) if is_running else 0,
+    }
+
+
+def _all_run_since(subtasks: list[SubtaskView], now: int) -> int:
+    since = []
+    for subtask in subtasks:
+        if subtask.state not in (ExecutionState.RUNNING, ExecutionState.FINISHED):
+            return now
+        times = dict(subtask.since_ms)
+        since.append(times.get(ExecutionState.RUNNING, times.get(subtask.state, now)))
+    return max(since, default=now)
+
+
+def _checkpoints(checkpoints: CheckpointStatistics) -> dict[str, Value]:
+    last, restored = _newer(checkpoints.last, checkpoints.last_savepoint), checkpoints.restored
+    is_unaligned = last is not None and last.is_unaligned
+    return {
+        "lastCheckpointDuration": NEVER if last is None else last.duration_ms,
+        "lastCheckpointSize": NEVER if last is None else last.stored_bytes,
+        "lastCheckpointFullSize": NEVER if last is None else last.state_bytes,
+        "lastCheckpointPersistedData": NEVER if last is None else last.held_back_bytes if is_unaligned else 0,
+        "lastCompletedCheckpointId": NEVER if last is None else last.checkpoint_id,
+        "lastCheckpointCompletedTimestamp": NEVER if last is None else last.triggered_ms + last.duration_ms,
+        "lastCheckpointExternalPath": NO_PATH if last is None or last.path is None else last.path,
+        "lastCheckpointRestoreTimestamp": NEVER if restored is None else restored.at_ms,
+        "numberOfCompletedCheckpoints": checkpoints.completed + checkpoints.savepoints,
+        "numberOfFailedCheckpoints": checkpoints.failed,
+        "totalNumberOfCheckpoints": checkpoints.triggered,
+    }
+
+
+def _newer(one: CheckpointRecord | None, other: CheckpointRecord | None) -> CheckpointRecord | None:
+    known = [record for record in (one, other) if record is not None]
+    return max(known, key=lambda record: record.checkpoint_id, default=None)

@@ -1,0 +1,189 @@
+"""The metrics of all jobs of a process, by the names that Flink's REST API lists.
+
+Any thread may ask. What is asked for is worked out once for each view of a job.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
+
+from penstock.core.job.history import RescaleCause
+from penstock.core.job.view import JobView, VertexView
+from penstock.operations.dispatcher import DispatchedJob, Dispatcher
+from penstock.operations.metrics.charts import Charts
+from penstock.operations.metrics.processes import process_metrics
+from penstock.operations.metrics.rates import History, Rates
+from penstock.operations.metrics.scopes import Scope, Scoped, Value, flat
+from penstock.operations.metrics.this_process import ThisProcess
+from penstock.operations.metrics.view_metrics import ViewMetrics
+
+Listed: TypeAlias = dict[str, str | int | float]
+
+
+class MetricStore:
+    """See the module's text. What is not known has no metrics.
+
+    Args:
+        dispatcher: knows the jobs.
+        now: a clock (s) that never goes back.
+    """
+
+    def __init__(self, dispatcher: Dispatcher, now: Callable[[], float] = time.monotonic) -> None:
+        self._dispatcher = dispatcher
+        self._now = now
+        self._lock = threading.Lock()
+        self._jobs: dict[str, _Followed] = {}
+        self._driver = ThisProcess()
+
+    def close(self) -> None:
+        """Measure no more."""
+        self._driver.close()
+
+    # --- as Flink's REST API lists them ----------------------------------------------------------------------------
+
+    def jobmanager(self) -> Listed:
+        """Those of the driver's process, and of all its workers together."""
+        return flat(self._cluster().values)
+
+    def taskmanager(self, tm_id: str) -> Listed:
+        """Those of a worker, by its id."""
+        for metrics in reversed(self._current()):
+            if (found := metrics.workers.get(tm_id)) is not None:
+                return flat(found.values)
+        return {}
+
+    def job(self, job_id: str) -> Listed:
+        """Those of a job itself."""
+        metrics = self._of(job_id)
+        return {} if metrics is None else flat(metrics.job.values)
+
+    def vertex(self, job_id: str, vertex_id: str) -> Listed:
+        """Those of all subtasks of a vertex: `<subtask>.<name>` and `<subtask>.<operator>.<name>`."""
+        metrics = self._of(job_id)
+        found = None if metrics is None else _vertex(metrics.view, vertex_id)
+        return {} if metrics is None or found is None else metrics.vertex(found)
+
+    def subtask(self, job_id: str, vertex_id: str, subtask: int) -> Listed:
+        """Those of one subtask, without its number."""
+        metrics = self._of(job_id)
+        found = None if metrics is None else _vertex(metrics.view, vertex_id)
+        if metrics is None or found is None or not 0 <= subtask < found.parallelism:
+            return {}
+        return metrics.subtask(found, found.subtasks[subtask])
+
+    def jm_operator(self, job_id: str, vertex_id: str) -> Listed:
+        """Those of the part of a vertex's operators that runs in the driver: views tell none yet."""
+        return {}
+
+    # --- for reporters and pages -----------------------------------------------------------------------------------
+
+    def scoped(self, since: float = 0.0) -> Iterator[Scoped]:
+        """All metrics of the process, of its running jobs, and of those whose end nobody knew at `since`, by the clock.
+
+        A worker is named once, whichever jobs it belongs to.
+        """
+        yield self._cluster()
+        seen: set[tuple[str, str]] = set()
+        for metrics in self._current(since):
+            for scoped in metrics.scoped():
+                if scoped.scope is Scope.TASK_MANAGER:
+                    name = scoped.variables["host"], scoped.variables["tm_id"]
+                    if name in seen:
+                        continue
+                    seen.add(name)
+                yield scoped
+
+    def views(self) -> list[JobView]:
+        """The views of all jobs that have answered, ended ones too."""
+        return [metrics.view for job in self._dispatcher.jobs() if (metrics := self._metrics_of(job)) is not None]
+
+    def charts(self, job_id: str) -> Charts | None:
+        """The last hour of a job, as far as somebody has looked at it."""
+        self._of(job_id)
+        followed = self._jobs.get(job_id)
+        return None if followed is None else followed.charts
+
+    def look(self) -> None:
+        """Take a view of each job, for the sake of rates and charts."""
+        self._current()
+
+    # --- within ----------------------------------------------------------------------------------------------------
+
+    def _of(self, job_id: str) -> ViewMetrics | None:
+        job = self._dispatcher.job(job_id)
+        return None if job is None else self._metrics_of(job)
+
+    def _current(self, since: float | None = None) -> list[ViewMetrics]:
+        """Of jobs that have not ended, or not before then."""
+        found, jobs = [], self._dispatcher.jobs()
+        for job in jobs:
+            metrics = self._metrics_of(job)
+            if metrics is None:
+                continue
+            ended_at = self._jobs[job.job_id].ended_at
+            if ended_at is None or (since is not None and ended_at >= since):
+                found.append(metrics)
+        with self._lock:
+            for gone in self._jobs.keys() - {job.job_id for job in jobs}:
+                del self._jobs[gone]
+        return found
+
+    def _metrics_of(self, job: DispatchedJob) -> ViewMetrics | None:
+        view = job.view()
+        if view is None:
+            return None
+        with self._lock:
+            followed = self._jobs.setdefault(job.job_id, _Followed())
+            if view.status.is_terminal_state() and followed.ended_at is None:
+                followed.ended_at = self._now()
+            return followed.metrics_of(view, self._driver)
+
+    def _cluster(self) -> Scoped:
+        jobs = self._current()
+        workers = [(worker.worker_id, metrics.view) for metrics in jobs for worker in metrics.view.workers]
+        values: dict[str, Value] = {
+            **process_metrics(self._driver.figures(), self._driver.collecting_ms_per_second),
+            "Status.JVM.ClassLoader.ClassesLoaded": self._driver.modules,
+            "numRegisteredTaskManagers": len(workers),
+            "numPendingTaskManagers": sum(metrics.view.workers_awaited for metrics in jobs),
+            "numRunningJobs": len(jobs),
+            "taskSlotsTotal": len(workers),
+            "taskSlotsAvailable": sum(_is_free(worker_id, view) for worker_id, view in workers),
+        }
+        return Scoped(Scope.JOB_MANAGER, {"host": self._driver.host}, values)
+
+
+class _Followed:
+    """What is remembered of a job from view to view."""
+
+    def __init__(self) -> None:
+        self.charts = Charts()
+        self.ended_at: float | None = None
+        self._history = History()
+        self._metrics: ViewMetrics | None = None
+        self._rescales_seen: set[int] = set()
+
+    def metrics_of(self, view: JobView, driver: ThisProcess) -> ViewMetrics:
+        if self._metrics is None or self._metrics.view is not view:
+            self._rescales_seen.update(one.at_ms for one in view.rescales if one.cause is not _FIRST)
+            self._metrics = ViewMetrics(Rates(view, self._history.add(view)), len(self._rescales_seen), driver)
+            self.charts.add(self._metrics)
+        return self._metrics
+
+
+_FIRST = RescaleCause.INITIAL_SCHEDULE
+
+
+def _vertex(view: JobView, vertex_id: str) -> VertexView | None:
+    return next((vertex for vertex in view.vertices if vertex.vertex_id == vertex_id), None)
+
+
+def _is_free(worker_id: str, view: JobView) -> bool:
+    return not any(
+        subtask.worker_id == worker_id and subtask.state is not None and not subtask.state.is_terminal
+        for vertex in view.vertices
+        for subtask in vertex.subtasks
+    )

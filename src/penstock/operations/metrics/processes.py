@@ -1,0 +1,43 @@
+"""What a process uses, under the names that Flink has for a JVM.
+
+Python has one heap, which is the process. So its resident memory is the heap, and the pools that only a JVM has
+(non-heap, metaspace, direct and mapped buffers) hold nothing.
+"""
+
+from __future__ import annotations
+
+from penstock.core.protocol import ProcessFigures
+from penstock.operations.metrics.scopes import Value
+
+#: Flink's value for the size of a pool that has no limit.
+UNDEFINED = -1
+
+
+def process_metrics(figures: ProcessFigures, collecting_ms_per_second: float) -> dict[str, Value]:
+    """The metrics of a process, and how long it collected garbage in a second (ms)."""
+    resident = figures.resident_bytes
+    limit = figures.memory_limit_bytes or figures.physical_bytes or UNDEFINED
+    return {
+        "Status.JVM.CPU.Load": figures.cpu_load,
+        "Status.JVM.CPU.Time": figures.cpu_time_ns,
+        "Status.JVM.Memory.Heap.Used": resident,
+        "Status.JVM.Memory.Heap.Committed": resident,
+        "Status.JVM.Memory.Heap.Max": limit,
+        "Status.JVM.Memory.NonHeap.Used": 0,
+        "Status.JVM.Memory.NonHeap.Committed": 0,
+        "Status.JVM.Memory.NonHeap.Max": UNDEFINED,
+        "Status.JVM.Memory.Metaspace.Used": 0,
+        "Status.JVM.Memory.Metaspace.Committed": 0,
+        "Status.JVM.Memory.Metaspace.Max": UNDEFINED,
+        "Status.JVM.Memory.Direct.Count": 0,
+        "Status.JVM.Memory.Direct.MemoryUsed": 0,
+        "Status.JVM.Memory.Direct.TotalCapacity": 0,
+        "Status.JVM.Memory.Mapped.Count": 0,
+        "Status.JVM.Memory.Mapped.MemoryUsed": 0,
+        "Status.JVM.Memory.Mapped.TotalCapacity": 0,
+        "Status.JVM.Threads.Count": figures.threads,
+        "Status.JVM.GarbageCollector.All.Count": figures.collections,
+        "Status.JVM.GarbageCollector.All.Time": figures.collections_ms,
+        "Status.JVM.GarbageCollector.All.TimeMsPerSecond": collecting_ms_per_second,
+        "Status.Penstock.OpenFiles": figures.open_files,
+    }

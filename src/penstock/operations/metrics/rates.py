@@ -1,0 +1,115 @@
+"""What is per second: made of totals in two views of a job.
+
+A view that is some seconds old is the other one, so a rate is the average over these seconds. A task that has begun
+since then, or a job that is looked at for the first time, has the average over its life so far.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Final
+
+from penstock.core.graph.states import ExecutionState
+from penstock.core.job.view import JobView, SubtaskView
+from penstock.core.protocol import OperatorFigures, TaskFigures, TaskMetrics
+from penstock.core.records import MIN_TIMESTAMP
+
+#: Over how long (ms) a rate is taken at least, once the job has been looked at for that long.
+RATE_SPAN_MS: Final = 10_000
+#: How far apart (ms) the views are that are kept for this, at least.
+SPACING_MS: Final = 1_000
+
+_NO_FIGURES: Final = TaskFigures()
+
+
+class History:
+    """The last views of a job: at most one a second, over little more than the span of a rate."""
+
+    def __init__(self, span_ms: int = RATE_SPAN_MS, spacing_ms: int = SPACING_MS) -> None:
+        self._span_ms = span_ms
+        self._spacing_ms = spacing_ms
+        self._views: deque[JobView] = deque()
+
+    def __len__(self) -> int:
+        return len(self._views)
+
+    def add(self, view: JobView) -> JobView | None:
+        """Take a newer view in; the one to compare it with, None for the first."""
+        views = self._views
+        while len(views) > 1 and views[1].now_ms <= view.now_ms - self._span_ms:
+            views.popleft()
+        base = views[0] if views else None
+        if not views or view.now_ms >= views[-1].now_ms + self._spacing_ms:
+            views.append(view)
+        return base
+
+
+@dataclass(frozen=True)
+class SubtaskRates:
+    """Rates of one subtask.
+
+    Attributes:
+        elapsed_ms: the time between the two reports; 0 when the subtask stood still.
+        earlier: what it had reported by the earlier view; zeros when it had not begun.
+    """
+
+    elapsed_ms: float
+    earlier: TaskMetrics
+
+    def per_second(self, total: float, earlier: float) -> float:
+        """How much a total has grown in a second."""
+        return max(0.0, 1000 * (total - earlier) / self.elapsed_ms) if self.elapsed_ms > 0 else 0.0
+
+    @property
+    def figures(self) -> TaskFigures:
+        """The earlier figures."""
+        return self.earlier.figures or _NO_FIGURES
+
+    def operator(self, operator_id: str) -> OperatorFigures:
+        """The earlier figures of one of its operators."""
+        known = (one for one in self.figures.operators if one.operator_id == operator_id)
+        return next(known, OperatorFigures(operator_id))
+
+
+class Rates:
+    """Rates of a job's subtasks and of its workers, between two views."""
+
+    def __init__(self, view: JobView, base: JobView | None = None) -> None:
+        self.view = view
+        self.base = base
+
+    def of_subtask(self, vertex: int, subtask: SubtaskView) -> SubtaskRates:
+        """The rates of a subtask that has reported."""
+        metrics = subtask.metrics
+        assert metrics is not None, "a subtask without a report has no rates"
+        earlier = self._earlier(vertex, metrics)
+        before = earlier or TaskMetrics(metrics.execution, 0, 0, MIN_TIMESTAMP)
+        measured = _measured_ms(metrics)
+        if measured is not None:
+            return SubtaskRates(measured - (_measured_ms(before) or 0), before)
+        if subtask.state is None or subtask.state.is_terminal:
+            return SubtaskRates(0, before)
+        if earlier is not None and self.base is not None:
+            return SubtaskRates(self.view.now_ms - self.base.now_ms, before)
+        begun_ms = dict(subtask.since_ms).get(ExecutionState.RUNNING, self.view.now_ms)
+        return SubtaskRates(self.view.now_ms - begun_ms, before)
+
+    def _earlier(self, vertex: int, metrics: TaskMetrics) -> TaskMetrics | None:
+        if self.base is None or vertex >= len(self.base.vertices):
+            return None
+        subtasks, index = self.base.vertices[vertex].subtasks, metrics.execution.subtask
+        known = subtasks[index].metrics if index < len(subtasks) else None
+        return known if known is not None and known.execution == metrics.execution else None
+
+    def of_process(self, total: float, earlier: float | None) -> float:
+        """How much a total of a worker's process has grown in a second; 0 while there is only one report."""
+        if self.base is None or earlier is None or self.view.now_ms <= self.base.now_ms:
+            return 0.0
+        return max(0.0, 1000 * (total - earlier) / (self.view.now_ms - self.base.now_ms))
+
+
+def _measured_ms(metrics: TaskMetrics) -> int | None:
+    """How long the attempt had run at the report, by its own clock; None where nobody measures it."""
+    figures = metrics.figures
+    return None if figures is None else figures.busy_ms + figures.back_pressured_ms + figures.idle_ms

@@ -1,0 +1,125 @@
+"""Metrics of tasks and of the operators in them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from penstock.core.graph.job_graph import OperatorInfo
+from penstock.core.job.view import VertexView
+from penstock.core.operators.watermarks import LATE_RECORDS
+from penstock.core.protocol import OperatorFigures, TaskFigures, TaskMetrics
+from penstock.core.records import MAX_WATERMARK, MIN_TIMESTAMP
+from penstock.operations.metrics.rates import SubtaskRates
+from penstock.operations.metrics.scopes import Summary, Value
+
+_NANOS: Final = 1_000_000
+#: Flink's value for a lag that nobody knows.
+UNDEFINED: Final = -1
+#: Counters of operators and connectors that Flink knows by other names.
+_FLINK_NAMES: Final = {LATE_RECORDS: "numLateRecordsDropped", "malformed_records": "numRecordsInErrors"}
+
+
+def task_metrics(metrics: TaskMetrics, rates: SubtaskRates, is_source: bool) -> dict[str, Value]:
+    """The metrics of a task, and of a user's functions where nobody knows in which operator they are."""
+    earlier = rates.earlier
+    values: dict[str, Value] = {
+        "numRecordsIn": metrics.records_in,
+        "numRecordsInPerSecond": rates.per_second(metrics.records_in, earlier.records_in),
+        "numRecordsOut": metrics.records_out,
+        "numRecordsOutPerSecond": rates.per_second(metrics.records_out, earlier.records_out),
+    }
+    if not is_source:
+        values["currentInputWatermark"] = metrics.watermark_ms
+    if metrics.figures is not None:
+        values.update(_of_figures(metrics.figures, rates))
+    else:
+        values.update(user_metrics(metrics))
+    return values
+
+
+def _of_figures(figures: TaskFigures, rates: SubtaskRates) -> dict[str, Value]:
+    before = rates.figures
+    return {
+        **_times(figures, before),
+        "isBackPressured": figures.is_back_pressured,
+        "accumulateBusyTimeMs": figures.busy_ms,
+        "accumulateBackPressuredTimeMs": figures.back_pressured_ms,
+        "accumulateIdleTimeMs": figures.idle_ms,
+        "initializationTime": figures.initialization_ms,
+        "numBytesIn": figures.bytes_in,
+        "numBytesInPerSecond": rates.per_second(figures.bytes_in, before.bytes_in),
+        "numBytesOut": figures.bytes_out,
+        "numBytesOutPerSecond": rates.per_second(figures.bytes_out, before.bytes_out),
+        "numBuffersOut": figures.buffers_out,
+        "numBuffersOutPerSecond": rates.per_second(figures.buffers_out, before.buffers_out),
+        "Shuffle.Netty.Input.Buffers.inputQueueLength": figures.buffers_queued_in,
+        "Shuffle.Netty.Output.Buffers.outputQueueLength": figures.buffers_queued_out,
+        "mailboxMailsPerSecond": rates.per_second(figures.mails, before.mails),
+        "mailboxQueueSize": figures.mails_queued,
+        "numFiredTimers": figures.timers_fired,
+        "numFiredTimersPerSecond": rates.per_second(figures.timers_fired, before.timers_fired),
+        "checkpointStartDelayNanos": figures.checkpoint_start_delay_ms * _NANOS,
+        "checkpointAlignmentTime": figures.checkpoint_alignment_ms * _NANOS,
+    }
+
+
+def _times(now: TaskFigures, before: TaskFigures) -> dict[str, Value]:
+    """Where each second went: 1,000 ms together, as each moment is one of the three."""
+    busy, back_pressured = now.busy_ms - before.busy_ms, now.back_pressured_ms - before.back_pressured_ms
+    idle = now.idle_ms - before.idle_ms
+    total = busy + back_pressured + idle
+    shares = [1000 * part / total if total > 0 else 0.0 for part in (busy, back_pressured, idle)]
+    names = ("busyTimeMsPerSecond", "backPressuredTimeMsPerSecond", "idleTimeMsPerSecond")
+    return dict(zip(names, shares, strict=True))
+
+
+def user_metrics(metrics: TaskMetrics | OperatorFigures) -> dict[str, Value]:
+    """What operators, connectors and a user's functions count and measure."""
+    return {
+        **{_FLINK_NAMES.get(name, name): count for name, count in metrics.counters.items()},
+        **metrics.gauges,
+        **{name: Summary(*summary) for name, summary in metrics.distributions.items()},
+    }
+
+
+def counter_names(metrics: TaskMetrics | OperatorFigures) -> frozenset[str]:
+    """The names of the counters among them."""
+    return frozenset(_FLINK_NAMES.get(name, name) for name in metrics.counters)
+
+
+def operator_metrics(
+    vertex: VertexView,
+    info: OperatorInfo,
+    figures: OperatorFigures,
+    task: TaskFigures,
+    rates: SubtaskRates,
+    now_ms: int,
+) -> dict[str, Value]:
+    """The metrics of an operator; those of its kind are there from the beginning, with 0."""
+    before, is_source = rates.operator(info.operator_id), vertex.is_source and info is vertex.infos[0]
+    values: dict[str, Value] = {
+        "numRecordsIn": figures.records_in,
+        "numRecordsInPerSecond": rates.per_second(figures.records_in, before.records_in),
+        "numRecordsOut": figures.records_out,
+        "numRecordsOutPerSecond": rates.per_second(figures.records_out, before.records_out),
+        "currentOutputWatermark": figures.output_watermark_ms,
+    }
+    if info is vertex.infos[0]:
+        values["numBytesIn"] = task.bytes_in
+        values["numBytesInPerSecond"] = rates.per_second(task.bytes_in, rates.figures.bytes_in)
+    if info is vertex.infos[-1]:
+        values["numBytesOut"] = task.bytes_out
+        values["numBytesOutPerSecond"] = rates.per_second(task.bytes_out, rates.figures.bytes_out)
+    if is_source:
+        values["watermarkLag"] = _lag(figures.output_watermark_ms, now_ms)
+        values["numRecordsInErrors"] = 0
+    else:
+        values["currentInputWatermark"] = figures.input_watermark_ms
+    if "Window" in info.kind or "Interval Join" in info.kind:
+        values["numLateRecordsDropped"] = 0
+    values.update(user_metrics(figures))
+    return values
+
+
+def _lag(watermark_ms: int, now_ms: int) -> int:
+    return UNDEFINED if watermark_ms in (MIN_TIMESTAMP, MAX_WATERMARK) else now_ms - watermark_ms

@@ -1,0 +1,179 @@
+"""All metrics of one view of a job, each worked out when somebody asks for it, and once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Final
+
+from penstock.base.configuration import Configuration
+from penstock.base.options import MANAGED_MEMORY_BYTES, STATE_BACKEND
+from penstock.core.job.view import SubtaskView, VertexView, WorkerView
+from penstock.operations.metrics.jobs import job_metrics
+from penstock.operations.metrics.processes import process_metrics
+from penstock.operations.metrics.rates import Rates
+from penstock.operations.metrics.scopes import Scope, Scoped, Value, flat, of_operator
+from penstock.operations.metrics.tasks import counter_names, operator_metrics, task_metrics
+from penstock.operations.metrics.this_process import ThisProcess
+
+_NO_WORKER: Final = "none"
+
+
+class ViewMetrics:
+    """See the module's text.
+
+    Args:
+        rates: of the view and an earlier one.
+        rescales: how often the job has been rescaled.
+        driver: the process that this is.
+    """
+
+    def __init__(self, rates: Rates, rescales: int, driver: ThisProcess) -> None:
+        self.view = rates.view
+        self._rates = rates
+        self._rescales = rescales
+        self._driver = driver
+        self._subtasks: dict[tuple[int, int], tuple[Scoped, ...]] = {}
+        self._listed: dict[int, dict[str, str | int | float]] = {}
+
+    # --- as lists of names -----------------------------------------------------------------------------------------
+
+    def subtask(self, vertex: VertexView, subtask: SubtaskView) -> dict[str, str | int | float]:
+        """The metrics of a subtask, and of its operators with their names before them."""
+        task, *operators = self.of_subtask(vertex, subtask) or (None,)
+        if task is None:
+            return {}
+        listed = flat(task.values)
+        for operator in operators:
+            name = operator.variables["operator_name"]
+            listed.update((of_operator(name, key), value) for key, value in flat(operator.values).items())
+        return listed
+
+    def vertex(self, vertex: VertexView) -> dict[str, str | int | float]:
+        """The same of all subtasks, each name with the subtask's index before it."""
+        if vertex.index not in self._listed:
+            self._listed[vertex.index] = {
+                f"{subtask.subtask}.{name}": value
+                for subtask in vertex.subtasks
+                for name, value in self.subtask(vertex, subtask).items()
+            }
+        return self._listed[vertex.index]
+
+    # --- with scopes -----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def job(self) -> Scoped:
+        """The metrics of the job itself."""
+        variables = {"host": self._driver.host, **self._of_job}
+        return Scoped(Scope.JOB, variables, job_metrics(self.view, self._rescales))
+
+    @cached_property
+    def workers(self) -> dict[str, Scoped]:
+        """Those of its workers, by their ids."""
+        return {
+            worker.worker_id: Scoped(
+                Scope.TASK_MANAGER, {"host": worker.host, "tm_id": worker.worker_id}, self._worker(worker)
+            )
+            for worker in self.view.workers
+        }
+
+    def of_subtask(self, vertex: VertexView, subtask: SubtaskView) -> tuple[Scoped, ...]:
+        """Those of a subtask and then of its operators; none before its first report."""
+        place = vertex.index, subtask.subtask
+        if place not in self._subtasks:
+            self._subtasks[place] = tuple(self._made(vertex, subtask))
+        return self._subtasks[place]
+
+    def scoped(self) -> Iterator[Scoped]:
+        """All of them."""
+        yield self.job
+        yield from self.workers.values()
+        for vertex in self.view.vertices:
+            for subtask in vertex.subtasks:
+                yield from self.of_subtask(vertex, subtask)
+
+    @cached_property
+    def _of_job(self) -> dict[str, str]:
+        return {"job_id": self.view.job_id, "job_name": self.view.name}
+
+    def _made(self, vertex: VertexView, subtask: SubtaskView) -> Iterator[Scoped]:
+        metrics = subtask.metrics
+        if metrics is None:
+            return
+        rates = self._rates.of_subtask(vertex.index, subtask)
+        worker_id, attempt = subtask.worker_id or _NO_WORKER, metrics.execution.attempt
+        host = next((one.host for one in self.view.workers if one.worker_id == worker_id), self._driver.host)
+        variables = {
+            **self._of_job,
+            "host": host,
+            "tm_id": worker_id,
+            "task_id": vertex.vertex_id,
+            "task_name": vertex.name,
+            "task_attempt_id": f"{self.view.job_id}_{vertex.vertex_id}_{subtask.subtask}_{attempt}",
+            "task_attempt_num": str(attempt),
+            "subtask_index": str(subtask.subtask),
+        }
+        figures = metrics.figures
+        users = counter_names(metrics) if figures is None else frozenset[str]()
+        yield Scoped(Scope.TASK, variables, task_metrics(metrics, rates, vertex.is_source), users)
+        if figures is None:
+            return
+        operators = {one.operator_id: one for one in figures.operators}
+        is_last = not any(edge.source == vertex.index for edge in self.view.edges)
+        for info in vertex.infos:
+            if (own := operators.get(info.operator_id)) is None:
+                continue
+            values = operator_metrics(vertex, info, own, figures, rates, self.view.now_ms)
+            if is_last and info is vertex.infos[-1]:  # a sink; a record that it cannot send fails the job
+                values = {"numRecordsSend": own.records_in, "numRecordsSendErrors": 0, **values}
+            named = {**variables, "operator_id": info.operator_id, "operator_name": info.name}
+            yield Scoped(Scope.OPERATOR, named, values, counter_names(own))
+
+    # --- workers ---------------------------------------------------------------------------------------------------
+
+    def _worker(self, worker: WorkerView) -> dict[str, Value]:
+        values: dict[str, Value] = {"Status.Penstock.Slow": worker.slow is not None}
+        if worker.process_id == os.getpid() and worker.process is None:  # a job in the driver's process
+            process = self._driver.figures()
+            values.update(process_metrics(process, self._driver.collecting_ms_per_second))
+            values["Status.JVM.ClassLoader.ClassesLoaded"] = self._driver.modules
+        elif worker.process is not None:
+            known = [] if self._rates.base is None else self._rates.base.workers
+            before = next((one.process for one in known if one.worker_id == worker.worker_id), None)
+            total, earlier = worker.process.collections_ms, None if before is None else before.collections_ms
+            values.update(process_metrics(worker.process, self._rates.of_process(total, earlier)))
+        managed = self._managed_bytes
+        used = managed if self._has_rocksdb else 0
+        buffers = self._buffered_bytes(worker.worker_id)
+        return {
+            **values,
+            "Status.Flink.Memory.Managed.Used": used,
+            "Status.Flink.Memory.Managed.Total": managed,
+            "Status.Shuffle.Netty.UsedMemory": buffers,
+            "Status.Shuffle.Netty.TotalMemory": buffers,
+        }
+
+    @cached_property
+    def _managed_bytes(self) -> int:
+        return self._configuration.read(MANAGED_MEMORY_BYTES) or 0
+
+    @cached_property
+    def _has_rocksdb(self) -> bool:
+        return "rocksdb" in str(self._configuration.read(STATE_BACKEND)).lower()
+
+    @cached_property
+    def _configuration(self) -> Configuration:
+        return Configuration.from_dict(self.view.configuration)
+
+    def _buffered_bytes(self, worker_id: str) -> int:
+        """What waits in the channels of a worker: buffers, each of the size that they have had on average."""
+        total = 0.0
+        for vertex in self.view.vertices:
+            for subtask in vertex.subtasks:
+                figures = None if subtask.metrics is None else subtask.metrics.figures
+                if subtask.worker_id != worker_id or figures is None:
+                    continue
+                total += figures.buffers_queued_in * figures.bytes_in / max(1, figures.buffers_in)
+                total += figures.buffers_queued_out * figures.bytes_out / max(1, figures.buffers_out)
+        return int(total)
