@@ -28,8 +28,12 @@ _PREFIXES: Final = (
     "state.",
     "table.",
     "taskmanager.",
+    "traces.",
     "web.",
 )
+
+#: Options of things that the user names: those who make the things read and check them.
+_NAMED: Final = ("metrics.reporter.", "traces.reporter.")
 
 #: Flink's keys that others have replaced, in Flink as here.
 _OLDER_NAMES: Final = {
@@ -107,7 +111,11 @@ _TYPING_ERROR_MIN: Final = 0.9
 
 def unknown_options(keys: Iterable[str]) -> dict[str, str]:
     """A sentence for each of these keys that is under a prefix of Flink's or Penstock's, and that no option has."""
-    return {key: _told(key) for key in sorted(keys) if key.startswith(_PREFIXES) and key not in REGISTRY}
+    return {key: _told(key) for key in sorted(keys) if _is_unknown(key)}
+
+
+def _is_unknown(key: str) -> bool:
+    return key.startswith(_PREFIXES) and not key.startswith(_NAMED) and key not in REGISTRY
 
 
 def _told(key: str) -> str:

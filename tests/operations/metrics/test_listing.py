@@ -255,8 +255,8 @@ def test_garbage_collections_of_the_driver_count(made: Made) -> None:
 def test_a_job_that_has_ended_is_reported_once_more(made: Made) -> None:
     watched, store = made(view_at(10))
     assert Scope.JOB in {scoped.scope for scoped in store.scoped(watched.clock())}
-    watched.show(view_at(11, status=JobStatus.FINISHED, workers=()))
     before = watched.clock()
+    watched.show(view_at(11, status=JobStatus.FINISHED, workers=()))
     assert Scope.JOB in {scoped.scope for scoped in store.scoped(before)}
     watched.clock.seconds += 10
     assert {scoped.scope for scoped in store.scoped(watched.clock())} == {Scope.JOB_MANAGER}

@@ -38,9 +38,20 @@ class MetricStore:
         self._jobs: dict[str, _Followed] = {}
         self._driver = ThisProcess()
 
+    @classmethod
+    def of(cls, dispatcher: Dispatcher) -> MetricStore:
+        """The one that all share who look at a dispatcher's jobs."""
+        with _shared_lock:
+            if dispatcher not in _shared:
+                _shared[dispatcher] = cls(dispatcher)
+            return _shared[dispatcher]
+
     def close(self) -> None:
         """Measure no more."""
         self._driver.close()
+        with _shared_lock:
+            if _shared.get(self._dispatcher) is self:
+                del _shared[self._dispatcher]
 
     # --- as Flink's REST API lists them ----------------------------------------------------------------------------
 
@@ -124,7 +135,7 @@ class MetricStore:
             if metrics is None:
                 continue
             ended_at = self._jobs[job.job_id].ended_at
-            if ended_at is None or (since is not None and ended_at >= since):
+            if ended_at is None or (since is not None and ended_at > since):
                 found.append(metrics)
         with self._lock:
             for gone in self._jobs.keys() - {job.job_id for job in jobs}:
@@ -154,6 +165,10 @@ class MetricStore:
             "taskSlotsAvailable": sum(_is_free(worker_id, view) for worker_id, view in workers),
         }
         return Scoped(Scope.JOB_MANAGER, {"host": self._driver.host}, values)
+
+
+_shared: dict[Dispatcher, MetricStore] = {}
+_shared_lock = threading.Lock()
 
 
 class _Followed:

@@ -1,0 +1,35 @@
+"""Which kind of metric a name is, for reporters that treat kinds apart and for filters."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from penstock.operations.metrics.scopes import Scoped, Summary, Value
+
+COUNTER: Final = "counter"
+GAUGE: Final = "gauge"
+HISTOGRAM: Final = "histogram"
+METER: Final = "meter"
+
+_COUNTERS: Final = {
+    *("numRecordsIn", "numRecordsOut", "numBytesIn", "numBytesOut", "numBuffersOut", "numFiredTimers"),
+    *("numLateRecordsDropped", "numRecordsSend", "numRecordsSendErrors", "numRecordsInErrors"),
+}
+_METERS: Final = {
+    *("numRecordsInPerSecond", "numRecordsOutPerSecond", "numBytesInPerSecond", "numBytesOutPerSecond"),
+    *("numBuffersOutPerSecond", "numFiredTimersPerSecond", "mailboxMailsPerSecond", "idleTimeMsPerSecond"),
+}
+
+
+def grows_only(name: str) -> bool:
+    """Whether it is one of Penstock's own counters, which never go back within an attempt."""
+    return name in _COUNTERS
+
+
+def kind_of(scoped: Scoped, name: str, value: Value) -> str:
+    """One of the four, as in Flink; a distribution is a histogram."""
+    if isinstance(value, Summary):
+        return HISTOGRAM
+    if name in _COUNTERS or name in scoped.counters:
+        return COUNTER
+    return METER if name in _METERS else GAUGE

@@ -1,0 +1,76 @@
+"""Which metrics a reporter takes, after Flink's `filter.includes` and `filter.excludes`."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from penstock.base.errors import ConfigurationError
+from penstock.operations.metrics.kinds import COUNTER, GAUGE, HISTOGRAM, METER, kind_of
+from penstock.operations.metrics.scopes import Scoped, Value
+
+_KINDS: Final = (COUNTER, GAUGE, HISTOGRAM, METER)
+
+
+@dataclass(frozen=True)
+class _Rule:
+    scope: re.Pattern[str]
+    names: tuple[re.Pattern[str], ...]
+    kinds: frozenset[str]
+
+    def matches(self, scope: str, name: str, kind: str) -> bool:
+        is_named = any(pattern.fullmatch(name) for pattern in self.names)
+        return kind in self.kinds and is_named and self.scope.fullmatch(scope) is not None
+
+
+class MetricFilter:
+    """Takes what an include matches and no exclude.
+
+    A rule is `<scope>[:<name>,<name>[:<type>,<type>]]`, with `*` for anything, such as
+    `*.job.task.operator:numRecords*:counter,meter`. The scope is Flink's logical one, with what stands before the last
+    dot of a metric's name: `taskmanager.Status.JVM.CPU`. Rules have semicolons between them.
+
+    Args:
+        includes: the rules; without any, all is taken.
+        excludes: the rules of what is not taken.
+        key: the option, for errors.
+
+    Raises:
+        ConfigurationError: naming the option, if a type is none.
+    """
+
+    def __init__(self, includes: str | None, excludes: str | None, key: str = "filter") -> None:
+        self._includes = _rules(includes or "*", f"{key}.includes")
+        self._excludes = _rules(excludes or "", f"{key}.excludes")
+        self._known: dict[tuple[str, str, str], bool] = {}
+
+    def takes(self, scoped: Scoped, name: str, value: Value) -> bool:
+        """Whether one of the metrics of a scope is taken."""
+        key = scoped.scope.value, name, kind_of(scoped, name, value)
+        known = self._known.get(key)
+        if known is None:
+            infix, _, last = name.rpartition(".")
+            asked = (f"{key[0]}.{infix}" if infix else key[0], last, key[2])
+            taken = any(rule.matches(*asked) for rule in self._includes)
+            known = self._known[key] = taken and not any(rule.matches(*asked) for rule in self._excludes)
+        return known
+
+
+def _rules(text: str, key: str) -> list[_Rule]:
+    rules = []
+    for one in filter(None, map(str.strip, text.split(";"))):
+        scope, names, kinds, *rest = [*(part.strip() for part in one.split(":")), "", ""][: one.count(":") + 3]
+        wanted = frozenset(kind.strip() for kind in kinds.split(",")) if kinds not in ("", "*") else frozenset(_KINDS)
+        if any(rest) or not wanted <= frozenset(_KINDS):
+            raise ConfigurationError(
+                f"{key}: {one!r} is no rule: write <scope>[:<names>[:<types>]], and of types {', '.join(_KINDS)}"
+            )
+        rules.append(
+            _Rule(_pattern(scope), tuple(_pattern(name.strip()) for name in (names or "*").split(",")), wanted)
+        )
+    return rules
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    return re.compile(re.escape(text).replace(r"\*", ".*"))

@@ -1,0 +1,83 @@
+"""What a reporter is."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+
+from penstock.base.errors import ConfigurationError
+from penstock.operations.metrics.scopes import Scoped
+from penstock.operations.reporters.settings import ReporterSettings
+
+
+@dataclass(frozen=True)
+class Span:
+    """Something of a job that took time.
+
+    Attributes:
+        scope: whose it is, in Flink's words.
+        name: what it is: `Checkpoint` or `JobInitialization`.
+        began_ms: when (ms since the epoch).
+        ended_ms: when (ms since the epoch).
+        attributes: more about it.
+    """
+
+    scope: str
+    name: str
+    began_ms: int
+    ended_ms: int
+    attributes: dict[str, str | int]
+
+
+class Reporter(ABC):
+    """Sends metrics or spans somewhere, when its time has come. Whatever it raises is logged once, and it goes on."""
+
+    def __init__(self, settings: ReporterSettings) -> None:
+        self.settings = settings
+
+    @abstractmethod
+    def report(self, metrics: Iterable[Scoped], spans: Sequence[Span]) -> None:
+        """Send what it takes of these."""
+
+    def close(self) -> None:  # noqa: B027 - most hold nothing
+        """Release what it holds."""
+
+
+class PullReporter(ABC):
+    """Is asked for metrics by others, in threads of its own, and so never told to report."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Answer no more."""
+
+
+def taken(settings: ReporterSettings, metrics: Iterable[Scoped]) -> Iterator[Scoped]:
+    """What a reporter takes of these metrics, with the variables that it wants."""
+    excluded, additional, takes = settings.excluded, settings.additional, settings.filter.takes
+    for scoped in metrics:
+        values = {name: value for name, value in scoped.values.items() if takes(scoped, name, value)}
+        if not values:
+            continue
+        variables = scoped.variables
+        if excluded or additional:
+            variables = {**{name: v for name, v in variables.items() if name not in excluded}, **additional}
+        yield replace(scoped, variables=variables, values=values)
+
+
+def require(module: str, settings: ReporterSettings, extra: str) -> None:
+    """Ask for a library that only this reporter needs.
+
+    Raises:
+        ConfigurationError: saying what to install, if it is not there.
+    """
+    try:
+        is_there = find_spec(module) is not None
+    except ModuleNotFoundError:
+        is_there = False
+    if not is_there:
+        raise ConfigurationError(
+            f"{settings.what}.reporter.{settings.name} needs the library {module.partition('.')[0]}: "
+            f"pip install 'penstock[{extra}]'"
+        )

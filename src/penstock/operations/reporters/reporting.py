@@ -1,0 +1,216 @@
+"""One thread that looks at all jobs of a process and sends out what it sees.
+
+It also looks when nothing is due, every few seconds, so that those who ask find rates, and charts of the last hour.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+from penstock.base.configuration import Configuration
+from penstock.operations.dispatcher import Dispatcher
+from penstock.operations.metrics.listing import MetricStore
+from penstock.operations.metrics.scopes import Scoped
+from penstock.operations.reporters.json_lines import JsonLinesReporter
+from penstock.operations.reporters.otel import OpenTelemetryReporter
+from penstock.operations.reporters.prometheus import PrometheusReporter
+from penstock.operations.reporters.reporter import PullReporter, Reporter, Span
+from penstock.operations.reporters.settings import TRACES, ReporterSettings, reporters_of
+from penstock.operations.reporters.spans import SpanWatch
+from penstock.operations.reporters.statsd import StatsDReporter
+
+#: How often (s) jobs are looked at when nothing else asks for it.
+LOOK_SECONDS: Final = 5.0
+#: How long (s) the end of the process waits for the last report.
+LAST_REPORT_SECONDS: Final = 5.0
+
+_log = logging.getLogger("penstock.metrics")
+
+_PUSH: Final[dict[str, Callable[[ReporterSettings], Reporter]]] = {
+    "json": JsonLinesReporter,
+    "statsd": StatsDReporter,
+    "otel": OpenTelemetryReporter,
+}
+
+
+class _Due:
+    """A reporter, and when its time comes."""
+
+    def __init__(self, reporter: Reporter, now: float) -> None:
+        self.reporter = reporter
+        self.settings = reporter.settings
+        self.at = now + self.settings.interval_s
+        #: by the clock of the store: jobs that ended later are reported once more
+        self.reported_at = now
+        self.spans: list[Span] = []
+        self.has_failed = False
+
+
+class Reporting:
+    """See the module's text. `close` reports a last time.
+
+    Args:
+        store: the metrics of all jobs.
+        now: a clock (s) that never goes back, the store's.
+    """
+
+    def __init__(self, store: MetricStore, now: Callable[[], float] = time.monotonic) -> None:
+        self.store = store
+        self._now = now
+        self._lock = threading.RLock()
+        self._wake = threading.Condition(self._lock)
+        self._pushed: dict[tuple[str, str], _Due] = {}
+        self._pulled: dict[tuple[str, str], PullReporter] = {}
+        self._watch = SpanWatch()
+        self._scraped_at = now()
+        self._is_closed = False
+        self._thread: threading.Thread | None = None
+
+    def add(self, wanted: list[ReporterSettings]) -> None:
+        """Start these, except those whose names are taken.
+
+        Raises:
+            ConfigurationError: if an option is wrong, or a library is missing.
+            OperationError: if no port is free.
+            UnsupportedError: if one asks for what Penstock lacks.
+        """
+        with self._lock:
+            for settings in wanted:
+                key = settings.what, settings.name
+                if key in self._pushed or key in self._pulled:
+                    continue
+                if settings.type == "prometheus":
+                    reporter = PrometheusReporter(settings, self._scraped)
+                    self._pulled[key] = reporter
+                    _log.info("metrics for Prometheus: http://%s:%d/metrics", reporter.host, reporter.port)
+                else:
+                    self._pushed[key] = _Due(_PUSH[settings.type](settings), self._now())
+            self._wake.notify_all()
+
+    def start(self) -> None:
+        """Begin to look, unless that has begun."""
+        with self._lock:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="penstock-metrics", daemon=True)
+                self._thread.start()
+
+    def pulled(self, name: str) -> PullReporter | None:
+        """The reporter of this name that others ask."""
+        return self._pulled.get(("metrics", name))
+
+    def close(self) -> None:
+        """Report a last time, and end."""
+        with self._lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
+            self._wake.notify_all()
+            thread = self._thread
+        if thread is not None:
+            thread.join(LAST_REPORT_SECONDS)
+        for reporter in self._pulled.values():
+            reporter.close()
+
+    def turn(self, *, is_last: bool = False) -> float:
+        """Look at the jobs, and let those report whose time has come, or all; for how long (s) nothing is due now."""
+        now = self._now()
+        self._look()
+        with self._lock:
+            pushed = list(self._pushed.values())
+        for due in pushed:
+            if is_last or now >= due.at:
+                interval_s = due.settings.interval_s
+                due.at = due.at + interval_s if now < due.at + interval_s else now + interval_s
+                self._report(due)
+        next_at = min((due.at for due in pushed), default=now + LOOK_SECONDS)
+        return max(0.0, min(next_at - self._now(), LOOK_SECONDS))
+
+    def _run(self) -> None:
+        while True:
+            pause = self.turn()
+            with self._lock:
+                if not self._is_closed:
+                    self._wake.wait(pause)
+                if self._is_closed:
+                    break
+        self.turn(is_last=True)
+        for due in self._pushed.values():
+            due.reporter.close()
+
+    def _look(self) -> None:
+        try:
+            self.store.look()
+            traced = [due for due in self._pushed.values() if due.settings.what == TRACES]
+            spans = self._watch.spans(self.store.views()) if traced else []
+            for due in traced:
+                due.spans += spans
+        except Exception:  # noqa: BLE001 - what nobody foresaw must not end the reports of all jobs
+            _log.warning("the jobs cannot be looked at for their metrics", exc_info=True)
+
+    def _scraped(self) -> list[Scoped]:
+        since, self._scraped_at = self._scraped_at, self._now()
+        return list(self.store.scoped(since))
+
+    def _report(self, due: _Due) -> None:
+        since, due.reported_at = due.reported_at, self._now()
+        spans, due.spans = due.spans, []
+        name = f"{due.settings.what}.reporter.{due.settings.name}"
+        try:
+            due.reporter.report(self.store.scoped(since) if due.settings.what != TRACES else (), spans)
+        except Exception as error:  # noqa: BLE001 - no reporter's failure is a job's
+            due.spans = [*spans, *due.spans][-1_000:]
+            if not due.has_failed:
+                due.has_failed = True
+                _log.warning("%s cannot report: %s. It tries again, and says no more until it can", name, error)
+            return
+        if due.has_failed:
+            due.has_failed = False
+            _log.info("%s reports again", name)
+
+
+_running: dict[Dispatcher, Reporting] = {}
+_starting = threading.Lock()
+
+
+def names_reporters(configuration: Configuration) -> bool:
+    """Whether a configuration asks for any."""
+    return any(key.startswith(("metrics.reporter", "traces.reporter")) for key in configuration.key_set())
+
+
+def start_reporters(dispatcher: Dispatcher, configuration: Configuration) -> Reporting | None:
+    """Start the reporters that the configuration of a job names; they report all jobs that the dispatcher knows.
+
+    Those that an earlier job has started are left as they are. They end with the process, after a last report.
+
+    Raises:
+        ConfigurationError: naming the key, if an option is wrong, or a library is missing.
+        OperationError: if no port is free.
+        UnsupportedError: if one asks for what Penstock lacks.
+    """
+    wanted = reporters_of(configuration)
+    if not wanted:
+        return None
+    with _starting:
+        reporting = _running.get(dispatcher)
+        if reporting is None:
+            reporting = Reporting(MetricStore.of(dispatcher))
+        reporting.add(wanted)
+        if dispatcher not in _running:
+            _running[dispatcher] = reporting
+            atexit.register(reporting.close)
+            reporting.start()
+        return reporting
+
+
+def stop_reporters(dispatcher: Dispatcher) -> None:
+    """Report a last time, and end all reporters of a dispatcher."""
+    with _starting:
+        reporting = _running.pop(dispatcher, None)
+    if reporting is not None:
+        atexit.unregister(reporting.close)
+        reporting.close()

@@ -1,0 +1,138 @@
+"""The options of reporters: `metrics.reporter.<name>.*` and `traces.reporter.<name>.*`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from penstock.base.config_options import ConfigOption
+from penstock.base.configuration import Configuration
+from penstock.base.errors import ConfigurationError, UnsupportedError
+from penstock.base.options import METRICS_REPORTERS, METRICS_SCOPE_DELIMITER, TRACE_REPORTERS
+from penstock.base.value_types import DURATION_MS, MAPPING, ValueType
+from penstock.operations.metrics.scopes import ScopeFormats
+from penstock.operations.reporters.filters import MetricFilter
+
+T = TypeVar("T")
+
+INTERVAL_MS: Final = 10_000
+
+METRICS: Final = "metrics"
+TRACES: Final = "traces"
+
+#: The types of reporters, and the factories of Flink that mean them.
+TYPES: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
+    METRICS: {
+        "prometheus": ("org.apache.flink.metrics.prometheus.PrometheusReporterFactory",),
+        "json": (),
+        "statsd": ("org.apache.flink.metrics.statsd.StatsDReporterFactory",),
+        "otel": ("org.apache.flink.metrics.otel.OpenTelemetryMetricReporterFactory",),
+    },
+    TRACES: {
+        "json": (),
+        "otel": ("org.apache.flink.traces.otel.OpenTelemetryTraceReporterFactory",),
+    },
+}
+
+
+@dataclass(frozen=True)
+class ReporterSettings:
+    """One reporter as it is configured.
+
+    Attributes:
+        what: METRICS or TRACES.
+        name: its name in the options.
+        type: one of `TYPES`.
+        options: its own options, without their beginning.
+        formats: how names of metrics begin.
+        delimiter: what stands between the parts of a name.
+        filter: which metrics it takes.
+        excluded: variables of scopes that it leaves out.
+        additional: variables that it adds.
+    """
+
+    what: str
+    name: str
+    type: str
+    options: Mapping[str, str]
+    formats: ScopeFormats
+    delimiter: str
+    filter: MetricFilter
+    excluded: frozenset[str]
+    additional: Mapping[str, str]
+
+    def key(self, option: str) -> str:
+        """The whole key of one of its options."""
+        return f"{self.what}.reporter.{self.name}.{option}"
+
+    def read(self, option: str, value_type: ValueType[T], default: T) -> T:
+        """One of its options.
+
+        Raises:
+            ConfigurationError: naming key and value, if that is not of the type.
+        """
+        if option not in self.options:
+            return default
+        return ConfigOption(self.key(option), value_type, default).convert(self.options[option])
+
+    @property
+    def interval_s(self) -> float:
+        """How often it reports, where it is not asked."""
+        return max(1, self.read("interval", DURATION_MS, INTERVAL_MS)) / 1000
+
+
+def reporters_of(configuration: Configuration) -> list[ReporterSettings]:
+    """The reporters that a configuration names.
+
+    Raises:
+        ConfigurationError: naming the key, if one is incomplete or contradicts itself.
+        UnsupportedError: if it is one of Flink's that Penstock lacks.
+    """
+    found = []
+    for what, listed in ((METRICS, METRICS_REPORTERS), (TRACES, TRACE_REPORTERS)):
+        options: dict[str, dict[str, str]] = {}
+        for key, value in configuration.to_dict().items():
+            if known := re.fullmatch(rf"{what}\.reporter\.([^.]+)\.(.+)", key):
+                options.setdefault(known[1], {})[known[2]] = value
+        names = configuration.read(listed)
+        wanted = options if names is None else filter(None, map(str.strip, re.split("[,;]", names)))
+        found += [_settings(what, name, options.get(name, {}), configuration) for name in wanted]
+    return found
+
+
+def _settings(what: str, name: str, options: dict[str, str], configuration: Configuration) -> ReporterSettings:
+    key = f"{what}.reporter.{name}"
+    delimiter = options.get("scope.delimiter", configuration.read(METRICS_SCOPE_DELIMITER))
+    additional: ConfigOption[dict[str, str]] = ConfigOption(f"{key}.scope.variables.additional", MAPPING, {})
+    return ReporterSettings(
+        what,
+        name,
+        _type(what, key, options),
+        options,
+        ScopeFormats(configuration, delimiter),
+        delimiter,
+        MetricFilter(options.get("filter.includes"), options.get("filter.excludes"), f"{key}.filter"),
+        frozenset(part.strip(" <>") for part in re.split("[;,]", options.get("scope.variables.excludes", "")) if part),
+        additional.convert(options.get("scope.variables.additional", {})),
+    )
+
+
+def _type(what: str, key: str, options: Mapping[str, str]) -> str:
+    types = TYPES[what]
+    factory = options.get("factory.class")
+    if factory is None:
+        type = options.get("type", "")
+        if type in types:
+            return type
+        said = f"is {type!r}" if type else "is not set"
+        raise ConfigurationError(f"{key}.type {said}: set it to one of {', '.join(types)}")
+    for type, factories in types.items():
+        if factory in factories:
+            return type
+    known = [factory for factories in types.values() for factory in factories]
+    raise UnsupportedError(
+        f"{key}.factory.class: {factory} is none that Penstock has; it has {', '.join(known)}, and {key}.type: "
+        f"{', '.join(types)}"
+    )

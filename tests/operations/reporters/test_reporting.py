@@ -1,0 +1,159 @@
+"""One thread reports for all, and what fails harms nothing (A1)."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from urllib.request import urlopen
+
+import pytest
+from tests.operations.metrics.views import JOB_ID, Watched, view_at
+from tests.operations.reporters.settings import settings_of
+
+from penstock.base.configuration import Configuration
+from penstock.base.errors import ConfigurationError
+from penstock.base.job_status import JobStatus
+from penstock.core.checkpoint.statistics import CheckpointRecord, CheckpointStatistics, CheckpointStatus
+from penstock.operations.dispatcher import Dispatcher
+from penstock.operations.metrics.listing import MetricStore
+from penstock.operations.reporters.prometheus import PrometheusReporter
+from penstock.operations.reporters.reporting import LOOK_SECONDS, Reporting, start_reporters, stop_reporters
+
+
+@pytest.fixture
+def watched() -> Watched:
+    return Watched(view_at(10))
+
+
+@pytest.fixture
+def reporting(watched: Watched) -> Iterator[Reporting]:
+    store = MetricStore(watched.dispatcher, watched.clock)
+    yield Reporting(store, watched.clock)
+    store.close()
+
+
+def jobs_in(path: Path) -> list[str]:
+    """The ids of the jobs of which the file has a line, in order."""
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    return [line["variables"]["job_id"] for line in lines if line["scope"] == "jobmanager.job"]
+
+
+def test_a_reporter_reports_at_its_interval(watched: Watched, reporting: Reporting, tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    reporting.add([settings_of("json", path=str(path), interval="20 s")])
+    assert reporting.turn() == LOOK_SECONDS
+    assert not path.exists()
+    watched.clock.seconds = 18
+    assert reporting.turn() == 2
+    watched.clock.seconds = 20
+    reporting.turn()
+    assert jobs_in(path) == [JOB_ID]
+    watched.clock.seconds = 39
+    reporting.turn()
+    assert jobs_in(path) == [JOB_ID]
+
+
+def test_a_thread_that_was_held_up_does_not_make_up_for_it(
+    watched: Watched, reporting: Reporting, tmp_path: Path
+) -> None:
+    path = tmp_path / "metrics.jsonl"
+    reporting.add([settings_of("json", path=str(path), interval="1 s")])
+    watched.clock.seconds = 3600
+    reporting.turn()
+    reporting.turn()
+    reporting.turn()
+    assert jobs_in(path) == [JOB_ID]
+
+
+def test_a_job_that_ended_in_between_is_reported_once_more(
+    watched: Watched, reporting: Reporting, tmp_path: Path
+) -> None:
+    path = tmp_path / "metrics.jsonl"
+    reporting.add([settings_of("json", path=str(path))])
+    watched.show(view_at(11, status=JobStatus.FINISHED))
+    reporting.turn()
+    assert jobs_in(path) == [JOB_ID]
+    watched.clock.seconds += 60
+    reporting.turn()
+    assert jobs_in(path) == [JOB_ID]
+
+
+def test_what_fails_is_said_once_and_tried_again(
+    watched: Watched, reporting: Reporting, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    blocked, other = tmp_path / "blocked", tmp_path / "other.jsonl"
+    blocked.write_text("")
+    bad = settings_of("json", path=str(blocked / "metrics.jsonl"))
+    good = settings_of("json", path=str(other))
+    reporting.add([bad])
+    reporting.add([replace(good, name="good")])
+    with caplog.at_level(logging.INFO, "penstock.metrics"):
+        for _ in range(3):
+            watched.clock.seconds += 10
+            reporting.turn()
+        assert len(jobs_in(other)) == 3
+        blocked.unlink()
+        watched.clock.seconds += 10
+        reporting.turn()
+    said = [record.getMessage() for record in caplog.records]
+    assert len(said) == 2
+    assert said[0].startswith("metrics.reporter.mine cannot report: ")
+    assert said[1] == "metrics.reporter.mine reports again"
+
+
+def test_spans_wait_for_a_reporter_that_could_not_send_them(
+    watched: Watched, reporting: Reporting, tmp_path: Path
+) -> None:
+    blocked = tmp_path / "blocked"
+    blocked.write_text("")
+    path = blocked / "traces.jsonl"
+    reporting.add([settings_of("json", "traces", path=str(path))])
+    record = CheckpointRecord(1, CheckpointStatus.COMPLETED, 5, duration_ms=3)
+    watched.show(view_at(11, checkpoints=CheckpointStatistics().with_completed(record)))
+    reporting.turn()
+    blocked.unlink()
+    watched.clock.seconds += 10
+    reporting.turn()
+    names = [json.loads(line)["span"] for line in path.read_text().splitlines()]
+    assert sorted(names) == ["Checkpoint", "JobInitialization"]
+
+
+def test_the_configuration_of_a_job_starts_them_and_the_end_reports(watched: Watched, tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    options = {
+        "metrics.reporters": "prom,file",
+        "metrics.reporter.prom.type": "prometheus",
+        "metrics.reporter.prom.port": "0",
+        "metrics.reporter.file.type": "json",
+        "metrics.reporter.file.path": str(path),
+    }
+    configuration = Configuration.from_dict(options)
+    reporting = start_reporters(watched.dispatcher, configuration)
+    assert reporting is not None
+    try:
+        assert start_reporters(watched.dispatcher, configuration) is reporting
+        prometheus = reporting.pulled("prom")
+        assert isinstance(prometheus, PrometheusReporter)
+        with urlopen(f"http://127.0.0.1:{prometheus.port}/metrics", timeout=10) as answer:
+            assert b"flink_jobmanager_job_numRestarts{" in answer.read()
+    finally:
+        stop_reporters(watched.dispatcher)
+        MetricStore.of(watched.dispatcher).close()
+    assert jobs_in(path) == [JOB_ID]
+    assert "penstock-metrics" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_a_job_that_names_none_starts_nothing() -> None:
+    assert start_reporters(Dispatcher(), Configuration()) is None
+
+
+def test_a_wrong_option_is_an_error_and_starts_nothing() -> None:
+    dispatcher = Dispatcher()
+    with pytest.raises(ConfigurationError, match=r"metrics\.reporter\.x\.path"):
+        start_reporters(dispatcher, Configuration.from_dict({"metrics.reporter.x.type": "json"}))
+    MetricStore.of(dispatcher).close()
+    assert "penstock-metrics" not in {thread.name for thread in threading.enumerate()}
