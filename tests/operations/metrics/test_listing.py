@@ -124,6 +124,14 @@ def test_a_source_says_how_far_its_watermark_is_behind(made: Made, watermark: in
     assert store.subtask(JOB_ID, SOURCE.operator_id, 0)["numbers.watermarkLag"] == lag
 
 
+def test_bytes_that_a_connector_counts_are_those_that_a_source_has_read(made: Made) -> None:
+    own = OperatorFigures(SOURCE.operator_id, records_out=500, counters={"numBytesIn": 7_000})
+    _, store = made(view_at(10, subtasks={0: (subtask_view(0, 0, 10, measured=with_operator(own)),)}))
+    listed = store.subtask(JOB_ID, SOURCE.operator_id, 0)
+    assert (listed["numbers.numBytesIn"], listed["numbers.numBytesInPerSecond"]) == (7_000, 700)
+    assert (listed["numbers.numRecordsIn"], listed["numbers.numRecordsInPerSecond"]) == (500, 50)
+
+
 def test_bytes_belong_to_the_ends_of_a_chain_and_what_is_sent_to_the_sink(made: Made) -> None:
     _, store = made(view_at(10))
     listed = store.subtask(JOB_ID, WINDOW.operator_id, 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.operations.metrics.views import figures, subtask_view, view_at
+from tests.operations.metrics.views import BEGAN_MS, figures, subtask_view, view_at
 
 from penstock.core.graph.states import ExecutionState
 from penstock.core.job.view import JobView
@@ -30,7 +30,8 @@ def test_the_first_view_has_the_average_of_the_life_so_far() -> None:
 
 def test_an_attempt_that_began_since_then_has_the_average_of_its_life() -> None:
     """G: after a restart totals begin at 0 again; no rate is negative, and none counts what was before."""
-    again = subtask_view(0, 0, 2, attempt=1)
+    since = ((ExecutionState.RUNNING, BEGAN_MS + 30_000),)
+    again = replace(subtask_view(0, 0, 2, attempt=1), since_ms=since)
     rates = of_first(view_at(32, subtasks={0: (again,)}), view_at(30))
     assert rates.per_second(200, rates.earlier.records_in) == 100
 
@@ -60,12 +61,27 @@ def test_where_a_second_goes_adds_up() -> None:
     """Busy, back-pressured and idle are shares of the time by the task's clock, however late its report comes."""
     before = figures(20, busy_ms=1_000, back_pressured_ms=2_000, idle_ms=3_000)
     after = figures(20, busy_ms=1_100, back_pressured_ms=2_300, idle_ms=3_000)
-    views = [view_at(s, subtasks={0: (subtask_view(0, 0, 20, measured=m),)}) for s, m in ((20, before), (29, after))]
+    views = [view_at(s, subtasks={0: (subtask_view(0, 0, 20, measured=m),)}) for s, m in ((20, before), (21, after))]
     subtask = views[1].vertices[0].subtasks[0]
     assert subtask.metrics is not None
     values = task_metrics(subtask.metrics, of_first(views[1], views[0]), is_source=True)
     names = ("busyTimeMsPerSecond", "backPressuredTimeMsPerSecond", "idleTimeMsPerSecond")
     assert [values[name] for name in names] == [250, 750, 0]
+
+
+@pytest.mark.parametrize(
+    ("held_back", "name"), [(True, "backPressuredTimeMsPerSecond"), (False, "idleTimeMsPerSecond")]
+)
+def test_a_task_that_makes_no_step_waits_for_what_it_waits_for(held_back: bool, name: str) -> None:
+    """Its totals are those of its last step, so they stand still."""
+    measured = figures(20, is_back_pressured=held_back)
+    views = [view_at(s, subtasks={0: (subtask_view(0, 0, 20, measured=measured),)}) for s in (20, 30)]
+    subtask = views[1].vertices[0].subtasks[0]
+    assert subtask.metrics is not None
+    values = task_metrics(subtask.metrics, of_first(views[1], views[0]), is_source=True)
+    assert values[name] == 1000
+    assert values["busyTimeMsPerSecond"] == 0
+    assert values["numRecordsInPerSecond"] == 0
 
 
 def test_the_history_compares_over_its_span_and_stays_small() -> None:

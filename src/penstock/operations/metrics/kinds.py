@@ -12,12 +12,12 @@ HISTOGRAM: Final = "histogram"
 METER: Final = "meter"
 
 _COUNTERS: Final = {
-    *("numRecordsIn", "numRecordsOut", "numBytesIn", "numBytesOut", "numBuffersOut", "numFiredTimers"),
+    *("numRecordsIn", "numRecordsOut", "numBytesIn", "numBytesOut", "numBuffersOut"),
     *("numLateRecordsDropped", "numRecordsSend", "numRecordsSendErrors", "numRecordsInErrors"),
 }
 _METERS: Final = {
     *("numRecordsInPerSecond", "numRecordsOutPerSecond", "numBytesInPerSecond", "numBytesOutPerSecond"),
-    *("numBuffersOutPerSecond", "numFiredTimersPerSecond", "mailboxMailsPerSecond", "idleTimeMsPerSecond"),
+    *("numBuffersOutPerSecond", "mailboxMailsPerSecond", "idleTimeMsPerSecond"),
 }
 
 

@@ -17,6 +17,8 @@ from penstock.core.records import MIN_TIMESTAMP
 
 #: Over how long (ms) a rate is taken at least, once the job has been looked at for that long.
 RATE_SPAN_MS: Final = 10_000
+#: How much (ms) the times of two reports may be apart from those of the views that have them, at most.
+SLACK_MS: Final = 1_500
 #: How far apart (ms) the views are that are kept for this, at least.
 SPACING_MS: Final = 1_000
 
@@ -50,12 +52,14 @@ class SubtaskRates:
     """Rates of one subtask.
 
     Attributes:
-        elapsed_ms: the time between the two reports; 0 when the subtask stood still.
+        elapsed_ms: the time between the two reports; 0 when the subtask has ended.
         earlier: what it had reported by the earlier view; zeros when it had not begun.
+        waited_ms: how much of that time it has not accounted for, as it has made no step since.
     """
 
     elapsed_ms: float
     earlier: TaskMetrics
+    waited_ms: float = 0
 
     def per_second(self, total: float, earlier: float) -> float:
         """How much a total has grown in a second."""
@@ -86,14 +90,22 @@ class Rates:
         earlier = self._earlier(vertex, metrics)
         before = earlier or TaskMetrics(metrics.execution, 0, 0, MIN_TIMESTAMP)
         measured = _measured_ms(metrics)
-        if measured is not None:
-            return SubtaskRates(measured - (_measured_ms(before) or 0), before)
+        elapsed_ms = self._elapsed_ms(subtask, is_first=earlier is None)
+        if measured is None:
+            return SubtaskRates(elapsed_ms, before)
+        accounted_ms = measured - (_measured_ms(before) or 0)
+        waited_ms = elapsed_ms - accounted_ms
+        if waited_ms <= SLACK_MS:
+            return SubtaskRates(accounted_ms, before)
+        return SubtaskRates(elapsed_ms, before, waited_ms)
+
+    def _elapsed_ms(self, subtask: SubtaskView, *, is_first: bool) -> int:
+        """By the views' clock: since the earlier one, or since the subtask began to run; 0 when it has ended."""
         if subtask.state is None or subtask.state.is_terminal:
-            return SubtaskRates(0, before)
-        if earlier is not None and self.base is not None:
-            return SubtaskRates(self.view.now_ms - self.base.now_ms, before)
-        begun_ms = dict(subtask.since_ms).get(ExecutionState.RUNNING, self.view.now_ms)
-        return SubtaskRates(self.view.now_ms - begun_ms, before)
+            return 0
+        if self.base is not None and not is_first:
+            return self.view.now_ms - self.base.now_ms
+        return self.view.now_ms - dict(subtask.since_ms).get(ExecutionState.RUNNING, self.view.now_ms)
 
     def _earlier(self, vertex: int, metrics: TaskMetrics) -> TaskMetrics | None:
         if self.base is None or vertex >= len(self.base.vertices):

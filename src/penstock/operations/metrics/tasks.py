@@ -40,7 +40,7 @@ def task_metrics(metrics: TaskMetrics, rates: SubtaskRates, is_source: bool) -> 
 def _of_figures(figures: TaskFigures, rates: SubtaskRates) -> dict[str, Value]:
     before = rates.figures
     return {
-        **_times(figures, before),
+        **_times(figures, before, rates.waited_ms),
         "isBackPressured": figures.is_back_pressured,
         "accumulateBusyTimeMs": figures.busy_ms,
         "accumulateBackPressuredTimeMs": figures.back_pressured_ms,
@@ -56,17 +56,22 @@ def _of_figures(figures: TaskFigures, rates: SubtaskRates) -> dict[str, Value]:
         "Shuffle.Netty.Output.Buffers.outputQueueLength": figures.buffers_queued_out,
         "mailboxMailsPerSecond": rates.per_second(figures.mails, before.mails),
         "mailboxQueueSize": figures.mails_queued,
-        "numFiredTimers": figures.timers_fired,
-        "numFiredTimersPerSecond": rates.per_second(figures.timers_fired, before.timers_fired),
         "checkpointStartDelayNanos": figures.checkpoint_start_delay_ms * _NANOS,
         "checkpointAlignmentTime": figures.checkpoint_alignment_ms * _NANOS,
     }
 
 
-def _times(now: TaskFigures, before: TaskFigures) -> dict[str, Value]:
-    """Where each second went: 1,000 ms together, as each moment is one of the three."""
-    busy, back_pressured = now.busy_ms - before.busy_ms, now.back_pressured_ms - before.back_pressured_ms
-    idle = now.idle_ms - before.idle_ms
+def _times(now: TaskFigures, before: TaskFigures, waited_ms: float) -> dict[str, Value]:
+    """Where each second went: 1,000 ms together, as each moment is one of the three.
+
+    A task that has made no step for a while has waited for what it waits for now.
+    """
+    busy, back_pressured = float(now.busy_ms - before.busy_ms), float(now.back_pressured_ms - before.back_pressured_ms)
+    idle = float(now.idle_ms - before.idle_ms)
+    if now.is_back_pressured:
+        back_pressured += waited_ms
+    else:
+        idle += waited_ms
     total = busy + back_pressured + idle
     shares = [1000 * part / total if total > 0 else 0.0 for part in (busy, back_pressured, idle)]
     names = ("busyTimeMsPerSecond", "backPressuredTimeMsPerSecond", "idleTimeMsPerSecond")
@@ -98,8 +103,10 @@ def operator_metrics(
     """The metrics of an operator; those of its kind are there from the beginning, with 0."""
     before, is_source = rates.operator(info.operator_id), vertex.is_source and info is vertex.infos[0]
     values: dict[str, Value] = {
-        "numRecordsIn": figures.records_in,
-        "numRecordsInPerSecond": rates.per_second(figures.records_in, before.records_in),
+        "numRecordsIn": figures.records_out if is_source else figures.records_in,  # a source reads what it emits
+        "numRecordsInPerSecond": rates.per_second(
+            *((figures.records_out, before.records_out) if is_source else (figures.records_in, before.records_in))
+        ),
         "numRecordsOut": figures.records_out,
         "numRecordsOutPerSecond": rates.per_second(figures.records_out, before.records_out),
         "currentOutputWatermark": figures.output_watermark_ms,
@@ -118,6 +125,8 @@ def operator_metrics(
     if "Window" in info.kind or "Interval Join" in info.kind:
         values["numLateRecordsDropped"] = 0
     values.update(user_metrics(figures))
+    if (read := figures.counters.get("numBytesIn")) is not None:  # counted by a connector, from outside
+        values["numBytesInPerSecond"] = rates.per_second(read, before.counters.get("numBytesIn", 0))
     return values
 
 
