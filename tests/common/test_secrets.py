@@ -1,0 +1,37 @@
+"""Options that hold secrets are shown without them."""
+
+import pytest
+
+from penstock.base.secrets import HIDDEN, is_sensitive, shown
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "connector.Password",
+        "s3.secret-key",
+        "fs.azure.account.key.store.blob.core.windows.net",
+        "metrics.reporter.dghttp.apikey",
+        "some.api-key",
+        "table.auth-params",
+        "service-key",
+        "penstock.rest.token",
+        "rest.basic-auth",
+        "security.jaas.config",
+        "rest.http-headers",
+    ],
+)
+def test_keys_of_secrets_are_known_in_any_case(key: str) -> None:
+    assert is_sensitive(key)
+    assert is_sensitive(key.upper())
+
+
+@pytest.mark.parametrize("key", ["parallelism.default", "state.backend.type", "rest.port", "security.ssl.keystore"])
+def test_other_keys_are_none(key: str) -> None:
+    assert not is_sensitive(key)
+
+
+def test_what_is_shown_keeps_keys_and_order_and_hides_values() -> None:
+    options = {"b": "1", "a.token": "hunter2", "a": "2"}
+    assert list(shown(options).items()) == [("b", "1"), ("a.token", HIDDEN), ("a", "2")]
+    assert options["a.token"] == "hunter2"
