@@ -64,6 +64,7 @@ from penstock.datastream.partitioning import Partitioning
 from penstock.datastream.projected_type import projected_type
 from penstock.datastream.stream_output import StreamOutput
 from penstock.datastream.windowed import KeyedWindows
+from penstock.drivers.settings.defaults import default_configuration
 from penstock.plan.transformation import Transformation, Upstream
 from penstock.state.descriptors import MapStateDescriptor
 
@@ -577,8 +578,11 @@ class StreamExecutionEnvironment(Environment[DataStream]):
 
     @staticmethod
     def get_execution_environment(configuration: Configuration | None = None) -> StreamExecutionEnvironment:
-        """A new environment with these settings (a copy of them)."""
-        copied = Configuration()
+        """A new environment with these settings (a copy of them).
+
+        Where they have none, `config.yaml` and the options of `penstock run` hold.
+        """
+        copied = default_configuration()
         if configuration is not None:
             copied.add_all(configuration)
         return StreamExecutionEnvironment(copied)

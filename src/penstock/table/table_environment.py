@@ -11,6 +11,7 @@ from penstock.base.configuration import Configuration
 from penstock.base.errors import MissingPathError, UnsupportedError, WrongTypeError
 from penstock.base.options import PYTHON_ARCHIVES, PYTHON_FILES
 from penstock.datastream.data_stream import DataStream, StreamExecutionEnvironment
+from penstock.drivers.settings.defaults import default_configuration
 from penstock.plan.description import Plan
 from penstock.table.catalog.catalog import Catalog
 from penstock.table.catalog.inline_view import inline_view
@@ -65,8 +66,8 @@ class TableEnvironment(CatalogMethods, FrameMethods):
 
     @staticmethod
     def create(environment_settings: EnvironmentSettings | Configuration) -> TableEnvironment:
-        """An environment with these settings."""
-        return TableEnvironment(_settings(environment_settings), _runtime())
+        """An environment with these settings. Where they have none, `config.yaml` and `penstock run`'s options hold."""
+        return TableEnvironment(_settings(environment_settings), _runtime(), default_configuration())
 
     def get_config(self) -> TableConfig:
         """The options. A change holds for all that is planned later."""

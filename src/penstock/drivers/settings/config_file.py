@@ -1,0 +1,76 @@
+"""`config.yaml` in Flink's layout: nested keys, flat ones, or both.
+
+All scalars are text as they are written, as in Flink's YAML 1.2: `off` is the word, and `1:30` no number. An option
+that takes a map may be written as nested keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from penstock.base.errors import ConfigurationError
+from penstock.base.options import REGISTRY
+from penstock.base.value_types import MAPPING, render
+
+NAME: Final = "config.yaml"
+#: Variables of the environment that name the directory, the first that is set first.
+DIRECTORY_VARIABLES: Final = ("PENSTOCK_CONF_DIR", "FLINK_CONF_DIR")
+#: The directory if no variable names one, below the working directory.
+DIRECTORY: Final = "conf"
+
+
+def config_file(environment: Mapping[str, str], working_directory: Path) -> Path | None:
+    """The file to read; None if there is none.
+
+    Raises:
+        ConfigurationError: if a variable names a directory without one.
+    """
+    for variable in DIRECTORY_VARIABLES:
+        if directory := environment.get(variable):
+            path = Path(directory) / NAME
+            if not path.is_file():
+                raise ConfigurationError(f"{variable} is {directory}, where no {NAME} is: unset it, or write {path}")
+            return path
+    path = working_directory / DIRECTORY / NAME
+    return path if path.is_file() else None
+
+
+def read_config_file(path: Path) -> dict[str, str]:
+    """The options of a file, by key. Keys without a value are left out.
+
+    Raises:
+        ConfigurationError: if it cannot be read, is no YAML, holds no keys, or sets a key twice.
+    """
+    import yaml
+
+    try:
+        found = yaml.load(path.read_text("utf-8"), yaml.BaseLoader)
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{path} is no YAML: {error}") from error
+    if not found:
+        return {}
+    if not isinstance(found, dict):
+        raise ConfigurationError(f"{path} holds no keys: write key: value, one a line")
+    options: dict[str, str] = {}
+    for key, value in _flat(found, ""):
+        if key in options:
+            raise ConfigurationError(f"{path} sets {key} twice: nested and flat")
+        options[key] = value
+    return options
+
+
+def _flat(found: Mapping[Any, Any], prefix: str) -> Iterator[tuple[str, str]]:
+    for name, value in found.items():
+        key = f"{prefix}{name}"
+        option = REGISTRY.get(key)
+        kind = None if option is None else option.value_type()
+        if isinstance(value, dict) and kind is not MAPPING:
+            yield from _flat(value, f"{key}.")
+        elif isinstance(value, list) and kind is not None and not kind.name.startswith("list"):
+            yield key, ",".join(map(render, value))  # options that are text with commas, such as python.files
+        elif value != "":
+            yield key, render(value)

@@ -1,0 +1,75 @@
+"""The options that hold where a program sets none, and where each is from.
+
+From the weakest to the strongest: the option's own default; `config.yaml`; what the command line gives with `-D`; what
+the program sets. The first is the option's, the last the program's; the two between are looked up here, each time that
+a program makes an environment.
+
+`penstock run` hands its options to the program's process in the environment variable `PENSTOCK_OPTIONS`, a JSON object
+of texts by key. Whoever starts programs in another way may set it, too.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from penstock.base.configuration import Configuration
+from penstock.base.errors import ConfigurationError
+from penstock.drivers.settings.config_file import config_file, read_config_file
+
+#: The variable of the environment that holds options of the command line.
+OPTIONS_VARIABLE: Final = "PENSTOCK_OPTIONS"
+#: What the command line's options say of where they are from.
+COMMAND_LINE: Final = "-D"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A value as text, and where it is from: `-D`, or the path of a file."""
+
+    value: str
+    origin: str
+
+
+def default_settings(
+    environment: Mapping[str, str] = os.environ, working_directory: Path | None = None
+) -> dict[str, Setting]:
+    """All options that are set outside of the program, by key.
+
+    Raises:
+        ConfigurationError: if the file or the variable cannot be read.
+    """
+    settings: dict[str, Setting] = {}
+    path = config_file(environment, working_directory or Path.cwd())
+    if path is not None:
+        settings |= {key: Setting(value, str(path)) for key, value in read_config_file(path).items()}
+    return settings | {key: Setting(value, COMMAND_LINE) for key, value in _handed_over(environment).items()}
+
+
+def default_configuration() -> Configuration:
+    """The same, as a configuration to which the program adds what it sets."""
+    return Configuration.from_dict({key: setting.value for key, setting in default_settings().items()})
+
+
+def handed_over(options: Mapping[str, str]) -> str:
+    """The value of the variable that hands these options over."""
+    return json.dumps(dict(options))
+
+
+def _handed_over(environment: Mapping[str, str]) -> dict[str, str]:
+    text = environment.get(OPTIONS_VARIABLE)
+    if not text:
+        return {}
+    try:
+        options = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ConfigurationError(f"{OPTIONS_VARIABLE} is no JSON: {error}") from error
+    if not isinstance(options, dict) or not all(isinstance(value, str) for value in options.values()):
+        raise ConfigurationError(
+            f'{OPTIONS_VARIABLE} must be an object of texts, such as {{"parallelism.default": "2"}}'
+        )
+    return options
