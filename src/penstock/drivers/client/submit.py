@@ -6,16 +6,22 @@ from penstock.base.configuration import Configuration
 from penstock.base.options import EXECUTION_TARGET
 from penstock.core.graph.job_graph import JobGraph
 from penstock.core.ports import JobListener
+from penstock.drivers.client.announcement import announce
 from penstock.drivers.listener import ClientListener
 from penstock.drivers.running_job import RunningJob
 
 
 def submit(job_graph: JobGraph, configuration: Configuration, listener: JobListener | None = None) -> RunningJob:
-    """Begin to run a job. PySpark is imported only when the target is Spark.
+    """Begin to run a job, and announce it. PySpark is imported only when the target is Spark.
 
     Sources of a streaming job are prepared here, before the job takes its slots; others prepare them in their thread.
     """
-    listener = listener or ClientListener(job_graph)
+    job = _submit(job_graph, configuration, listener or ClientListener(job_graph))
+    announce(job, job_graph, configuration)
+    return job
+
+
+def _submit(job_graph: JobGraph, configuration: Configuration, listener: JobListener) -> RunningJob:
     is_local = configuration.read(EXECUTION_TARGET) == "local"
     if is_local:
         from penstock.drivers.local.dependencies import prepare

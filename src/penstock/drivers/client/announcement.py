@@ -1,0 +1,19 @@
+"""Who hears of each job that begins in this process: layers above the drivers, which these cannot import."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from penstock.base.configuration import Configuration
+from penstock.core.graph.job_graph import JobGraph
+from penstock.drivers.running_job import RunningJob
+
+#: Called with each job when it has begun, in the thread that submits it; they must not raise.
+observers: Final[list[Callable[[RunningJob, JobGraph, Configuration], None]]] = []
+
+
+def announce(job: RunningJob, job_graph: JobGraph, configuration: Configuration) -> None:
+    """Tell the observers."""
+    for observer in observers:
+        observer(job, job_graph, configuration)
