@@ -75,6 +75,27 @@ def _to_inner_fraction(value: object) -> float:
     return converted
 
 
+_PORTS_RANGE_MAX = 65_535
+
+
+def _to_port(value: object) -> int:
+    converted = INTEGER.convert(value)
+    if not 0 <= converted <= _PORTS_RANGE_MAX:
+        raise ValueError("must be between 0 and 65535")
+    return converted
+
+
+def _to_ports(value: object) -> str:
+    text = STRING.convert(value)
+    for part in text.split(","):
+        low, _, high = part.partition("-")
+        if _to_port(low.strip()) > _to_port((high or low).strip()):
+            raise ValueError(f"{part} is no range")
+    return text
+
+
+_PORT = ValueType("port", _to_port)
+
 # The program ---------------------------------------------------------------------------------------------------------
 
 PARALLELISM = _option("parallelism.default", _POSITIVE, 1, "The parallelism of operators that do not set their own.")
@@ -605,6 +626,70 @@ SLOW_WORKERS_REPLACE_AFTER_MS = _unset(
     _POSITIVE_TIME_MS,
     "How long a worker's loop may stand still while its tasks run. After that the job gives the worker up like one "
     "that was lost, and goes back to the last checkpoint. By default no worker is given up for that.",
+)
+
+# REST ----------------------------------------------------------------------------------------------------------------
+
+REST_PORT = _unset(
+    "rest.port",
+    _PORT,
+    "The port of the REST API. If neither this nor rest.bind-port is set, there is no server. 0 is any free port.",
+)
+REST_BIND_PORT = _unset(
+    "rest.bind-port",
+    ValueType("ports", _to_ports),
+    "The ports to try, in order, such as 8081-8090 or 8081,9081. If unset, rest.port.",
+)
+REST_ADDRESS = _unset(
+    "rest.address", STRING, "The name by which others reach the server; requests to it by this name are answered."
+)
+REST_BIND_ADDRESS = _option(
+    "rest.bind-address",
+    STRING,
+    "127.0.0.1",
+    "The address that the server listens at. Beyond this host it needs security.ssl.rest.enabled, or "
+    "penstock.rest.insecure.",
+)
+REST_INSECURE = _option(
+    "penstock.rest.insecure",
+    BOOLEAN,
+    False,
+    "Whether the server may listen beyond this host without TLS. Whoever sees the traffic can then read the tokens.",
+)
+REST_TOKEN = _unset(
+    "penstock.rest.token",
+    STRING,
+    "The operator's token: requests that change something or reveal settings, logs or stacks need it as Authorization: "
+    "Bearer. If unset, there is none on this host, and a generated one beyond it.",
+)
+REST_READER_TOKEN = _unset(
+    "penstock.rest.reader-token",
+    STRING,
+    "The reader's token: if set, every request needs it or the operator's; it changes nothing.",
+)
+REST_TOKEN_DIRECTORY = _unset(
+    "penstock.rest.token-dir",
+    STRING,
+    "Where the file with a generated token is, readable by its user alone. If unset, ~/.penstock.",
+)
+REST_ALLOWED_HOSTS = _unset(
+    "penstock.rest.allowed-hosts",
+    STRING,
+    "Further names, separated by commas, by which browsers may call the server, such as that of a proxy.",
+)
+REST_ALLOW_ORIGIN = _unset(
+    "web.access-control-allow-origin",
+    STRING,
+    "The origin whose pages may read the answers, such as https://dashboards.example. If unset, none but the server's.",
+)
+REST_SSL_ENABLED = _option("security.ssl.rest.enabled", BOOLEAN, False, "Whether the server speaks TLS.")
+REST_SSL_CERTIFICATE = _unset(
+    "security.ssl.rest.certificate", STRING, "The file of the server's certificate, and of those above it, in PEM."
+)
+REST_SSL_KEY = _unset("security.ssl.rest.key", STRING, "The file of the certificate's private key, in PEM.")
+REST_SSL_KEY_PASSWORD = _unset("security.ssl.rest.key-password", STRING, "The password of the private key.")
+REST_PROFILING_ENABLED = _option(
+    "rest.profiling.enabled", BOOLEAN, False, "Not supported: an error if true. Flame graphs show where time goes."
 )
 
 # Workers and the network between them --------------------------------------------------------------------------------

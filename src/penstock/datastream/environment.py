@@ -59,6 +59,7 @@ from penstock.drivers.client.standby import submit_when_leading
 from penstock.drivers.listener import log_to_stderr_by_default
 from penstock.drivers.running_job import RunningJob
 from penstock.drivers.termination import check_on_sigterm, ends_on_sigterm
+from penstock.operations.attachment import prepare as prepare_operations
 from penstock.plan.description import Plan
 from penstock.plan.iterations import check_outside_of_loops
 from penstock.plan.job_graph import build_job_graph, build_plan
@@ -455,6 +456,7 @@ class Environment(Dependencies, ABC, Generic[StreamT]):
             self._transformations, self._left_out = [], set()
         for cache in caches:
             cache.invalidate()
+        prepare_operations(self._configuration)
         job = submit_when_leading(job_graph, self._configuration)
         watch(job, job_graph.name)
         for cache in caches:

@@ -35,6 +35,7 @@ class DispatchedJob:
         handle: steers it.
         graph: what it runs.
         configuration: its options; they may hold secrets.
+        began_ms: when the dispatcher heard of it (ms since the epoch).
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class DispatchedJob:
         self.handle = handle
         self.graph = graph
         self.configuration = configuration
+        self.began_ms = int(time.time() * 1000)
         self._now = now
         self._lock = threading.Lock()
         self._view: JobView | None = None

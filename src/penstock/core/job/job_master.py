@@ -56,6 +56,7 @@ from penstock.core.job.news import (
 )
 from penstock.core.job.part_restart import PartPhase, PartRestart
 from penstock.core.job.rescaling import RescalePhase, RescaleWaiter, Rescaling
+from penstock.core.job.resource_requirements import Bounds
 from penstock.core.job.side_outputs import unwritten_side_outputs
 from penstock.core.job.slot_pool import Patience, SlotPool
 from penstock.core.job.slow_workers import SlowWorkers
@@ -302,6 +303,10 @@ class JobMaster:
     def tasks_on(self, worker_id: str) -> frozenset[ExecutionId]:
         """Those whose work would be lost with a worker."""
         return frozenset(execution.id for execution in self._tasks.at_stake(worker_id))
+
+    def bounds(self) -> dict[int, Bounds]:
+        """Between which bounds the parallelism of each vertex is to be, by its index."""
+        return {vertex.index: self._rescaling.requirements[vertex.index] for vertex in self.job_graph.vertices}
 
     def accumulators(self) -> dict[str, Any]:
         """The users' accumulators, by name, as last reported in the attempt that runs or ran last."""

@@ -1,0 +1,72 @@
+"""How the jobs of this process come to those who look at them, if there are any.
+
+A program that asks for none pays a dictionary entry a job. The first job whose configuration asks for REST starts the
+server; it serves all jobs of the process, those that already run too, until the process ends.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from penstock.base.configuration import Configuration
+from penstock.base.options import REST_BIND_PORT, REST_PORT
+from penstock.core.graph.job_graph import JobGraph
+from penstock.drivers.client import announcement
+from penstock.drivers.running_job import RunningJob
+from penstock.operations.dispatcher import DispatchedJob, Dispatcher
+
+
+class Attachment:
+    """Keeps the running jobs of a process until somebody looks, and then gives them to a dispatcher."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._running: dict[RunningJob, DispatchedJob] = {}
+        self._dispatcher: Dispatcher | None = None
+        self._serves_rest = False
+
+    def dispatcher(self) -> Dispatcher:
+        """The dispatcher of this process; from the first call on it knows each job that runs or begins."""
+        with self._lock:
+            if self._dispatcher is None:
+                self._dispatcher = Dispatcher()
+                for job in self._running.values():
+                    self._dispatcher.add(job)
+                self._running.clear()
+            return self._dispatcher
+
+    def prepare(self, configuration: Configuration) -> None:
+        """Start what the configuration of a job asks for, unless it is there; called before the job begins.
+
+        Raises:
+            ConfigurationError: if the configuration of the REST API contradicts itself, or is not safe.
+            OperationError: if none of its ports is free.
+        """
+        with self._lock:
+            asks = configuration.read(REST_PORT) is not None or configuration.read(REST_BIND_PORT) is not None
+            if not asks or self._serves_rest:
+                return
+            from penstock.operations.rest.server import serve
+
+            serve(self.dispatcher(), configuration)
+            self._serves_rest = True
+
+    def attach(self, job: RunningJob, graph: JobGraph, configuration: Configuration) -> None:
+        """A job has begun."""
+        dispatched = DispatchedJob(job, graph, configuration)
+        with self._lock:
+            if self._dispatcher is not None:
+                self._dispatcher.add(dispatched)
+                return
+            self._running[job] = dispatched
+        job.get_job_execution_result().add_done_callback(lambda _: self._forget(job))
+
+    def _forget(self, job: RunningJob) -> None:
+        with self._lock:
+            self._running.pop(job, None)
+
+
+_attachment = Attachment()
+dispatcher = _attachment.dispatcher
+prepare = _attachment.prepare
+announcement.observers.append(_attachment.attach)

@@ -1,0 +1,135 @@
+"""The ASGI application: from a request to a handler and back.
+
+Handlers run in threads of a pool, so that one that waits keeps no other from being answered. Whatever goes wrong
+becomes an answer in Flink's form; an error that nobody foresaw is logged with its traceback and answered by 500.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route as StarletteRoute
+
+from penstock.operations.rest.calls.answers import Answer, answer_of, error_answer
+from penstock.operations.rest.calls.context import RestContext
+from penstock.operations.rest.calls.errors import RestError
+from penstock.operations.rest.calls.routing import Call, Route
+from penstock.operations.rest.guards import check_access, check_host, check_origin, role_of
+from penstock.operations.rest.openapi import document
+from penstock.operations.rest.settings import RestSettings
+from penstock.operations.rest.table import ROUTES
+
+_log = logging.getLogger("penstock.rest")
+_audit = logging.getLogger("penstock.audit")
+
+#: The largest body that is read; no request of the API needs more.
+BODY_BYTES_MAX: Final = 1 << 20
+_HEADERS: Final = {
+    "cache-control": "no-store",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "same-origin",
+}
+#: Where the OpenAPI document is; Flink has none.
+OPENAPI_PATH: Final = "/openapi.json"
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+def application(context: RestContext, settings: RestSettings) -> Starlette:
+    """All routes, each with and without /v1."""
+    door = _Door(context, settings)
+    described = Route("GET", OPENAPI_PATH, lambda _: document(ROUTES), "This document.", dict[str, Any])
+    routes = [
+        StarletteRoute(prefix + starlette_path(route.path), door.endpoint(route), methods=[route.method])
+        for prefix in ("", "/v1")
+        for route in [*ROUTES, described]
+    ]
+    return Starlette(routes=routes, exception_handlers={HTTPException: door.refuse_unrouted})
+
+
+def starlette_path(path: str) -> str:
+    """A path with parameters as Starlette writes them."""
+    return "/".join(f"{{{part[1:]}}}" if part.startswith(":") else part for part in path.split("/"))
+
+
+class _Door:
+    """Lets requests in, and answers out."""
+
+    def __init__(self, context: RestContext, settings: RestSettings) -> None:
+        self._context = context
+        self._settings = settings
+        self._headers = dict(_HEADERS)
+        if settings.allow_origin is not None:
+            self._headers["access-control-allow-origin"] = settings.allow_origin
+
+    def endpoint(self, route: Route) -> Endpoint:
+        """What Starlette calls for a route."""
+
+        async def endpoint(request: Request) -> Response:
+            role = role_of(self._settings, request.headers)
+            answer = await self._answer(route, request, role)
+            if route.access == "changes":
+                asker = "anybody" if self._settings.token is None else role
+                where = request.client.host if request.client is not None else "?"
+                _audit.info("%s %s by %s from %s: %d", route.method, request.url.path, asker, where, answer.code)
+            return self._response(answer)
+
+        return endpoint
+
+    async def _answer(self, route: Route, request: Request, role: Any) -> Answer:
+        try:
+            check_host(self._settings, request.headers)
+            if route.access == "changes":
+                check_origin(self._settings, request.headers)
+            check_access(self._settings, route.access, role)
+            call = Call(
+                self._context,
+                route.check({name: str(value) for name, value in request.path_params.items()}),
+                dict(request.query_params),
+                await _body(request),
+            )
+            return answer_of(route.code, await run_in_threadpool(route.handler, call))
+        except RestError as error:
+            return error_answer(error.code, error.message)
+        except ClientDisconnect:
+            return error_answer(400, "the client is gone")
+        except Exception:  # noqa: BLE001 - the client gets an answer, and the log the traceback
+            _log.exception("%s %s failed", route.method, request.url.path)
+            return error_answer(500, "Internal server error; the log of the driver has its traceback.")
+
+    async def refuse_unrouted(self, request: Request, error: Exception) -> Response:
+        """Unknown paths, and known ones by another method: both are not there, as in Flink."""
+        try:
+            check_host(self._settings, request.headers)
+        except RestError as refusal:
+            return self._response(error_answer(refusal.code, refusal.message))
+        path = request.url.path[:200]
+        message = f"Unable to load requested file {path}." if request.method == "GET" else f"Not found: {path}"
+        return self._response(error_answer(404, message))
+
+    def _response(self, answer: Answer) -> Response:
+        headers = {**self._headers, **answer.headers, "content-type": answer.content_type}
+        if answer.code == 401:
+            headers["www-authenticate"] = "Bearer"
+        return Response(answer.body, answer.code, headers)
+
+
+async def _body(request: Request) -> bytes:
+    """The body, if it is not too large."""
+    if request.method in ("GET", "HEAD"):
+        return b""
+    parts, size = [], 0
+    async for part in request.stream():
+        size += len(part)
+        if size > BODY_BYTES_MAX:
+            raise RestError(413, f"the body is larger than {BODY_BYTES_MAX} bytes")
+        parts.append(part)
+    return b"".join(parts)

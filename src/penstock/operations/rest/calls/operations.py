@@ -1,0 +1,74 @@
+"""Operations that take a while: begun by one request, and asked after by others, for five minutes after their end."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, Final
+
+from penstock.operations.rest.calls.errors import RestError, not_found
+
+#: How long (s) the result of an operation is kept (Flink's `rest.async.store-duration`).
+KEPT_SECONDS: Final = 300.0
+#: How many operations are kept at most, those under way included.
+OPERATIONS_MAX: Final = 1_000
+
+
+@dataclass
+class _Operation:
+    future: Future[Any]
+    #: when it was first seen to be over (s)
+    ended: float | None = None
+
+
+class Operations:
+    """By kind, the job or other thing that they are about, and their id."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._lock = threading.Lock()
+        self._operations: dict[tuple[str, str, str], _Operation] = {}
+
+    def begin(self, kind: str, about: str, begin: Callable[[], Future[Any]], trigger_id: str | None = None) -> str:
+        """Begin an operation, unless there is one with this id; its id.
+
+        An error of `begin` is the operation's result, as in Flink: a savepoint of an unknown job is accepted, and its
+        failure shows when somebody asks.
+        """
+        trigger_id = (trigger_id or secrets.token_hex(16)).lower()
+        key = (kind, about, trigger_id)
+        with self._lock:
+            self._forget()
+            if key in self._operations:
+                return trigger_id
+            if len(self._operations) >= OPERATIONS_MAX:
+                raise RestError(429, f"{OPERATIONS_MAX} operations are under way or kept; ask again in a few minutes")
+            operation = self._operations[key] = _Operation(Future())
+        try:
+            future = begin()
+        except Exception as error:  # noqa: BLE001 - it is told to whoever asks after the operation
+            operation.future.set_exception(error)
+        else:
+            operation.future = future
+        return trigger_id
+
+    def find(self, kind: str, about: str, trigger_id: str) -> Future[Any]:
+        """The operation; 404 when there is none, or it ended too long ago."""
+        with self._lock:
+            self._forget()
+            operation = self._operations.get((kind, about, trigger_id))
+        if operation is None:
+            raise not_found(f"Operation not found under key: {trigger_id}")
+        return operation.future
+
+    def _forget(self) -> None:
+        now = self._now()
+        for key, operation in list(self._operations.items()):
+            if operation.ended is None and operation.future.done():
+                operation.ended = now
+            elif operation.ended is not None and now >= operation.ended + KEPT_SECONDS:
+                del self._operations[key]

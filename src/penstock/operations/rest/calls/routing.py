@@ -1,0 +1,160 @@
+"""The entries of the table of routes, and what a handler is called with."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+
+import msgspec
+
+from penstock.core.job.view import JobView, VertexView
+from penstock.operations.dispatcher import DispatchedJob
+from penstock.operations.rest.calls.answers import Encoded, encoded
+from penstock.operations.rest.calls.errors import bad_request, not_found
+
+if TYPE_CHECKING:
+    from penstock.operations.rest.calls.context import RestContext
+
+T = TypeVar("T")
+
+_HEX32: Final = re.compile("[0-9a-fA-F]{32}")
+_INTEGER: Final = re.compile("[0-9]{1,18}")
+#: The parameters of paths that have a form; others are any text.
+_FORMS: Final = {
+    "jobid": _HEX32,
+    "vertexid": _HEX32,
+    "applicationid": _HEX32,
+    "triggerid": _HEX32,
+    "rescaleuuid": _HEX32,
+    "subtaskindex": _INTEGER,
+    "attempt": _INTEGER,
+    "checkpointid": _INTEGER,
+}
+
+#: What someone needs to be to call a route, where tokens are asked for.
+Access = Literal["open", "reveals", "changes"]
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of a query.
+
+    Attributes:
+        name: as it stands in the URL.
+        description: what it does.
+        values: what it may be; any text where this is empty.
+        kind: how it is written, as a type of JSON schema.
+    """
+
+    name: str
+    description: str
+    values: tuple[str, ...] = ()
+    kind: Literal["string", "integer", "boolean"] = "string"
+
+
+@dataclass(frozen=True)
+class Call:
+    """A request, as its handler sees it.
+
+    Attributes:
+        context: what all handlers share.
+        path: the parameters of the path, checked and in lower case where they are ids.
+        query: the parameters of the query; of those given twice, the last.
+        body: as it came.
+    """
+
+    context: RestContext
+    path: Mapping[str, str] = field(default_factory=dict)
+    query: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+
+    def job(self) -> DispatchedJob:
+        """The job that the path names; 404 if there is none."""
+        job = self.context.dispatcher.job(self.path["jobid"])
+        if job is None:
+            raise not_found(f"Job {self.path['jobid']} not found")
+        return job
+
+    def view(self) -> JobView:
+        """That job as of at most half a second ago."""
+        return self.context.view(self.job())
+
+    def vertex(self, view: JobView) -> VertexView:
+        """The vertex that the path names; 404 if the job has no such."""
+        for vertex in view.vertices:
+            if vertex.vertex_id == self.path["vertexid"]:
+                return vertex
+        raise not_found(f"Vertex {self.path['vertexid']} not found in job {view.job_id}")
+
+    def subtask(self, vertex: VertexView) -> int:
+        """The subtask that the path names; 404 if the vertex has no such."""
+        index = int(self.path["subtaskindex"])
+        if index >= vertex.parallelism:
+            raise not_found(f"Subtask {index} not found: vertex {vertex.vertex_id} has {vertex.parallelism}")
+        return index
+
+    def once_a_view(self, name: str, make: Callable[[JobView], Any]) -> Encoded:
+        """JSON made of the job's view, once for each view, however many ask."""
+        view = self.view()
+        return Encoded(self.context.cache.get(view, name, lambda: encoded(make(view))))
+
+    def json(self, kind: type[T]) -> T:
+        """The body as a value of a type; 400 if it is none. No body is an empty object."""
+        try:
+            return msgspec.json.decode(self.body or b"{}", type=kind, strict=True)
+        except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, RecursionError) as error:
+            raise bad_request(f"Bad request received. Failed to parse request body: {error}") from error
+
+
+@dataclass(frozen=True)
+class Route:
+    """One operation of the API.
+
+    Attributes:
+        method: of HTTP.
+        path: as Flink writes it, such as /jobs/:jobid.
+        handler: answers, in a thread of a pool; it may wait.
+        summary: what it does, for the OpenAPI document.
+        answers: the type of the answer.
+        code: of an answer.
+        access: whether it reveals or changes something, which may need a token.
+        query: the parameters that it looks at.
+        body: the type of the body; None if it takes none.
+        is_lenient: whether it takes ids of any form, as some of Flink's do.
+    """
+
+    method: str
+    path: str
+    handler: Callable[[Call], Any]
+    summary: str
+    answers: Any
+    code: int = 200
+    access: Access = "open"
+    query: tuple[Parameter, ...] = ()
+    body: Any = None
+    is_lenient: bool = False
+
+    @property
+    def parameters(self) -> list[str]:
+        """The names of the parameters in its path."""
+        return re.findall(r":(\w+)", self.path)
+
+    def check(self, path: Mapping[str, str]) -> dict[str, str]:
+        """The parameters of a path; raises 400 for one of the wrong form."""
+        found = {}
+        for name, value in path.items():
+            form = None if self.is_lenient else _FORMS.get(name)
+            if form is not None and not form.fullmatch(value):
+                raise bad_request(f"Cannot resolve path parameter ({name}) from value {value[:100]!r}.")
+            found[name] = value.lower() if form is _HEX32 else value
+        return found
+
+
+def form_of(name: str) -> dict[str, Any]:
+    """The JSON schema of a parameter of a path."""
+    form = _FORMS.get(name)
+    if form is _INTEGER:
+        return {"type": "integer", "minimum": 0, "maximum": 10**18 - 1}
+    return {"type": "string", "pattern": "^[0-9a-fA-F]{32}$"} if form is _HEX32 else {"type": "string", "minLength": 1}

@@ -1,0 +1,92 @@
+"""Who may ask what: host names, origins and tokens, checked before a handler is called.
+
+- The Host header must be a name of this server or an address. A page that lets its own name lead here (DNS rebinding)
+  sends its own name.
+- A request that changes something and that a browser sends for another site's page is refused (CSRF): browsers say so
+  by Origin, Referer or Sec-Fetch-Site, and programs send none of them.
+- The operator's token is needed for what changes or reveals something, the reader's or the operator's for what reveals
+  something, or for everything where there is a reader's. Without tokens, this host is trusted.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+from collections.abc import Mapping
+from typing import Literal
+from urllib.parse import urlsplit
+
+from penstock.operations.rest.calls.errors import RestError
+from penstock.operations.rest.calls.routing import Access
+from penstock.operations.rest.settings import RestSettings
+
+Role = Literal["nobody", "reader", "operator"]
+
+
+def host_of(authority: str) -> str:
+    """The name or address in a Host header, in lower case, without port and brackets."""
+    if authority.startswith("["):
+        return authority[1:].partition("]")[0].lower()
+    return authority.partition(":")[0].lower()
+
+
+def check_host(settings: RestSettings, headers: Mapping[str, str]) -> None:
+    """Refuse a request for another host."""
+    host = host_of(headers.get("host", ""))
+    if host in settings.hosts:
+        return
+    try:
+        ipaddress.ip_address(host)
+    except ValueError as error:
+        raise RestError(
+            403,
+            f"{host[:100]!r} is no name of this server; penstock.rest.allowed-hosts names more of them",
+        ) from error
+
+
+def check_origin(settings: RestSettings, headers: Mapping[str, str]) -> None:
+    """Refuse a request that changes something and comes from another site's page."""
+    own = headers.get("host", "").lower()
+    for name in ("origin", "referer"):
+        value = headers.get(name)
+        if value is None:
+            continue
+        if name == "origin" and settings.allow_origin not in (None, "*") and value == settings.allow_origin:
+            continue
+        try:
+            theirs = urlsplit(value).netloc.lower()
+        except ValueError:
+            theirs = ""
+        if theirs != own:
+            raise RestError(403, f"the {name} {value[:100]!r} is another site, which may not change anything here")
+    if headers.get("sec-fetch-site", "none") not in ("none", "same-origin") and "origin" not in headers:
+        raise RestError(403, "a page of another site may not change anything here")
+
+
+def role_of(settings: RestSettings, headers: Mapping[str, str]) -> Role:
+    """Who asks, by their token."""
+    kind, _, given = headers.get("authorization", "").partition(" ")
+    if kind.lower() != "bearer":
+        return "nobody"
+    if settings.token is not None and _equal(given.strip(), settings.token):
+        return "operator"
+    if settings.reader_token is not None and _equal(given.strip(), settings.reader_token):
+        return "reader"
+    return "nobody"
+
+
+def check_access(settings: RestSettings, access: Access, role: Role) -> None:
+    """Refuse those whose token is missing, or not good enough."""
+    if settings.token is None or role == "operator":
+        return
+    if access == "open" and (settings.reader_token is None or role == "reader"):
+        return
+    if access == "reveals" and role == "reader":
+        return
+    if role == "reader":
+        raise RestError(403, "the reader's token may not change anything: this needs the operator's")
+    raise RestError(401, "this needs a token: Authorization: Bearer <token>; the log of the driver says where it is")
+
+
+def _equal(one: str, other: str) -> bool:
+    return hmac.compare_digest(one.encode(), other.encode())

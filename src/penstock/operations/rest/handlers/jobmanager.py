@@ -1,0 +1,156 @@
+"""The job manager: this process, its configuration, environment, logs and stacks."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from penstock.operations.rest.calls.answers import Text
+from penstock.operations.rest.calls.errors import not_found
+from penstock.operations.rest.calls.routing import Call, Route
+from penstock.operations.rest.handlers.process import LogFiles, ThreadDump, log_files, thread_dump_of
+from penstock.operations.sensitive import masked
+
+#: The parts of a JVM's memory that Flink's page reads from the configuration; a Python process has one part alone.
+_MEMORY: Final = {
+    "jobmanager.memory.off-heap.size": "0 bytes",
+    "jobmanager.memory.jvm-metaspace.size": "0 bytes",
+    "jobmanager.memory.jvm-overhead.min": "0 bytes",
+    "jobmanager.memory.jvm-overhead.max": "0 bytes",
+}
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """An option as it is set."""
+
+    key: str
+    value: str
+
+
+class Interpreter(msgspec.Struct, frozen=True):
+    """Python, in the place of a JVM."""
+
+    version: str
+    arch: str
+    options: list[str]
+
+
+class Environment(msgspec.Struct, frozen=True):
+    """The interpreter, and from where it imports."""
+
+    jvm: Interpreter
+    classpath: list[str]
+
+
+class Url(msgspec.Struct, frozen=True):
+    """Where a log is."""
+
+    url: str
+
+
+def entries(values: Mapping[str, str]) -> list[Entry]:
+    """Options, without secrets, and what Flink's page reads besides."""
+    heap = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    known = {"jobmanager.memory.heap.size": f"{heap} bytes", **_MEMORY, **masked(values)}
+    return [Entry(key, known[key]) for key in sorted(known)]
+
+
+def config(call: Call) -> list[Entry]:
+    """Of the job that asked for the server."""
+    return entries(call.context.configuration.to_dict())
+
+
+def job_config(call: Call) -> list[Entry]:
+    """Of a job; of none, for an unknown one, as in Flink."""
+    job = call.context.dispatcher.job(call.path.get("jobid") or call.path["applicationid"])
+    return entries({} if job is None else job.configuration.to_dict())
+
+
+def environment(call: Call) -> Environment:
+    """The interpreter; the program's own arguments may be secrets and are left out."""
+    version = f"{platform.python_implementation()} - {platform.python_version()}"
+    options = [f"-W {option}" for option in sys.warnoptions]
+    options += [f"-X {name}" if value is True else f"-X {name}={value}" for name, value in sys._xoptions.items()]
+    return Environment(Interpreter(version, platform.machine(), options), list(sys.path))
+
+
+def logs(call: Call) -> LogFiles:
+    """The files of logs."""
+    return log_files(call.context.insight.logs(None))
+
+
+def log(call: Call) -> Text:
+    """The main log, or the one that the path names."""
+    return Text(call.context.insight.log(None, call.path.get("filename")))
+
+
+def stdout(call: Call) -> Text:
+    """What the process has printed."""
+    return Text(call.context.insight.stdout(None))
+
+
+def thread_dump(call: Call) -> ThreadDump:
+    """Where the threads are."""
+    return thread_dump_of(call.context.insight.thread_dump(None))
+
+
+def log_url(call: Call) -> Url:
+    """Where the log of a job's manager, or of a worker, is: here."""
+    worker = call.path.get("taskmanagerid")
+    return Url("/jobmanager/log" if worker is None else f"/taskmanagers/{worker}/log")
+
+
+def no_profiler(call: Call) -> Any:
+    """Async-profiler is for JVMs; Flink without its option says the same."""
+    raise not_found("Profiling is off: rest.profiling.enabled is not supported, flame graphs show where time goes.")
+
+
+_MANAGER = "/jobmanager"
+_OF_JOB = "/jobs/:jobid"
+_WORKER = "/taskmanagers/:taskmanagerid"
+ROUTES = [
+    Route("GET", f"{_MANAGER}/config", config, "The configuration.", list[Entry], access="reveals"),
+    Route("GET", f"{_MANAGER}/environment", environment, "The interpreter.", Environment, access="reveals"),
+    Route("GET", f"{_MANAGER}/logs", logs, "The files of logs.", LogFiles, access="reveals"),
+    Route("GET", f"{_MANAGER}/logs/:filename", log, "One of the logs.", Text, access="reveals"),
+    Route("GET", f"{_MANAGER}/log", log, "The main log.", Text, access="reveals"),
+    Route("GET", f"{_MANAGER}/stdout", stdout, "What the process has printed.", Text, access="reveals"),
+    Route("GET", f"{_MANAGER}/thread-dump", thread_dump, "Where the threads are.", ThreadDump, access="reveals"),
+    Route("GET", f"{_OF_JOB}/jobmanager/config", job_config, "A job's options.", list[Entry], access="reveals"),
+    Route(
+        "GET",
+        "/applications/:applicationid/jobmanager/config",
+        job_config,
+        "An application's options.",
+        list[Entry],
+        access="reveals",
+    ),
+    Route(
+        "GET",
+        f"{_OF_JOB}/jobmanager/environment",
+        environment,
+        "The interpreter of a job.",
+        Environment,
+        access="reveals",
+    ),
+    Route("GET", f"{_OF_JOB}/jobmanager/log-url", log_url, "Where the log of a job is.", Url, is_lenient=True),
+    Route(
+        "GET",
+        f"{_OF_JOB}/taskmanagers/:taskmanagerid/log-url",
+        log_url,
+        "Where the log of a worker is.",
+        Url,
+        is_lenient=True,
+    ),
+    Route("GET", f"{_MANAGER}/profiler", no_profiler, "404: there is no profiler.", Any, access="reveals"),
+    Route("POST", f"{_MANAGER}/profiler", no_profiler, "404: there is no profiler.", Any, access="changes"),
+    Route("GET", f"{_MANAGER}/profiler/:filename", no_profiler, "404: there is no profiler.", Any, access="reveals"),
+    Route("GET", f"{_WORKER}/profiler", no_profiler, "404: there is no profiler.", Any, access="reveals"),
+    Route("POST", f"{_WORKER}/profiler", no_profiler, "404: there is no profiler.", Any, access="changes"),
+    Route("GET", f"{_WORKER}/profiler/:filename", no_profiler, "404: there is no profiler.", Any, access="reveals"),
+]

@@ -1,0 +1,275 @@
+"""Jobs: lists, details, plan, status, result, configuration, failures, accumulators."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import wait
+from typing import Any, Final, Literal
+
+import msgspec
+
+from penstock.base.job_status import JobStatus
+from penstock.base.options import PARALLELISM, RESTART_STRATEGY
+from penstock.core.job.view import JobView
+from penstock.operations.dispatcher import DispatchedJob
+from penstock.operations.rest.calls.answers import Empty
+from penstock.operations.rest.calls.errors import bad_request
+from penstock.operations.rest.calls.routing import Call, Parameter, Route
+from penstock.operations.rest.shapes.exceptions import JobExceptions, job_exceptions
+from penstock.operations.rest.shapes.failures import FailureCause, failure_cause
+from penstock.operations.rest.shapes.jobs import (
+    JobDetails,
+    JobIdAndStatus,
+    JobIds,
+    JobOverview,
+    JobsOverview,
+    job_details,
+    job_overview,
+)
+from penstock.operations.rest.shapes.plan import JobPlan, plan_of
+from penstock.operations.rest.shapes.times import duration, job_end, job_start
+from penstock.operations.sensitive import masked
+
+#: How many failures are answered with, unless the request says.
+EXCEPTIONS_MAX: Final = 20
+#: How long (s) to wait for accumulators.
+_PATIENCE_SECONDS: Final = 5.0
+
+
+class Status(msgspec.Struct, frozen=True):
+    """Where a job is in its life."""
+
+    status: str
+
+
+class Accumulator(msgspec.Struct, frozen=True):
+    """A user's accumulator, its value as text."""
+
+    name: str
+    type: str
+    value: str
+
+
+class JobAccumulators(msgspec.Struct, frozen=True, rename="kebab"):
+    """Of all subtasks together."""
+
+    job_accumulators: list[dict[str, str]]
+    user_task_accumulators: list[Accumulator]
+    serialized_user_task_accumulators: dict[str, str]
+
+
+class QueueStatus(msgspec.Struct, frozen=True):
+    """Whether there is a result."""
+
+    id: Literal["IN_PROGRESS", "COMPLETED"]
+
+
+class JobResult(msgspec.Struct, frozen=True, rename="kebab", omit_defaults=True):
+    """How a job has ended."""
+
+    id: str
+    name: str
+    application_status: Literal["SUCCEEDED", "FAILED", "CANCELED", "UNKNOWN"]
+    accumulator_results: dict[str, str]
+    net_runtime: int
+    application_id: str
+    start_time: int
+    end_time: int
+    failure_cause: FailureCause | None = None
+
+
+class ExecutionResult(msgspec.Struct, frozen=True, rename="kebab", omit_defaults=True):
+    """How a job has ended, if it has."""
+
+    status: QueueStatus
+    job_execution_result: JobResult | None = None
+
+
+class ExecutionConfig(msgspec.Struct, frozen=True, rename="kebab"):
+    """How a job runs."""
+
+    restart_strategy: str
+    job_parallelism: int
+    object_reuse_mode: bool
+    user_config: dict[str, str]
+
+
+class JobConfig(msgspec.Struct, frozen=True, rename="kebab"):
+    """The configuration of a job, without secrets."""
+
+    jid: str
+    name: str
+    execution_config: ExecutionConfig
+
+
+def job_ids(call: Call) -> JobIds:
+    """All jobs."""
+    return JobIds([JobIdAndStatus(view.job_id, view.status.name) for _, view in call.context.views()])
+
+
+def jobs_overview(call: Call) -> JobsOverview:
+    """All jobs with their tasks."""
+    return JobsOverview(overviews(call))
+
+
+def overviews(call: Call) -> list[JobOverview]:
+    """The lines of all jobs."""
+    return [job_overview(view) for _, view in call.context.views()]
+
+
+def details(call: Call) -> Any:
+    """One job."""
+    return call.once_a_view("details", job_details)
+
+
+def plan(call: Call) -> Any:
+    """Its graph."""
+    return call.once_a_view("plan", lambda view: JobPlan(plan_of(view)))
+
+
+def status(call: Call) -> Status:
+    """Its status at this moment, which may be newer than the view."""
+    return Status(call.job().handle.status().name)
+
+
+def config(call: Call) -> JobConfig:
+    """Its configuration."""
+    job = call.job()
+    settings = job.configuration
+    strategy = settings.read(RESTART_STRATEGY) or "Cluster level default restart strategy"
+    execution = ExecutionConfig(strategy, settings.read(PARALLELISM), False, masked(settings.to_dict()))
+    return JobConfig(job.job_id, job.name, execution)
+
+
+def exceptions(call: Call) -> JobExceptions:
+    """What it has failed for."""
+    asked = call.query.get("maxExceptions", str(EXCEPTIONS_MAX))
+    if not asked.isdecimal() or len(asked) > 9:
+        raise bad_request(f"maxExceptions must be a number from 0 on, not {asked[:50]!r}")
+    labels = {}
+    for pair in filter(None, call.query.get("failureLabelFilter", "").split(",")):
+        key, separator, value = pair.partition(":")
+        if not separator:
+            raise bad_request(f"failureLabelFilter takes key:value, not {pair[:50]!r}")
+        labels[key] = value
+    return job_exceptions(call.view(), int(asked), labels)
+
+
+def accumulators(call: Call) -> JobAccumulators:
+    """The users' accumulators."""
+    known = accumulators_of(call.job())
+    listed = [Accumulator(name, type(value).__name__, text_of(value)) for name, value in known.items()]
+    return JobAccumulators([], listed, {})
+
+
+def accumulators_of(job: DispatchedJob) -> Mapping[str, Any]:
+    """By name; empty when the job does not answer."""
+    asked = job.handle.get_accumulators()
+    if not wait([asked], _PATIENCE_SECONDS).done or asked.cancelled() or asked.exception() is not None:
+        return {}
+    return asked.result()
+
+
+def text_of(value: object) -> str:
+    """A value of the user's as text, whatever it is."""
+    try:
+        return str(value)
+    except Exception as error:  # noqa: BLE001 - user code
+        return f"{type(value).__name__}, which cannot be shown: {type(error).__name__}: {error}"
+
+
+def execution_result(call: Call) -> ExecutionResult:
+    """How it has ended."""
+    job = call.job()
+    outcome = job.handle.get_job_execution_result()
+    if not outcome.done():
+        return ExecutionResult(QueueStatus("IN_PROGRESS"))
+    return ExecutionResult(QueueStatus("COMPLETED"), _result(job, call.view(), outcome))
+
+
+def _result(job: DispatchedJob, view: JobView, outcome: Any) -> JobResult:
+    failure = outcome.exception()
+    found = {} if failure is not None else outcome.result().get_all_accumulator_results()
+    status = job.handle.status()
+    named: dict[JobStatus, Literal["SUCCEEDED", "FAILED", "CANCELED"]] = {
+        JobStatus.FINISHED: "SUCCEEDED",
+        JobStatus.FAILED: "FAILED",
+        JobStatus.CANCELED: "CANCELED",
+    }
+    start, end = job_start(view), job_end(view)
+    return JobResult(
+        id=job.job_id,
+        name=job.name,
+        application_status=named.get(status, "UNKNOWN"),
+        accumulator_results={name: text_of(value) for name, value in found.items()},
+        net_runtime=duration(start, end, view.now_ms),
+        application_id=job.job_id,
+        start_time=start,
+        end_time=end,
+        failure_cause=None if failure is None or status is JobStatus.CANCELED else failure_cause(failure),
+    )
+
+
+def cancel(call: Call) -> Empty:
+    """Cancel it."""
+    mode = call.query.get("mode", "cancel")
+    if mode == "stop":
+        raise bad_request(
+            "The termination mode 'stop' has been removed. For an ungraceful shutdown, please use 'cancel' instead. "
+            "For a graceful shutdown, please use 'jobs/:jobid/stop'."
+        )
+    if mode != "cancel":
+        raise bad_request(f"mode must be cancel, not {mode[:50]!r}")
+    call.job().handle.cancel()
+    return Empty()
+
+
+class Heartbeat(msgspec.Struct, frozen=True, rename="camel"):
+    """Until when (ms since the epoch) the client counts as alive."""
+
+    expired_timestamp: int
+
+
+def client_heartbeat(call: Call) -> Empty:
+    """Taken and not needed: a job lives in the process of its client, and ends with it."""
+    call.json(Heartbeat)
+    call.job()
+    return Empty()
+
+
+_JOB = "/jobs/:jobid"
+_MAX_EXCEPTIONS = Parameter("maxExceptions", "How many at most.", kind="integer")
+_LABELS = Parameter("failureLabelFilter", "Only those with all these labels: key:value, key:value.")
+_MODE = Parameter("mode", "How to end it.", ("cancel", "stop"))
+
+ROUTES = [
+    Route("GET", "/jobs", job_ids, "All jobs.", JobIds),
+    Route("GET", "/jobs/overview", jobs_overview, "All jobs with their tasks.", JobsOverview),
+    Route("GET", _JOB, details, "A job with its vertices and its plan.", JobDetails),
+    Route("PATCH", _JOB, cancel, "Cancels a job.", Empty, 202, "changes", (_MODE,)),
+    Route("GET", f"{_JOB}/yarn-cancel", cancel, "Cancels a job, as Flink's page does.", Empty, 202, "changes"),
+    Route("GET", f"{_JOB}/plan", plan, "The graph of a job.", JobPlan),
+    Route("GET", f"{_JOB}/status", status, "Where a job is in its life.", Status),
+    Route("GET", f"{_JOB}/config", config, "The configuration of a job.", JobConfig, access="reveals"),
+    Route(
+        "GET",
+        f"{_JOB}/exceptions",
+        exceptions,
+        "What a job has failed for.",
+        JobExceptions,
+        access="reveals",
+        query=(_MAX_EXCEPTIONS, _LABELS),
+    ),
+    Route("GET", f"{_JOB}/accumulators", accumulators, "The accumulators of a job.", JobAccumulators),
+    Route("GET", f"{_JOB}/execution-result", execution_result, "How a job has ended.", ExecutionResult),
+    Route(
+        "PATCH",
+        f"{_JOB}/clientHeartbeat",
+        client_heartbeat,
+        "Says that a client lives.",
+        Empty,
+        202,
+        "changes",
+        body=Heartbeat,
+    ),
+]

@@ -1,0 +1,222 @@
+"""Metrics: lists of names, values by name, and values put together over jobs, workers or subtasks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from penstock.operations.rest.calls.context import Values
+from penstock.operations.rest.calls.errors import bad_request
+from penstock.operations.rest.calls.routing import Call, Parameter, Route
+from penstock.operations.rest.handlers.taskmanagers import workers
+from penstock.operations.rest.handlers.vertices import Metric
+from penstock.operations.rest.shapes.numbers import Number, number
+from penstock.operations.rest.shapes.workers import DRIVER_ID
+
+
+class AggregatedMetric(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A metric over several jobs, workers or subtasks."""
+
+    id: str
+    min: Number | None = None
+    max: Number | None = None
+    avg: Number | None = None
+    sum: Number | None = None
+    skew: Number | None = None
+
+
+#: Ranges of subtasks may not name more than this.
+_SUBTASKS_MAX: Final = 100_000
+
+
+def _average(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def _skew(values: Sequence[float]) -> float:
+    """The mean deviation from the average, in per cent of it, as in Flink."""
+    average = _average(values)
+    if average == 0 or math.isnan(average):
+        return 0.0
+    return sum(abs(value - average) for value in values) / len(values) / average * 100
+
+
+_AGGREGATIONS: Final[Mapping[str, Callable[[Sequence[float]], float]]] = {
+    "min": min,
+    "max": max,
+    "avg": _average,
+    "sum": sum,
+    "skew": _skew,
+}
+
+
+def text_of(value: str | float) -> str:
+    """A value as Flink's plain endpoints write it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return str(value)
+
+
+def _listed(call: Call, values: Values) -> list[Metric]:
+    asked = call.query.get("get")
+    if asked is None:
+        return [Metric(name) for name in sorted(values)]
+    return [Metric(name, text_of(values[name])) for name in dict.fromkeys(asked.split(",")) if name in values]
+
+
+def jobmanager(call: Call) -> list[Metric]:
+    """Of the job manager."""
+    return _listed(call, call.context.metrics.jobmanager())
+
+
+def taskmanager(call: Call) -> list[Metric]:
+    """Of a worker."""
+    return _listed(call, _of_worker(call, call.path["taskmanagerid"]))
+
+
+def _of_worker(call: Call, asked: str) -> Values:
+    found = workers(call)
+    if asked == DRIVER_ID:
+        return call.context.metrics.taskmanager(DRIVER_ID) or call.context.metrics.jobmanager()
+    known = next((one for one in found if one.id == asked), None)
+    return {} if known is None else call.context.metrics.taskmanager(known.worker.worker_id)
+
+
+def job(call: Call) -> list[Metric]:
+    """Of a job; none of an unknown one."""
+    found = call.context.dispatcher.job(call.path["jobid"])
+    return [] if found is None else _listed(call, call.context.metrics.job(found.job_id))
+
+
+def vertex(call: Call) -> list[Metric]:
+    """Of a vertex, each subtask's by its index."""
+    found = _vertex(call)
+    return [] if found is None else _listed(call, call.context.metrics.vertex(*found[:2]))
+
+
+def jm_operator(call: Call) -> list[Metric]:
+    """Of the parts of a vertex' operators beside the job master."""
+    found = _vertex(call)
+    return [] if found is None else _listed(call, call.context.metrics.jm_operator(*found[:2]))
+
+
+def subtask(call: Call) -> list[Metric]:
+    """Of a subtask."""
+    found, index = _vertex(call), int(call.path["subtaskindex"])
+    if found is None or index >= found[2]:
+        return []
+    return _listed(call, call.context.metrics.subtask(found[0], found[1], index))
+
+
+def _vertex(call: Call) -> tuple[str, str, int] | None:
+    """The ids of job and vertex and how many subtasks there are; None where one is unknown."""
+    found = call.context.dispatcher.job(call.path["jobid"])
+    if found is None:
+        return None
+    for one in call.context.view(found).vertices:
+        if one.vertex_id == call.path["vertexid"]:
+            return found.job_id, one.vertex_id, one.parallelism
+    return None
+
+
+def jobs(call: Call) -> list[AggregatedMetric]:
+    """Over jobs: all, or those named."""
+    named = _names(call, "jobs")
+    known = [one.job_id for one in call.context.dispatcher.jobs()]
+    return _aggregated(call, [call.context.metrics.job(one) for one in known if named is None or one in named])
+
+
+def taskmanagers(call: Call) -> list[AggregatedMetric]:
+    """Over workers: all, or those named."""
+    named = _names(call, "taskmanagers")
+    known = [one.id for one in workers(call)] or [DRIVER_ID]
+    return _aggregated(call, [_of_worker(call, one) for one in known if named is None or one in named])
+
+
+def subtasks(call: Call) -> list[AggregatedMetric]:
+    """Over the subtasks of a vertex: all, or those in the ranges."""
+    ranges = _ranges(call.query.get("subtasks"))
+    found = _vertex(call)
+    if found is None:
+        return []
+    indexes = [index for index in range(found[2]) if ranges is None or any(index in one for one in ranges)]
+    metrics = call.context.metrics
+    return _aggregated(call, [metrics.subtask(found[0], found[1], index) for index in indexes])
+
+
+def _names(call: Call, name: str) -> set[str] | None:
+    asked = call.query.get(name)
+    return None if asked is None else set(asked.split(","))
+
+
+def _ranges(text: str | None) -> list[range] | None:
+    if text is None:
+        return None
+    found = []
+    for part in filter(None, text.split(",")):
+        low, _, high = part.partition("-")
+        if not (low.isdecimal() and (high or low).isdecimal() and len(part) < 40):
+            raise bad_request(f"subtasks takes numbers and ranges such as 1,3,5-9, not {part[:50]!r}")
+        found.append(range(int(low), int(high or low) + 1))
+    return found[:_SUBTASKS_MAX]
+
+
+def _aggregated(call: Call, sources: Iterable[Values]) -> list[AggregatedMetric]:
+    asked, ways = call.query.get("get"), call.query.get("agg")
+    wanted = list(_AGGREGATIONS) if ways is None else [way.strip().lower() for way in ways.split(",")]
+    for way in wanted:
+        if way not in _AGGREGATIONS:
+            raise bad_request(f"agg takes {', '.join(_AGGREGATIONS)}, not {way[:50]!r}")
+    if asked is None:
+        return [AggregatedMetric(name) for name in sorted({name for values in sources for name in values})]
+    found, known = [], list(sources)
+    for name in dict.fromkeys(asked.split(",")):
+        values = [float(value) for one in known if isinstance(value := one.get(name), int | float)]
+        if values:
+            parts: dict[str, Any] = {way: number(_AGGREGATIONS[way](values)) for way in wanted}
+            found.append(AggregatedMetric(name, **parts))
+    return found
+
+
+_GET = Parameter("get", "The metrics whose values are asked for, by their ids; without it, all ids.")
+_AGG = Parameter("agg", "How values are put together: min, max, avg, sum, skew, with commas; all without it.")
+_ONE = (_GET,)
+_VERTEX = "/jobs/:jobid/vertices/:vertexid"
+
+ROUTES = [
+    Route("GET", "/jobmanager/metrics", jobmanager, "Of the job manager.", list[Metric], query=_ONE),
+    Route("GET", "/taskmanagers/:taskmanagerid/metrics", taskmanager, "Of a worker.", list[Metric], query=_ONE),
+    Route("GET", "/jobs/:jobid/metrics", job, "Of a job.", list[Metric], query=_ONE),
+    Route("GET", f"{_VERTEX}/metrics", vertex, "Of a vertex.", list[Metric], query=_ONE),
+    Route("GET", f"{_VERTEX}/jm-operator-metrics", jm_operator, "Of coordinators.", list[Metric], query=_ONE),
+    Route("GET", f"{_VERTEX}/subtasks/:subtaskindex/metrics", subtask, "Of a subtask.", list[Metric], query=_ONE),
+    Route(
+        "GET",
+        "/jobs/metrics",
+        jobs,
+        "Over jobs.",
+        list[AggregatedMetric],
+        query=(_GET, _AGG, Parameter("jobs", "Only these jobs, by their ids.")),
+    ),
+    Route(
+        "GET",
+        "/taskmanagers/metrics",
+        taskmanagers,
+        "Over workers.",
+        list[AggregatedMetric],
+        query=(_GET, _AGG, Parameter("taskmanagers", "Only these workers, by their ids.")),
+    ),
+    Route(
+        "GET",
+        f"{_VERTEX}/subtasks/metrics",
+        subtasks,
+        "Over the subtasks of a vertex.",
+        list[AggregatedMetric],
+        query=(_GET, _AGG, Parameter("subtasks", "Only these subtasks, such as 1,3,5-9.")),
+    ),
+]

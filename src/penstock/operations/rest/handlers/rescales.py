@@ -1,0 +1,132 @@
+"""The parallelism of a job: what it is to be, and how it has changed."""
+
+from __future__ import annotations
+
+from concurrent.futures import wait
+from typing import Final
+
+import msgspec
+
+from penstock.core.job.view import JobView
+from penstock.operations.rest.calls.answers import Empty
+from penstock.operations.rest.calls.errors import RestError, bad_request, not_found
+from penstock.operations.rest.calls.routing import Call, Route
+from penstock.operations.rest.shapes import rescales as shapes
+
+#: How long (s) a request waits to hear that it is refused.
+_REFUSAL_SECONDS: Final = 2.0
+
+
+class ParallelismBounds(msgspec.Struct, frozen=True, rename="camel"):
+    """The lowest and the highest parallelism; -1 for a lower bound that is left as it is."""
+
+    upper_bound: int
+    lower_bound: int = -1
+
+
+class VertexRequirements(msgspec.Struct, frozen=True):
+    """What the parallelism of a vertex is to be."""
+
+    parallelism: ParallelismBounds
+
+
+def requirements(call: Call) -> dict[str, VertexRequirements]:
+    """Between which bounds the parallelism of each vertex is."""
+    job = call.job()
+    asked = job.handle.ask(lambda master: master.bounds())
+    known = asked.result() if wait([asked], 5.0).done and not asked.cancelled() else {}
+    found = {}
+    for vertex in call.context.view(job).vertices:
+        bounds = known.get(vertex.index)
+        lower, upper = (vertex.parallelism,) * 2 if bounds is None else (bounds.lower, bounds.upper)
+        found[vertex.vertex_id] = VertexRequirements(ParallelismBounds(upper, lower))
+    return found
+
+
+def require(call: Call) -> Empty:
+    """Rescale the job to the upper bounds."""
+    asked = call.json(dict[str, VertexRequirements])
+    job = call.job()
+    view = call.context.view(job)
+    known = {vertex.vertex_id: vertex for vertex in view.vertices}
+    for vertex_id, one in asked.items():
+        vertex, upper, lower = known.get(vertex_id), one.parallelism.upper_bound, one.parallelism.lower_bound
+        if vertex is None:
+            raise bad_request(f"The job has no vertex {vertex_id[:50]!r}")
+        if not 1 <= upper <= vertex.max_parallelism or lower > upper or lower < -1:
+            raise bad_request(
+                f"{vertex.name}: bounds {lower} to {upper} must be in order, and from 1 to {vertex.max_parallelism}"
+            )
+    if set(asked) != set(known):
+        raise bad_request("The requirements must name every vertex of the job, as GET does")
+    changed = {
+        vertex_id: one.parallelism.upper_bound
+        for vertex_id, one in asked.items()
+        if one.parallelism.upper_bound != known[vertex_id].parallelism
+    }
+    if not changed:
+        return Empty()
+    outcome = job.handle.rescale(changed)
+    if wait([outcome], _REFUSAL_SECONDS).done and (refused := outcome.exception()) is not None:
+        raise RestError(409, str(refused))
+    return Empty()
+
+
+def history(call: Call) -> list[shapes.Rescale]:
+    """The changes that are remembered, newest first."""
+    view = _with_tasks(call)
+    return [shapes.rescale(view, record) for record in view.rescales]
+
+
+def overview(call: Call) -> shapes.RescalesOverview:
+    """Counts, and the latest."""
+    return shapes.overview(_with_tasks(call))
+
+
+def summary(call: Call) -> shapes.RescalesSummary:
+    """Counts, and durations."""
+    return shapes.summaries(_with_tasks(call))
+
+
+def config(call: Call) -> shapes.RescalesConfig:
+    """When the job is rescaled."""
+    _with_tasks(call)
+    return shapes.config(call.job().configuration)
+
+
+def details(call: Call) -> shapes.Rescale:
+    """One change."""
+    view = _with_tasks(call)
+    for record in view.rescales:
+        if shapes.rescale_id(view, record) == call.path["rescaleuuid"]:
+            return shapes.rescale(view, record)
+    raise not_found(f"Rescale {call.path['rescaleuuid']} not found")
+
+
+def _with_tasks(call: Call) -> JobView:
+    """The job, if it can be rescaled while it runs."""
+    view = call.view()
+    if view.mode != "STREAMING":
+        raise not_found(f"Job {view.job_id} runs step by step and is not rescaled while it runs")
+    return view
+
+
+_JOB = "/jobs/:jobid"
+_REQUIREMENTS = dict[str, VertexRequirements]
+ROUTES = [
+    Route("GET", f"{_JOB}/resource-requirements", requirements, "The bounds of the parallelism.", _REQUIREMENTS),
+    Route(
+        "PUT",
+        f"{_JOB}/resource-requirements",
+        require,
+        "Rescales a job.",
+        Empty,
+        access="changes",
+        body=_REQUIREMENTS,
+    ),
+    Route("GET", f"{_JOB}/rescales/history", history, "How its parallelism has changed.", list[shapes.Rescale]),
+    Route("GET", f"{_JOB}/rescales/overview", overview, "Counts, and the latest.", shapes.RescalesOverview),
+    Route("GET", f"{_JOB}/rescales/summary", summary, "Counts, and durations.", shapes.RescalesSummary),
+    Route("GET", f"{_JOB}/rescales/config", config, "When it is rescaled.", shapes.RescalesConfig),
+    Route("GET", f"{_JOB}/rescales/details/:rescaleuuid", details, "One change.", shapes.Rescale),
+]

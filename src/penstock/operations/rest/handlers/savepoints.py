@@ -1,0 +1,280 @@
+"""Checkpoints and savepoints that somebody asks for: begun by one request, asked after by others."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from typing import Annotated, Any, Final, Literal
+
+import fsspec
+import msgspec
+
+from penstock.base.errors import CheckpointError, OperationError
+from penstock.core.checkpoint.statistics import CheckpointStatus
+from penstock.core.job.view import JobView
+from penstock.drivers.running_job import RunningJob
+from penstock.operations.rest.calls.context import RestContext
+from penstock.operations.rest.calls.errors import bad_request
+from penstock.operations.rest.calls.routing import Call, Route
+from penstock.operations.rest.handlers.jobs import QueueStatus
+from penstock.operations.rest.shapes.checkpoints import find_checkpoint
+from penstock.operations.rest.shapes.failures import FailureCause, failure_cause
+from penstock.storage.metadata import METADATA_NAME
+from penstock.storage.savepoint_directories import delete_savepoint
+
+HexId = Annotated[str, msgspec.Meta(pattern="^[0-9a-fA-F]{32}$")]
+
+
+class Triggered(msgspec.Struct, frozen=True, rename="kebab"):
+    """An operation has begun; its id asks after it."""
+
+    request_id: str
+
+
+class SavepointRequest(msgspec.Struct, frozen=True):
+    """Take a savepoint."""
+
+    target_directory: str | None = msgspec.field(name="target-directory", default=None)
+    cancel_job: bool = msgspec.field(name="cancel-job", default=False)
+    format_type: Literal["CANONICAL", "NATIVE"] | None = msgspec.field(name="formatType", default=None)
+    trigger_id: HexId | None = msgspec.field(name="triggerId", default=None)
+
+
+class StopRequest(msgspec.Struct, frozen=True, rename="camel"):
+    """End a job with a savepoint."""
+
+    target_directory: str | None = None
+    drain: bool = False
+    format_type: Literal["CANONICAL", "NATIVE"] | None = None
+    trigger_id: HexId | None = None
+
+
+class CheckpointRequest(msgspec.Struct, frozen=True, rename="camel"):
+    """Take a checkpoint."""
+
+    checkpoint_type: Literal["CONFIGURED", "FULL", "INCREMENTAL"] = "CONFIGURED"
+    trigger_id: HexId | None = None
+
+
+class DisposalRequest(msgspec.Struct, frozen=True, rename="kebab"):
+    """Delete a savepoint."""
+
+    savepoint_path: str | None = None
+
+
+class SavepointInfo(msgspec.Struct, frozen=True, rename="kebab", omit_defaults=True):
+    """Where the savepoint is, or why there is none."""
+
+    location: str | None = None
+    failure_cause: FailureCause | None = None
+
+
+class SavepointState(msgspec.Struct, frozen=True):
+    """Whether there is one yet."""
+
+    status: QueueStatus
+    operation: SavepointInfo | None
+
+
+class CheckpointInfo(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """The checkpoint's id, or why there is none."""
+
+    checkpoint_id: int | None = None
+    failure_cause: FailureCause | None = None
+
+
+class CheckpointState(msgspec.Struct, frozen=True):
+    """Whether it is complete."""
+
+    status: QueueStatus
+    operation: CheckpointInfo | None
+
+
+class DisposalInfo(msgspec.Struct, frozen=True, rename="kebab", omit_defaults=True):
+    """Why it was not deleted, if it was not."""
+
+    failure_cause: FailureCause | None = None
+
+
+class DisposalState(msgspec.Struct, frozen=True):
+    """Whether it is deleted."""
+
+    status: QueueStatus
+    operation: DisposalInfo | None
+
+
+_IN_PROGRESS: Final = QueueStatus("IN_PROGRESS")
+_COMPLETED: Final = QueueStatus("COMPLETED")
+#: How long (s) a checkpoint waits for others that are in the making, and how often it tries.
+_ROOM_SECONDS: Final = 30.0
+_PAUSE_SECONDS: Final = 0.05
+_pool: Final = ThreadPoolExecutor(4, "penstock-rest-operation")
+
+
+def savepoint(call: Call) -> Triggered:
+    """Take a savepoint; the job goes on, or is cancelled."""
+    asked = call.json(SavepointRequest)
+
+    def begin() -> Future[str]:
+        handle = call.job().handle
+        if asked.cancel_job:
+            return handle.cancel_with_savepoint(asked.target_directory)
+        return handle.trigger_savepoint(asked.target_directory)
+
+    return _begin(call, "savepoint", asked.trigger_id, begin)
+
+
+def stop(call: Call) -> Triggered:
+    """End the job with a savepoint."""
+    asked = call.json(StopRequest)
+    return _begin(
+        call,
+        "savepoint",
+        asked.trigger_id,
+        lambda: call.job().handle.stop_with_savepoint(asked.drain, asked.target_directory),
+    )
+
+
+def checkpoint(call: Call) -> Triggered:
+    """Take a checkpoint, of the kind that the job is configured to take."""
+    asked = call.json(CheckpointRequest)
+    if asked.checkpoint_type != "CONFIGURED":
+        raise bad_request(
+            f"checkpointType {asked.checkpoint_type} is not supported: the state backend decides what a checkpoint "
+            "stores anew; take CONFIGURED, or a savepoint, which is always whole"
+        )
+    return _begin(call, "checkpoint", asked.trigger_id, lambda: _pool.submit(_trigger, call.job().handle))
+
+
+def _trigger(handle: RunningJob) -> int | None:
+    """Trigger a checkpoint as soon as there is room for one; None when there is none for a while."""
+    until = time.monotonic() + _ROOM_SECONDS
+    while (found := handle.trigger_checkpoint().result()) is None and time.monotonic() < until:
+        time.sleep(_PAUSE_SECONDS)
+    return found
+
+
+def _begin(call: Call, kind: str, trigger_id: str | None, begin: Callable[[], Future[Any]]) -> Triggered:
+    return Triggered(call.context.operations.begin(kind, call.path["jobid"], begin, trigger_id))
+
+
+def savepoint_state(call: Call) -> SavepointState:
+    """What has become of a savepoint."""
+    future = call.context.operations.find("savepoint", call.path["jobid"], call.path["triggerid"])
+    if not future.done():
+        return SavepointState(_IN_PROGRESS, None)
+    if (error := error_of(future)) is not None:
+        return SavepointState(_COMPLETED, SavepointInfo(failure_cause=failure_cause(error)))
+    return SavepointState(_COMPLETED, SavepointInfo(future.result()))
+
+
+def checkpoint_state(call: Call) -> CheckpointState:
+    """What has become of a checkpoint."""
+    future = call.context.operations.find("checkpoint", call.path["jobid"], call.path["triggerid"])
+    if not future.done():
+        return CheckpointState(_IN_PROGRESS, None)
+    error = error_of(future)
+    if error is None and future.result() is None:
+        error = CheckpointError("no checkpoint: the job is not in a state to take one, or takes none")
+    if error is not None:
+        return CheckpointState(_COMPLETED, CheckpointInfo(failure_cause=failure_cause(error)))
+    return _checkpoint_state(call.view(), future.result())
+
+
+def _checkpoint_state(view: JobView, checkpoint_id: int) -> CheckpointState:
+    record = find_checkpoint(view, checkpoint_id)
+    if record is not None and record.status is CheckpointStatus.COMPLETED:
+        return CheckpointState(_COMPLETED, CheckpointInfo(checkpoint_id))
+    if record is not None and record.status is CheckpointStatus.FAILED:
+        failed = CheckpointError(f"checkpoint {checkpoint_id} failed: {record.failure}")
+        return CheckpointState(_COMPLETED, CheckpointInfo(failure_cause=failure_cause(failed)))
+    newer = any(one.checkpoint_id > checkpoint_id for one in view.checkpoints.history)
+    if record is None and (newer or view.status.is_terminal_state()):
+        gone = CheckpointError(f"checkpoint {checkpoint_id} was given up, or has left the history")
+        return CheckpointState(_COMPLETED, CheckpointInfo(failure_cause=failure_cause(gone)))
+    return CheckpointState(_IN_PROGRESS, None)
+
+
+def error_of(future: Future[Any]) -> BaseException | None:
+    """Why an operation failed."""
+    if future.cancelled():
+        return OperationError("the job is over")
+    error = future.exception()
+    return OperationError("the job is over") if isinstance(error, CancelledError) else error
+
+
+def dispose(call: Call) -> Triggered:
+    """Delete a savepoint."""
+    path = call.json(DisposalRequest).savepoint_path
+    if not path:
+        raise bad_request('Bad request received. "savepoint-path" names the savepoint to delete.')
+    delete = lambda: _pool.submit(_delete, call.context, path)  # noqa: E731
+    return Triggered(call.context.operations.begin("disposal", "", delete))
+
+
+def _delete(context: RestContext, path: str) -> None:
+    """Delete what is a savepoint, and nothing else."""
+    fs, directory = fsspec.core.url_to_fs(path)
+    if not fs.exists(f"{directory.rstrip('/')}/{METADATA_NAME}"):
+        raise CheckpointError(f"{path} is no savepoint: there is no {METADATA_NAME} in it")
+    for _, view in context.views():
+        if not view.status.is_terminal_state() and _uses(view, directory.rstrip("/")):
+            raise CheckpointError(f"{path} is in use by job {view.name!r} ({view.job_id})")
+    delete_savepoint(path)
+
+
+def _uses(view: JobView, directory: str) -> bool:
+    """Whether a job may go back to it: one of its checkpoints, or what it began from."""
+    known = view.checkpoints
+    paths = [one.path for one in (known.last, *known.history) if one is not None and not one.is_savepoint]
+    if known.restored is not None:
+        paths.append(known.restored.path)
+    return any(path and fsspec.core.url_to_fs(path)[1].rstrip("/") == directory for path in paths)
+
+
+def disposal_state(call: Call) -> DisposalState:
+    """What has become of that."""
+    future = call.context.operations.find("disposal", "", call.path["triggerid"])
+    if not future.done():
+        return DisposalState(_IN_PROGRESS, None)
+    error = error_of(future)
+    return DisposalState(_COMPLETED, DisposalInfo(None if error is None else failure_cause(error)))
+
+
+_JOB = "/jobs/:jobid"
+ROUTES = [
+    Route(
+        "POST",
+        f"{_JOB}/savepoints",
+        savepoint,
+        "Takes a savepoint.",
+        Triggered,
+        202,
+        "changes",
+        body=SavepointRequest,
+    ),
+    Route("POST", f"{_JOB}/stop", stop, "Ends a job with a savepoint.", Triggered, 202, "changes", body=StopRequest),
+    Route("GET", f"{_JOB}/savepoints/:triggerid", savepoint_state, "What has become of it.", SavepointState),
+    Route(
+        "POST",
+        f"{_JOB}/checkpoints",
+        checkpoint,
+        "Takes a checkpoint.",
+        Triggered,
+        202,
+        "changes",
+        body=CheckpointRequest,
+    ),
+    Route("GET", f"{_JOB}/checkpoints/:triggerid", checkpoint_state, "What has become of it.", CheckpointState),
+    Route(
+        "POST",
+        "/savepoint-disposal",
+        dispose,
+        "Deletes a savepoint.",
+        Triggered,
+        access="changes",
+        body=DisposalRequest,
+    ),
+    Route("GET", "/savepoint-disposal/:triggerid", disposal_state, "What has become of that.", DisposalState),
+]

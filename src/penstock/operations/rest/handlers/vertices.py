@@ -1,0 +1,215 @@
+"""Vertices and subtasks: details, times, workers, watermarks, back-pressure, accumulators, flame graphs."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from penstock.core.accumulators import accumulator_values
+from penstock.core.job.view import JobView, SubtaskView, VertexView
+from penstock.operations.rest.calls.answers import Empty
+from penstock.operations.rest.calls.errors import bad_request, not_found
+from penstock.operations.rest.calls.routing import Call, Parameter, Route
+from penstock.operations.rest.handlers.jobs import Accumulator, text_of
+from penstock.operations.rest.shapes.vertices import (
+    SubtaskDetails,
+    VertexDetails,
+    VertexTaskManagers,
+    VertexTimes,
+    endpoint_of,
+    subtask_details,
+    vertex_details,
+    vertex_taskmanagers,
+    vertex_times,
+    workers_of,
+)
+
+#: What watermarks are before the first: Java's least long.
+_NO_WATERMARK: Final = -(2**63)
+
+
+class Metric(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A metric, its value as text."""
+
+    id: str
+    value: str | None = None
+
+
+class VertexAccumulators(msgspec.Struct, frozen=True, rename="kebab"):
+    """Of all subtasks of a vertex together."""
+
+    id: str
+    user_accumulators: list[Accumulator]
+
+
+class SubtaskAccumulators(msgspec.Struct, frozen=True, rename="kebab"):
+    """Of one subtask."""
+
+    subtask: int
+    attempt: int
+    endpoint: str
+    user_accumulators: list[Accumulator]
+
+
+class AttemptAccumulators(msgspec.Struct, frozen=True, rename="kebab"):
+    """Of one attempt of a subtask."""
+
+    subtask: int
+    attempt: int
+    id: str
+    user_accumulators: list[Accumulator]
+
+
+class SubtasksAccumulators(msgspec.Struct, frozen=True):
+    """Of each subtask of a vertex."""
+
+    id: str
+    parallelism: int
+    subtasks: list[SubtaskAccumulators]
+
+
+def details(call: Call) -> Any:
+    """A vertex with its subtasks."""
+    return _of_vertex(call, "vertex", vertex_details)
+
+
+def times(call: Call) -> Any:
+    """When its subtasks came to each state."""
+    return _of_vertex(call, "times", vertex_times)
+
+
+def taskmanagers(call: Call) -> Any:
+    """Its subtasks by worker."""
+    return _of_vertex(call, "taskmanagers", vertex_taskmanagers)
+
+
+def _of_vertex(call: Call, name: str, make: Any) -> Any:
+    return call.once_a_view(f"{name} {call.path['vertexid']}", lambda view: make(view, call.vertex(view)))
+
+
+def watermarks(call: Call) -> list[Metric]:
+    """The watermark of each subtask, of those that have one."""
+    vertex = call.vertex(call.view())
+    return [
+        Metric(f"{one.subtask}.currentInputWatermark", str(max(_NO_WATERMARK, one.metrics.watermark_ms)))
+        for one in vertex.subtasks
+        if one.metrics is not None
+    ]
+
+
+def subtask(call: Call) -> SubtaskDetails:
+    """A subtask in its current attempt."""
+    view, found = _subtask(call)
+    return subtask_details(view, workers_of(view), found)
+
+
+def attempt(call: Call) -> SubtaskDetails:
+    """The same by the number of the attempt; earlier ones are not kept."""
+    view, found = _attempt(call)
+    return subtask_details(view, workers_of(view), found)
+
+
+def attempt_accumulators(call: Call) -> AttemptAccumulators:
+    """What that attempt has accumulated."""
+    view, found = _attempt(call)
+    return AttemptAccumulators(found.subtask, found.attempt, _attempt_id(view, call, found), _accumulators([found]))
+
+
+def _attempt_id(view: JobView, call: Call, found: SubtaskView) -> str:
+    return f"{view.job_id}_{call.path['vertexid']}_{found.subtask}_{found.attempt}"
+
+
+def _subtask(call: Call) -> tuple[JobView, SubtaskView]:
+    view = call.view()
+    vertex = call.vertex(view)
+    return view, vertex.subtasks[call.subtask(vertex)]
+
+
+def _attempt(call: Call) -> tuple[JobView, SubtaskView]:
+    view, found = _subtask(call)
+    if found.attempt != int(call.path["attempt"]):
+        raise not_found(
+            f"Attempt {call.path['attempt']} of subtask {found.subtask} not found: only the current one is known, "
+            f"which is {found.attempt}"
+        )
+    return view, found
+
+
+def vertex_accumulators(call: Call) -> VertexAccumulators:
+    """Of all subtasks together."""
+    vertex = call.vertex(call.view())
+    return VertexAccumulators(vertex.vertex_id, _accumulators(vertex.subtasks))
+
+
+def subtasks_accumulators(call: Call) -> SubtasksAccumulators:
+    """Of each subtask."""
+    view = call.view()
+    vertex, workers = call.vertex(view), workers_of(view)
+    subtasks = [
+        SubtaskAccumulators(one.subtask, one.attempt, endpoint_of(workers, one), _accumulators([one]))
+        for one in vertex.subtasks
+    ]
+    return SubtasksAccumulators(vertex.vertex_id, vertex.parallelism, subtasks)
+
+
+def _accumulators(subtasks: Any) -> list[Accumulator]:
+    pairs = [pair for one in subtasks if one.metrics is not None for pair in one.metrics.accumulators]
+    values = accumulator_values(pairs)
+    return [Accumulator(name, type(value).__name__, text_of(value)) for name, value in values.items()]
+
+
+def flame_graph(call: Call) -> Any:
+    """Where the threads of a vertex spend their time."""
+    kind = call.query.get("type", "full").lower()
+    if kind not in ("full", "on_cpu", "off_cpu"):
+        raise bad_request(f"type must be one of full, on_cpu, off_cpu, not {kind[:50]!r}")
+    asked = call.query.get("subtaskindex")
+    if asked is not None and (not asked.isdecimal() or len(asked) > 9):
+        raise bad_request(f"subtaskindex must be a number from 0 on, not {asked[:50]!r}")
+    view = call.view()
+    vertex: VertexView = call.vertex(view)
+    index = None if asked is None else int(asked)
+    if index is not None and index >= vertex.parallelism:
+        raise not_found(f"Subtask {index} not found: vertex {vertex.vertex_id} has {vertex.parallelism}")
+    found = call.context.insight.flame_graph(view.job_id, vertex.vertex_id, kind, index)
+    return Empty() if found is None else found
+
+
+_VERTEX = "/jobs/:jobid/vertices/:vertexid"
+_SUBTASK = f"{_VERTEX}/subtasks/:subtaskindex"
+_TYPE = Parameter("type", "All stacks, or those of threads that compute, or wait.", ("full", "on_cpu", "off_cpu"))
+_INDEX = Parameter("subtaskindex", "Of one subtask.", kind="integer")
+
+ROUTES = [
+    Route("GET", _VERTEX, details, "A vertex with its subtasks.", VertexDetails),
+    Route("GET", f"{_VERTEX}/subtasktimes", times, "When its subtasks came to each state.", VertexTimes),
+    Route("GET", f"{_VERTEX}/taskmanagers", taskmanagers, "Its subtasks by worker.", VertexTaskManagers),
+    Route("GET", f"{_VERTEX}/watermarks", watermarks, "The watermarks of its subtasks.", list[Metric]),
+    Route("GET", f"{_VERTEX}/accumulators", vertex_accumulators, "Its accumulators.", VertexAccumulators),
+    Route(
+        "GET",
+        f"{_VERTEX}/subtasks/accumulators",
+        subtasks_accumulators,
+        "The accumulators of each subtask.",
+        SubtasksAccumulators,
+    ),
+    Route(
+        "GET",
+        f"{_VERTEX}/flamegraph",
+        flame_graph,
+        "Where its threads spend their time.",
+        dict[str, Any],
+        access="reveals",
+        query=(_TYPE, _INDEX),
+    ),
+    Route("GET", _SUBTASK, subtask, "A subtask.", SubtaskDetails),
+    Route("GET", f"{_SUBTASK}/attempts/:attempt", attempt, "An attempt of a subtask.", SubtaskDetails),
+    Route(
+        "GET",
+        f"{_SUBTASK}/attempts/:attempt/accumulators",
+        attempt_accumulators,
+        "The accumulators of an attempt.",
+        AttemptAccumulators,
+    ),
+]

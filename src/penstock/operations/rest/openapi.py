@@ -1,0 +1,89 @@
+"""The OpenAPI document, made of the table of routes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from penstock import __version__
+from penstock.operations.rest.calls.answers import Text
+from penstock.operations.rest.calls.routing import Parameter, Route, form_of
+
+#: What is answered besides: what a path, a query or a body is refused with.
+_REFUSALS = {
+    "400": "A parameter, or the body, is wrong.",
+    "401": "A token is needed.",
+    "403": "Refused: another host, another site, or a token that is not good enough.",
+    "404": "There is no such thing.",
+    "409": "The job is not in a state for it.",
+    "413": "The body is too large.",
+    "429": "Too many operations are under way.",
+}
+
+
+@cache
+def _components(routes: tuple[Route, ...]) -> tuple[dict[Any, Any], dict[str, Any]]:
+    kinds = list({str(kind): kind for route in routes for kind in (route.answers, route.body)}.values())
+    kinds = [kind for kind in kinds if kind is not None and kind is not Text]
+    schemas, components = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
+    return dict(zip(map(str, kinds), schemas, strict=True)), components
+
+
+def document(routes: Iterable[Route]) -> dict[str, Any]:
+    """All routes, without the same ones below /v1."""
+    listed = tuple(routes)
+    schemas, components = _components(listed)
+    paths: dict[str, dict[str, Any]] = {}
+    for route in listed:
+        path = "/".join(f"{{{part[1:]}}}" if part.startswith(":") else part for part in route.path.split("/"))
+        paths.setdefault(path, {})[route.method.lower()] = _operation(route, schemas)
+    errors = {"type": "object", "properties": {"errors": {"type": "array", "items": {"type": "string"}}}}
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Penstock", "version": __version__, "description": "Flink's REST API over Penstock's jobs."},
+        "servers": [{"url": "/"}, {"url": "/v1"}],
+        "paths": paths,
+        "components": {
+            "schemas": {**components, "Errors": errors | {"required": ["errors"]}},
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _operation(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
+    if route.answers is Text:
+        content = {"text/plain": {"schema": {"type": "string"}}}
+    else:
+        content = {"application/json": {"schema": schemas[str(route.answers)]}}
+    refusal = {"application/json": {"schema": {"$ref": "#/components/schemas/Errors"}}}
+    responses = {str(route.code): {"description": "As asked.", "content": content}}
+    responses |= {code: {"description": text, "content": refusal} for code, text in _REFUSALS.items()}
+    found: dict[str, Any] = {
+        "summary": route.summary,
+        "operationId": _operation_id(route),
+        "parameters": [
+            {"name": name, "in": "path", "required": True, "schema": form_of(name)} for name in route.parameters
+        ]
+        + [_parameter(one) for one in route.query],
+        "responses": responses,
+        "security": [{}, {"token": []}] if route.access == "open" else [{"token": []}, {}],
+    }
+    if route.body is not None:
+        found["requestBody"] = {"content": {"application/json": {"schema": schemas[str(route.body)]}}}
+    return found
+
+
+def _operation_id(route: Route) -> str:
+    return "_".join([route.method.lower(), *(part.lstrip(":") for part in route.path.split("/") if part)])
+
+
+def _parameter(one: Parameter) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": one.kind}
+    if one.values:
+        schema["enum"] = list(one.values)
+    if one.kind == "integer":
+        schema |= {"minimum": 0, "maximum": 10**9 - 1}
+    return {"name": one.name, "in": "query", "required": False, "description": one.description, "schema": schema}

@@ -1,0 +1,149 @@
+"""The server of the REST API: uvicorn in a thread of its own, until the process ends."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+from collections.abc import Iterator
+from concurrent.futures import wait
+from typing import Final
+
+import uvicorn
+
+from penstock.base.configuration import Configuration
+from penstock.base.errors import OperationError
+from penstock.operations.dispatcher import Dispatcher
+from penstock.operations.rest.application import application
+from penstock.operations.rest.calls.context import RestContext
+from penstock.operations.rest.calls.insight import OwnProcess
+from penstock.operations.rest.settings import RestSettings
+
+_log = logging.getLogger("penstock.rest")
+
+#: How long (s) the start may take.
+_START_SECONDS: Final = 30.0
+#: How long (s) jobs that are cancelled because the cluster ends may take.
+_END_SECONDS: Final = 60.0
+#: Requests that are served at once; others wait in the socket's queue.
+_BACKLOG: Final = 128
+
+
+class RestServer:
+    """A server that runs."""
+
+    def __init__(self, context: RestContext, settings: RestSettings) -> None:
+        self.context = context
+        self.settings = settings
+        self._socket = _bound(settings)
+        context.port = self._socket.getsockname()[1]
+        context.shut_down = self._shut_down
+        config = uvicorn.Config(
+            application(context, settings),
+            log_config=None,
+            lifespan="off",
+            access_log=False,
+            server_header=False,
+            ws="none",
+            loop="asyncio",
+            http="h11",
+            backlog=_BACKLOG,
+            timeout_keep_alive=5,
+            ssl_certfile=settings.certificate,
+            ssl_keyfile=settings.key,
+            ssl_keyfile_password=settings.key_password,
+        )
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._run, name="penstock-rest", daemon=True)
+        self._failure: BaseException | None = None
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+        scheme = "http" if self.settings.certificate is None else "https"
+        host = self.settings.address or self.settings.bind_address
+        return f"{scheme}://{f'[{host}]' if ':' in host else host}:{self.context.port}"
+
+    def start(self) -> None:
+        """Return when it answers.
+
+        Raises:
+            OperationError: if it cannot begin.
+        """
+        self._thread.start()
+        pause = threading.Event()
+        for _ in range(int(_START_SECONDS * 100)):
+            if self._server.started or not self._thread.is_alive():
+                break
+            pause.wait(0.01)
+        if not self._server.started:
+            raise OperationError(f"the REST server at {self.url} does not start: {self._failure}")
+        _log.info("REST API at %s", self.url)
+
+    def stop(self) -> None:
+        """End it, and wait until it has ended."""
+        self._server.should_exit = True
+        self._thread.join(10.0)
+        self._socket.close()
+
+    def _run(self) -> None:
+        try:
+            self._server.run(sockets=[self._socket])
+        except BaseException as error:  # noqa: BLE001 - the thread that starts it tells
+            self._failure = error
+
+    def _shut_down(self) -> None:
+        threading.Thread(target=self._end_all, name="penstock-rest-end", daemon=True).start()
+
+    def _end_all(self) -> None:
+        results = []
+        for job in self.context.dispatcher.jobs():
+            if not job.has_ended:
+                job.handle.cancel()
+                results.append(job.handle.get_job_execution_result())
+        wait(results, _END_SECONDS)
+        self._server.should_exit = True
+
+
+def _bound(settings: RestSettings) -> socket.socket:
+    """A socket at the first port that is free."""
+    refused: OSError | None = None
+    family = socket.AF_INET6 if ":" in settings.bind_address else socket.AF_INET
+    for port in _ports(settings.ports):
+        found = socket.socket(family, socket.SOCK_STREAM)
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            found.bind((settings.bind_address, port))
+        except OSError as error:
+            refused = error
+            found.close()
+            continue
+        return found
+    raise OperationError(f"none of the ports {settings.ports} at {settings.bind_address} is free: {refused}")
+
+
+def _ports(text: str) -> Iterator[int]:
+    for part in text.split(","):
+        low, _, high = part.partition("-")
+        yield from range(int(low), int(high or low) + 1)
+
+
+#: Those of this process: one, but for tests.
+servers: Final[list[RestServer]] = []
+
+
+def serve(dispatcher: Dispatcher, configuration: Configuration) -> RestServer:
+    """Start a server for the jobs of a dispatcher.
+
+    Raises:
+        ConfigurationError: if the settings contradict each other, or are not safe.
+        OperationError: if no port is free.
+    """
+    settings = RestSettings.of(configuration)
+    insight = OwnProcess()
+    context = RestContext(dispatcher, configuration, insight=insight)
+    server = RestServer(context, settings)
+    insight.listen()
+    server.start()
+    servers.append(server)
+    return server

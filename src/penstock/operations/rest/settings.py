@@ -1,0 +1,138 @@
+"""Where the server listens, and who may ask what of it.
+
+Secure as installed: it listens on this host alone. Beyond it, the traffic is encrypted, or somebody has said that they
+know what they do; and a token is asked for, which is generated where none is set.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import os
+import secrets
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock.base.configuration import Configuration
+from penstock.base.errors import ConfigurationError, UnsupportedError
+from penstock.base.options import (
+    REST_ADDRESS,
+    REST_ALLOW_ORIGIN,
+    REST_ALLOWED_HOSTS,
+    REST_BIND_ADDRESS,
+    REST_BIND_PORT,
+    REST_INSECURE,
+    REST_PORT,
+    REST_PROFILING_ENABLED,
+    REST_READER_TOKEN,
+    REST_SSL_CERTIFICATE,
+    REST_SSL_ENABLED,
+    REST_SSL_KEY,
+    REST_SSL_KEY_PASSWORD,
+    REST_TOKEN,
+    REST_TOKEN_DIRECTORY,
+)
+
+_log = logging.getLogger("penstock.rest")
+
+
+@dataclass(frozen=True)
+class RestSettings:
+    """What a configuration says of the server.
+
+    Attributes:
+        bind_address: where it listens.
+        ports: which ports to try, such as `8081-8090`.
+        address: the name by which others reach it.
+        certificate: the file of the certificate, in PEM; None without TLS.
+        key: the file of its key.
+        key_password: the key's password.
+        token: the operator's token; None when none is asked for.
+        reader_token: the reader's; None when reading what reveals nothing is free.
+        hosts: the names by which it may be called, in lower case.
+        allow_origin: the origin whose pages may read answers.
+    """
+
+    bind_address: str
+    ports: str
+    address: str | None = None
+    certificate: str | None = None
+    key: str | None = None
+    key_password: str | None = None
+    token: str | None = None
+    reader_token: str | None = None
+    hosts: frozenset[str] = frozenset()
+    allow_origin: str | None = None
+
+    @classmethod
+    def of(cls, configuration: Configuration) -> RestSettings:
+        """Read and check them; a token that is missing and needed is generated.
+
+        Raises:
+            ConfigurationError: if they contradict each other, or are not safe.
+        """
+        if configuration.read(REST_PROFILING_ENABLED):
+            raise UnsupportedError(f"{REST_PROFILING_ENABLED.key()}: there is no profiler; flame graphs have no option")
+        bind_address, address = configuration.read(REST_BIND_ADDRESS), configuration.read(REST_ADDRESS)
+        is_local = is_loopback(bind_address)
+        certificate, key = _certificate(configuration)
+        if not is_local and certificate is None and not configuration.read(REST_INSECURE):
+            raise ConfigurationError(
+                f"{REST_BIND_ADDRESS.key()}: {bind_address} is reached from other hosts, and so the REST API needs "
+                f"{REST_SSL_ENABLED.key()}, or {REST_INSECURE.key()} if all who see its traffic may control the jobs"
+            )
+        token, reader_token = configuration.read(REST_TOKEN), configuration.read(REST_READER_TOKEN)
+        if token is None and (not is_local or reader_token is not None):
+            token = generated_token(configuration.read(REST_TOKEN_DIRECTORY))
+        more = (configuration.read(REST_ALLOWED_HOSTS) or "").split(",")
+        known = ["localhost", bind_address, address or "", socket.gethostname(), *more]
+        return cls(
+            bind_address=bind_address,
+            ports=_ports(configuration),
+            address=address,
+            certificate=certificate,
+            key=key,
+            key_password=configuration.read(REST_SSL_KEY_PASSWORD) if certificate is not None else None,
+            token=token,
+            reader_token=reader_token,
+            hosts=frozenset(name.strip().lower() for name in known if name.strip()),
+            allow_origin=configuration.read(REST_ALLOW_ORIGIN),
+        )
+
+
+def is_loopback(address: str) -> bool:
+    """Whether only this host reaches an address."""
+    if address == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False
+
+
+def _ports(configuration: Configuration) -> str:
+    ports, port = configuration.read(REST_BIND_PORT), configuration.read(REST_PORT)
+    return ports if ports is not None else str(port or 0)
+
+
+def _certificate(configuration: Configuration) -> tuple[str | None, str | None]:
+    if not configuration.read(REST_SSL_ENABLED):
+        return None, None
+    certificate, key = configuration.read(REST_SSL_CERTIFICATE), configuration.read(REST_SSL_KEY)
+    for option, path in ((REST_SSL_CERTIFICATE, certificate), (REST_SSL_KEY, key)):
+        if path is None or not Path(path).is_file():
+            raise ConfigurationError(f"{REST_SSL_ENABLED.key()} needs {option.key()}, a file in PEM, not {path}")
+    return certificate, key
+
+
+def generated_token(directory: str | None) -> str:
+    """A new token, in a file that only the user can read; the log says where."""
+    folder = Path(directory) if directory is not None else Path.home() / ".penstock"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path, token = folder / f"rest-token-{os.getpid()}", secrets.token_urlsafe(32)
+    path.unlink(missing_ok=True)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(token + "\n")
+    _log.warning("the operator's token of the REST API is in %s", path)
+    return token

@@ -1,0 +1,226 @@
+"""Checkpoints of a job: counts, summaries, the latest, the history."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+import msgspec
+
+from penstock.core.checkpoint.statistics import CheckpointRecord, CheckpointStatus, RestoredRecord, SubtaskCheckpoint
+from penstock.core.job.view import JobView, VertexView
+from penstock.operations.rest.shapes.numbers import Summary, summary
+
+#: Where a checkpoint is that no path leads to, in Flink's words.
+NOWHERE = "<checkpoint-not-externally-addressable>"
+CheckpointType = Literal["CHECKPOINT", "UNALIGNED_CHECKPOINT", "SAVEPOINT", "SYNC_SAVEPOINT"]
+
+
+class Counts(msgspec.Struct, frozen=True):
+    """How many there were."""
+
+    restored: int
+    total: int
+    in_progress: int
+    completed: int
+    failed: int
+
+
+class Summaries(msgspec.Struct, frozen=True):
+    """Of the completed ones in the history."""
+
+    checkpointed_size: Summary
+    state_size: Summary
+    end_to_end_duration: Summary
+    alignment_buffered: Summary
+    processed_data: Summary
+    persisted_data: Summary
+
+
+class TaskCheckpoint(msgspec.Struct, frozen=True):
+    """A vertex' part of a checkpoint."""
+
+    id: int
+    status: str
+    latest_ack_timestamp: int
+    checkpointed_size: int
+    state_size: int
+    end_to_end_duration: int
+    alignment_buffered: int
+    processed_data: int
+    persisted_data: int
+    num_subtasks: int
+    num_acknowledged_subtasks: int
+
+
+class Checkpoint(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A checkpoint or savepoint."""
+
+    class_name: Literal["completed", "in_progress", "failed"] = msgspec.field(name="className")
+    id: int
+    status: str
+    is_savepoint: bool
+    savepoint_format: str | None = msgspec.field(name="savepointFormat")
+    trigger_timestamp: int
+    latest_ack_timestamp: int
+    checkpointed_size: int
+    state_size: int
+    end_to_end_duration: int
+    alignment_buffered: int
+    processed_data: int
+    persisted_data: int
+    num_subtasks: int
+    num_acknowledged_subtasks: int
+    checkpoint_type: CheckpointType
+    tasks: dict[str, TaskCheckpoint]
+    external_path: str | None = None
+    discarded: bool | None = None
+    failure_timestamp: int | None = None
+    failure_message: str | None = None
+
+
+class Restored(msgspec.Struct, frozen=True):
+    """From where the job began last."""
+
+    id: int
+    restore_timestamp: int
+    is_savepoint: bool
+    external_path: str | None
+
+
+class Latest(msgspec.Struct, frozen=True):
+    """The last of each kind."""
+
+    completed: Checkpoint | None
+    savepoint: Checkpoint | None
+    failed: Checkpoint | None
+    restored: Restored | None
+
+
+class Checkpoints(msgspec.Struct, frozen=True):
+    """All that is known."""
+
+    counts: Counts
+    summary: Summaries
+    latest: Latest
+    history: list[Checkpoint]
+
+
+def checkpoints(view: JobView) -> Checkpoints:
+    """Of one job; newest first."""
+    known = view.checkpoints
+    history = [*reversed(view.in_progress), *known.history]
+    completed = known.completed + known.savepoints
+    done = [record for record in known.history if record.status is CheckpointStatus.COMPLETED]
+    return Checkpoints(
+        Counts(known.restores, known.triggered, len(view.in_progress), completed, known.failed),
+        _summaries(done),
+        Latest(
+            _checkpoint(known.last),
+            _checkpoint(known.last_savepoint),
+            _checkpoint(known.last_failed),
+            _restored(known.restored),
+        ),
+        [checkpoint(record, {}) for record in history],
+    )
+
+
+def find_checkpoint(view: JobView, checkpoint_id: int) -> CheckpointRecord | None:
+    """A checkpoint by its id, among those that are remembered."""
+    known = view.checkpoints
+    others = (known.last, known.last_savepoint, known.last_failed)
+    records = [*view.in_progress, *known.history, *(record for record in others if record is not None)]
+    return next((record for record in records if record.checkpoint_id == checkpoint_id), None)
+
+
+def checkpoint_details(view: JobView, record: CheckpointRecord) -> Checkpoint:
+    """A checkpoint with its parts by vertex."""
+    return checkpoint(
+        record,
+        {vertex.vertex_id: task_checkpoint(record, vertex, parts_of(record, vertex)) for vertex in view.vertices},
+    )
+
+
+def parts_of(record: CheckpointRecord, vertex: VertexView) -> list[SubtaskCheckpoint]:
+    """What the subtasks of a vertex have stored for a checkpoint."""
+    return [part for part in record.parts if part.vertex == vertex.index]
+
+
+def task_checkpoint(record: CheckpointRecord, vertex: VertexView, parts: Iterable[SubtaskCheckpoint]) -> TaskCheckpoint:
+    """A vertex' part."""
+    found = list(parts)
+    return TaskCheckpoint(
+        record.checkpoint_id,
+        record.status.value,
+        max((part.acknowledged_ms for part in found), default=-1),
+        sum(part.stored_bytes for part in found),
+        sum(part.state_bytes for part in found),
+        max((part.duration_ms for part in found), default=0),
+        0,
+        0,
+        sum(part.held_back_bytes for part in found),
+        vertex.parallelism,
+        len(found),
+    )
+
+
+def checkpoint(record: CheckpointRecord, tasks: dict[str, TaskCheckpoint]) -> Checkpoint:
+    """One record; what belongs to its status alone is left out of others."""
+    status = record.status
+    is_completed, has_failed = status is CheckpointStatus.COMPLETED, status is CheckpointStatus.FAILED
+    return Checkpoint(
+        class_name="completed" if is_completed else "failed" if has_failed else "in_progress",
+        id=record.checkpoint_id,
+        status=status.value,
+        is_savepoint=record.is_savepoint,
+        savepoint_format="CANONICAL" if record.is_savepoint else None,
+        trigger_timestamp=record.triggered_ms,
+        latest_ack_timestamp=_acknowledged_ms(record),
+        checkpointed_size=record.stored_bytes,
+        state_size=record.state_bytes,
+        end_to_end_duration=record.duration_ms,
+        alignment_buffered=0,
+        processed_data=0,
+        persisted_data=record.held_back_bytes,
+        num_subtasks=record.subtasks,
+        num_acknowledged_subtasks=record.acknowledged,
+        checkpoint_type=_type(record),
+        tasks=tasks,
+        external_path=(record.path or NOWHERE) if is_completed else None,
+        discarded=False if is_completed else None,
+        failure_timestamp=record.triggered_ms + record.duration_ms if has_failed else None,
+        failure_message=record.failure if has_failed else None,
+    )
+
+
+def _checkpoint(record: CheckpointRecord | None) -> Checkpoint | None:
+    return None if record is None else checkpoint(record, {})
+
+
+def _restored(record: RestoredRecord | None) -> Restored | None:
+    return None if record is None else Restored(record.checkpoint_id, record.at_ms, record.is_savepoint, record.path)
+
+
+def _acknowledged_ms(record: CheckpointRecord) -> int:
+    last = max((part.acknowledged_ms for part in record.parts), default=-1)
+    if last < 0 and record.acknowledged:
+        return record.triggered_ms + record.duration_ms
+    return last
+
+
+def _type(record: CheckpointRecord) -> CheckpointType:
+    if record.is_savepoint:
+        return "SYNC_SAVEPOINT" if record.stops else "SAVEPOINT"
+    return "UNALIGNED_CHECKPOINT" if record.is_unaligned else "CHECKPOINT"
+
+
+def _summaries(done: list[CheckpointRecord]) -> Summaries:
+    nothing = summary([0] * len(done))
+    return Summaries(
+        summary([record.stored_bytes for record in done]),
+        summary([record.state_bytes for record in done]),
+        summary([record.duration_ms for record in done]),
+        nothing,
+        nothing,
+        summary([record.held_back_bytes for record in done]),
+    )

@@ -1,0 +1,86 @@
+"""What a job has failed for, newest first."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from penstock.core.job.history import FailureRecord
+from penstock.core.job.view import JobView
+
+#: The last line of a traceback, or the beginning of an error's text.
+_NAMED: Final = re.compile(r"^\s*((?:\w+\.)*\w*(?:Error|Exception|Exit|Interrupt|Warning))(?::|\s*$)", re.MULTILINE)
+_UNNAMED: Final = "JobExecutionError"
+
+
+class ExceptionEntry(msgspec.Struct, frozen=True, rename="camel"):
+    """A failure that came while the job dealt with another."""
+
+    exception_name: str
+    stacktrace: str
+    timestamp: int
+    failure_labels: Mapping[str, str]
+    task_name: str | None
+    endpoint: str | None
+    task_manager_id: str | None
+
+
+class RootException(ExceptionEntry, frozen=True, rename="camel", kw_only=True):
+    """A failure of the job."""
+
+    concurrent_exceptions: list[ExceptionEntry]
+
+
+class ExceptionHistory(msgspec.Struct, frozen=True):
+    """Newest first."""
+
+    entries: list[RootException]
+    truncated: bool
+
+
+class JobExceptions(msgspec.Struct, frozen=True):
+    """Flink's history of failures, and the first-level members that it has deprecated."""
+
+    exception_history: ExceptionHistory = msgspec.field(name="exceptionHistory")
+    root_exception: str | None = msgspec.field(name="root-exception", default=None)
+    timestamp: int | None = None
+    all_exceptions: list[Any] = msgspec.field(name="all-exceptions", default_factory=list)
+    truncated: bool = False
+
+
+def exception_name(text: str) -> str:
+    """The class of the error in a failure's text: the last that a line of it begins with."""
+    names = _NAMED.findall(text)
+    return str(names[-1]) if names else _UNNAMED
+
+
+def job_exceptions(view: JobView, count_max: int, labels: Mapping[str, str]) -> JobExceptions:
+    """The newest failures with these labels, at most so many."""
+    found = [one for one in view.failures if labels.items() <= one.labels.items()]
+    entries = [
+        RootException(
+            **_fields(failure), concurrent_exceptions=[ExceptionEntry(**_fields(one)) for one in failure.concurrent]
+        )
+        for failure in found[:count_max]
+    ]
+    truncated = len(found) > count_max
+    if not view.failures:
+        return JobExceptions(ExceptionHistory(entries, truncated))
+    newest = view.failures[0]
+    return JobExceptions(ExceptionHistory(entries, truncated), newest.text, newest.at_ms, [], truncated)
+
+
+def _fields(failure: FailureRecord) -> dict[str, Any]:
+    endpoint = None if failure.host is None else f"{failure.host}:{failure.process_id}"
+    return {
+        "exception_name": exception_name(failure.text),
+        "stacktrace": failure.text,
+        "timestamp": failure.at_ms,
+        "failure_labels": failure.labels,
+        "task_name": failure.task,
+        "endpoint": endpoint,
+        "task_manager_id": failure.worker_id,
+    }

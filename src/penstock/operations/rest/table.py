@@ -1,0 +1,43 @@
+"""The table of routes: what is served, what the OpenAPI document says, and what needs which token, in one."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from penstock.operations.rest.calls.routing import Route
+from penstock.operations.rest.handlers import (
+    applications,
+    back_pressure,
+    checkpoints,
+    jobmanager,
+    jobs,
+    metrics,
+    overview,
+    rescales,
+    savepoints,
+    taskmanagers,
+    vertices,
+)
+
+
+def _order(route: Route) -> list[tuple[bool, str]]:
+    """Fixed parts of a path before parameters: /jobs/overview is no job."""
+    return [(part.startswith(":"), part) for part in route.path.split("/")]
+
+
+ROUTES: Final[list[Route]] = sorted(
+    [
+        *overview.ROUTES,
+        *applications.ROUTES,
+        *jobs.ROUTES,
+        *vertices.ROUTES,
+        *back_pressure.ROUTES,
+        *checkpoints.ROUTES,
+        *savepoints.ROUTES,
+        *rescales.ROUTES,
+        *taskmanagers.ROUTES,
+        *jobmanager.ROUTES,
+        *metrics.ROUTES,
+    ],
+    key=_order,
+)
