@@ -167,7 +167,7 @@ class Answer:
     """What came back."""
 
     code: int
-    headers: Mapping[str, str]
+    headers: Any
     body: bytes
 
     @property
