@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -18,7 +20,7 @@ def show(path: str, count: bool, console: Console) -> None:
     """
     reader = SavepointReader.read(path)
     kind = "savepoint" if reader.is_savepoint else "checkpoint"
-    size = _bytes(reader.metadata.state_bytes)
+    size = size_text(reader.metadata.state_bytes)
     taken = reader.taken_at.strftime("%Y-%m-%d %H:%M:%S UTC")
     console.print(Text(f"{kind} {reader.checkpoint_id} of job {reader.job_name!r}, {taken}, {size}"))
     table = Table(box=box.SIMPLE)
@@ -34,6 +36,47 @@ def show(path: str, count: bool, console: Console) -> None:
     console.print(table)
 
 
+def described(path: str, count: bool) -> dict[str, Any]:
+    """The same as plain values, for JSON.
+
+    Raises:
+        CheckpointError: if there is no savepoint, or it is damaged.
+    """
+    reader = SavepointReader.read(path)
+    return {
+        "path": path,
+        "kind": "savepoint" if reader.is_savepoint else "checkpoint",
+        "id": reader.checkpoint_id,
+        "job": reader.job_name,
+        "taken": reader.taken_at.isoformat(),
+        "bytes": reader.metadata.state_bytes,
+        "operators": [_described(reader, operator, count) for operator in reader.operators],
+    }
+
+
+def _described(reader: SavepointReader, operator: OperatorListing, count: bool) -> dict[str, Any]:
+    states = [
+        {
+            "name": state.name,
+            "kind": state.kind,
+            "mode": state.mode,
+            "entries": _counted(reader, operator, state, count),
+            "bytes": state.size_bytes,
+        }
+        for state in operator.states
+    ]
+    return {
+        "id": operator.operator_id,
+        "name": operator.name,
+        "uid": operator.uid,
+        "parallelism": operator.parallelism,
+        "maxParallelism": operator.max_parallelism,
+        "enumeratorBytes": operator.enumerator_bytes,
+        "nativeBytes": operator.native_bytes,
+        "states": states,
+    }
+
+
 def _states(reader: SavepointReader, operator: OperatorListing, count: bool) -> list[list[Text]]:
     rows = [
         [
@@ -41,23 +84,26 @@ def _states(reader: SavepointReader, operator: OperatorListing, count: bool) -> 
             Text(state.kind or ""),
             Text(state.mode),
             Text(_entries(reader, operator, state, count)),
-            Text(_bytes(state.size_bytes)),
+            Text(size_text(state.size_bytes)),
         ]
         for state in operator.states
     ]
     if operator.enumerator_bytes is not None:
-        rows.append([*map(Text, ("(split enumerator)", "", "", "", _bytes(operator.enumerator_bytes)))])
+        rows.append([*map(Text, ("(split enumerator)", "", "", "", size_text(operator.enumerator_bytes)))])
     if operator.native_bytes:
-        rows.append([*map(Text, ("(keyed state)", "", "native", "", _bytes(operator.native_bytes)))])
+        rows.append([*map(Text, ("(keyed state)", "", "native", "", size_text(operator.native_bytes)))])
     return rows or [[Text("-"), Text(), Text(), Text(), Text()]]
 
 
 def _entries(reader: SavepointReader, operator: OperatorListing, state: StateListing, count: bool) -> str:
-    if state.items is not None:
-        return f"{state.items:,}"
-    if not count:
-        return ""
-    return f"{reader.read_keyed_state(operator.operator_id, state.name).count():,}"
+    entries = _counted(reader, operator, state, count)
+    return "" if entries is None else f"{entries:,}"
+
+
+def _counted(reader: SavepointReader, operator: OperatorListing, state: StateListing, count: bool) -> int | None:
+    if state.items is not None or not count:
+        return state.items
+    return reader.read_keyed_state(operator.operator_id, state.name).count()
 
 
 def _parallelism(operator: OperatorListing) -> Text:
@@ -65,7 +111,8 @@ def _parallelism(operator: OperatorListing) -> Text:
     return Text(f"{operator.parallelism} of {operator.max_parallelism}{finished}")
 
 
-def _bytes(size: float) -> str:
+def size_text(size: float) -> str:
+    """A number of bytes, to read."""
     for unit in ("B", "KiB", "MiB"):
         if size < 1024:
             return f"{size:,.0f} {unit}" if unit == "B" else f"{size:,.1f} {unit}"

@@ -1,0 +1,77 @@
+"""Where the REST API is, and with which token: the command line, else the environment, else the configuration."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import urlsplit
+
+from penstock.base.errors import WrongValueError
+from penstock.drivers.settings.defaults import COMMAND_LINE, Setting, default_settings
+
+#: The variable of the environment with the token, which so is in no list of processes.
+TOKEN_VARIABLE: Final = "PENSTOCK_REST_TOKEN"
+#: The option with the token.
+TOKEN_OPTION: Final = "penstock.rest.token"
+HOST: Final = "localhost"
+PORT: Final = "8081"
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """The root of the REST API, such as `http://localhost:8081`, and the token to send, if any.
+
+    `certificate` is a file of certificates to trust instead of the system's; None for the system's.
+    """
+
+    url: str
+    token: str | None = field(default=None, repr=False)
+    certificate: str | None = None
+
+
+def options_of(properties: Sequence[str]) -> dict[str, str]:
+    """Options that were given as `key=value`.
+
+    Raises:
+        WrongValueError: for one of another form.
+    """
+    options = {}
+    for one in properties:
+        key, equals, value = one.partition("=")
+        if not key.strip() or not equals:
+            raise WrongValueError(f"-D takes key=value, not {one!r}")
+        options[key.strip()] = value.strip()
+    return options
+
+
+def settings_of(options: Mapping[str, str]) -> dict[str, Setting]:
+    """What holds outside of programs: these options of the command line, over `config.yaml`."""
+    return default_settings() | {key: Setting(value, COMMAND_LINE) for key, value in options.items()}
+
+
+def address_of(jobmanager: str | None, options: Mapping[str, str]) -> Address:
+    """Where to send requests.
+
+    Args:
+        jobmanager: `host:port` or a URL; None for `rest.address` and `rest.port` of the options, else localhost:8081.
+        options: of the command line.
+
+    Raises:
+        WrongValueError: if it is no address.
+        ConfigurationError: if `config.yaml` cannot be read.
+    """
+    settings = {key: setting.value for key, setting in settings_of(options).items()}
+    scheme = "https" if settings.get("security.ssl.rest.enabled", "").lower() == "true" else "http"
+    place = jobmanager or f"{settings.get('rest.address', HOST)}:{settings.get('rest.port', PORT)}"
+    url = place.rstrip("/") if "://" in place else f"{scheme}://{place}"
+    try:
+        parts = urlsplit(url)
+        known = parts.scheme in ("http", "https") and parts.hostname and parts.port is not None
+    except ValueError:
+        known = False
+    if not known:
+        raise WrongValueError(f"-m takes host:port, such as {HOST}:{PORT}, not {place!r}")
+    token = options.get(TOKEN_OPTION) or os.environ.get(TOKEN_VARIABLE) or settings.get(TOKEN_OPTION)
+    return Address(url, token, settings.get("security.ssl.rest.certificate"))

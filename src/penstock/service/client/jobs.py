@@ -1,0 +1,80 @@
+"""Jobs as the command line names them: by id, by the beginning of it, or by the name or its beginning."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from typing import Any, Final
+
+from penstock.base.errors import OperationError, WrongValueError
+from penstock.service.client.rest_client import RestClient
+
+#: States of jobs that are over.
+ENDED: Final = ("FINISHED", "CANCELED", "FAILED", "SUSPENDED")
+_ID: Final = re.compile("[0-9a-fA-F]{32}")
+_FORMAT: Final = "%d.%m.%Y %H:%M:%S"
+
+
+def job_id_of(client: RestClient, named: str) -> str:
+    """The id of the job that is meant. A job that runs goes before one that has ended.
+
+    Raises:
+        WrongValueError: if there is none, or more than one.
+        OperationError: if the server does not answer.
+    """
+    if _ID.fullmatch(named):
+        return named.lower()
+    jobs = overview(client)
+    exact = [job for job in jobs if job["name"] == named]
+    begun = [job for job in jobs if job["name"].startswith(named) or job["jid"].startswith(named.lower())]
+    found = exact or begun
+    running = [job for job in found if job["state"] not in ENDED]
+    meant = running or found
+    if len(meant) == 1:
+        return str(meant[0]["jid"])
+    if not meant:
+        raise WrongValueError(f"no job has the id or name {named!r}: penstock list -a shows all")
+    told = ", ".join(f"{job['jid']} ({job['name']})" for job in meant[:5])
+    raise WrongValueError(f"{named!r} names {len(meant)} jobs: {told}. Give more of the id or name")
+
+
+def overview(client: RestClient) -> list[dict[str, Any]]:
+    """All jobs of the server, the oldest first."""
+    jobs: list[dict[str, Any]] = client.get("/jobs/overview")["jobs"]
+    return sorted(jobs, key=lambda job: job["start-time"])
+
+
+def line_of(job: dict[str, Any]) -> str:
+    """A job as `flink list` prints it."""
+    begun = datetime.fromtimestamp(job["start-time"] / 1000)
+    return f"{begun.strftime(_FORMAT)} : {job['jid']} : {job['name']} ({job['state']})"
+
+
+def vertex_of(job: dict[str, Any], named: str) -> dict[str, Any]:
+    """The vertex of a job that is meant: by its id, its name, or the beginning of one of these.
+
+    Raises:
+        OperationError: if there is none, or more than one.
+    """
+    vertices: list[dict[str, Any]] = job["vertices"]
+    for fits in (str.__eq__, str.startswith, str.__contains__):
+        found = [one for one in vertices if fits(one["name"], named) or fits(one["id"], named)]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            break
+    names = ", ".join(repr(one["name"]) for one in vertices)
+    raise OperationError(f"{named!r} names {len(found)} vertices of the job, which has {names}")
+
+
+def only_running(client: RestClient) -> str:
+    """The id of the one job that runs.
+
+    Raises:
+        WrongValueError: if none runs, or more than one.
+    """
+    running = [job for job in overview(client) if job["state"] not in ENDED]
+    if len(running) != 1:
+        names = ", ".join(job["name"] for job in running[:5])
+        raise WrongValueError(f"name a job: {len(running)} are running{f' ({names})' if names else ''}")
+    return str(running[0]["jid"])

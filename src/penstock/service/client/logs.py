@@ -1,0 +1,67 @@
+"""Logs by REST: their ends, and what comes."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from penstock.base.errors import WrongValueError
+from penstock.service.client.jobs import job_id_of
+from penstock.service.client.rest_client import RestClient
+
+#: How often (s) a log that is followed is read.
+PAUSE_SECONDS: Final = 1.0
+#: How much (characters) of the end of a log finds the place again, where a log of bounded size loses its beginning.
+ANCHOR: Final = 2_000
+
+
+def log_path(client: RestClient, job: str | None, worker: str | None, is_stdout: bool) -> str:
+    """Where the log is.
+
+    Raises:
+        WrongValueError: if no job or worker is meant, or several.
+    """
+    kind = "stdout" if is_stdout else "log"
+    query = "" if job is None else f"?job={job_id_of(client, job)}"
+    if worker is None:
+        return f"/jobmanager/{kind}{query}"
+    ids = [one["id"] for one in client.get("/taskmanagers")["taskmanagers"]]
+    found = [one for one in ids if one == worker] or [one for one in ids if one.startswith(worker)]
+    if len(found) != 1:
+        raise WrongValueError(f"{worker!r} names {len(found)} workers; there are {', '.join(ids) or 'none'}")
+    return f"/taskmanagers/{found[0]}/{kind}"
+
+
+class LogReader:
+    """Reads one log."""
+
+    def __init__(self, client: RestClient, path: str, sleep: Callable[[float], None] = time.sleep) -> None:
+        self._client = client
+        self._path = path
+        self._sleep = sleep
+
+    def lines(self, last: int, follow: bool) -> Iterator[str]:
+        """The last lines, and with `follow` those that come, for ever."""
+        text = self._client.text("GET", self._path)
+        found = text.splitlines()
+        yield from found[max(0, len(found) - last) :]
+        while follow:
+            self._sleep(PAUSE_SECONDS)
+            now = self._client.text("GET", self._path)
+            yield from added(text, now).splitlines()
+            text = now
+
+    def as_json(self, line: str) -> str:
+        """A line as an object."""
+        return json.dumps({"log": self._path.partition("?")[0].removeprefix("/"), "line": line}, ensure_ascii=False)
+
+
+def added(before: str, now: str) -> str:
+    """What has come to a log, which may have lost its beginning or begun anew."""
+    if now.startswith(before):
+        return now[len(before) :]
+    anchor = before[-ANCHOR:]
+    at = now.rfind(anchor) if anchor else -1
+    return now if at < 0 else now[at + len(anchor) :]

@@ -1,0 +1,66 @@
+"""Other parallelisms for vertices of a running job."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from penstock.base.errors import OperationError, WrongValueError
+from penstock.service.client.jobs import ENDED, job_id_of, vertex_of
+from penstock.service.client.rest_client import RestClient
+
+PAUSE_SECONDS: Final = 0.5
+
+
+def wanted_of(texts: Sequence[str]) -> dict[str, int]:
+    """Parallelisms by vertex, from `VERTEX=N`.
+
+    Raises:
+        WrongValueError: for a text of another form.
+    """
+    wanted = {}
+    for text in texts:
+        name, equals, number = text.rpartition("=")
+        if not name or not equals or not number.isdigit() or not int(number):
+            raise WrongValueError(f"write VERTEX=N, with a parallelism of at least 1, not {text!r}")
+        wanted[name] = int(number)
+    return wanted
+
+
+def rescale(
+    client: RestClient,
+    named: str,
+    wanted: Mapping[str, int],
+    detached: bool,
+    told: Callable[[str], None],
+    sleep: Callable[[float], None] = time.sleep,
+) -> dict[str, Any]:
+    """Ask for the parallelisms and, unless detached, wait until the job has them.
+
+    Raises:
+        OperationError: if the job refuses, has no such vertex, or ends meanwhile.
+    """
+    job_id = job_id_of(client, named)
+    job = client.get(f"/jobs/{job_id}")
+    changed = {vertex_of(job, name)["id"]: number for name, number in wanted.items()}
+    bounds = {
+        vertex["id"]: {"parallelism": {"lowerBound": 1, "upperBound": changed.get(vertex["id"], vertex["parallelism"])}}
+        for vertex in job["vertices"]
+    }
+    told(f"Rescaling job {job_id}.")
+    client.request("PUT", f"/jobs/{job_id}/resource-requirements", bounds)
+    if detached:
+        return {"job": job_id}
+    told("Waiting for response...")
+    while True:
+        job = client.get(f"/jobs/{job_id}")
+        if job["state"] in ENDED:
+            raise OperationError(f"job {job_id} is {job['state']}, and was not rescaled")
+        now = {vertex["id"]: vertex for vertex in job["vertices"]}
+        if job["state"] == "RUNNING" and all(now[one]["parallelism"] == number for one, number in changed.items()):
+            break
+        sleep(PAUSE_SECONDS)
+    for vertex in job["vertices"]:
+        told(f"{vertex['name']}: {vertex['parallelism']}")
+    return {"job": job_id, "parallelism": {vertex["name"]: vertex["parallelism"] for vertex in job["vertices"]}}

@@ -1,0 +1,111 @@
+"""Requests to Flink's REST API, and its errors in one line."""
+
+from __future__ import annotations
+
+import json
+import ssl
+import time
+from collections.abc import Callable
+from http.client import HTTPException, HTTPResponse
+from typing import Any, Final
+from urllib.error import HTTPError, URLError
+from urllib.request import Request, urlopen
+
+from penstock.base.errors import OperationError
+from penstock.service.client.address import Address
+
+#: How long (s) an answer may take. Whatever takes longer is asked for with a trigger, and polled.
+ANSWER_SECONDS: Final = 60.0
+#: The shortest and the longest pause (s) between two looks at a trigger.
+PAUSE_SECONDS: Final = (0.05, 1.0)
+
+
+class RestClient:
+    """Asks one server."""
+
+    def __init__(self, address: Address, sleep: Callable[[float], None] = time.sleep) -> None:
+        self.address = address
+        self._sleep = sleep
+
+    def get(self, path: str) -> Any:
+        """What a path answers."""
+        return self.request("GET", path)
+
+    def request(self, method: str, path: str, body: object = None) -> Any:
+        """What a path answers, from JSON.
+
+        Raises:
+            OperationError: with what the server says, or because there is none.
+        """
+        text = self.text(method, path, body)
+        try:
+            return json.loads(text) if text else {}
+        except json.JSONDecodeError as error:
+            url = self.address.url
+            raise OperationError(f"{url}{path} answers no JSON: is this the REST API of Flink or Penstock?") from error
+
+    def text(self, method: str, path: str, body: object = None) -> str:
+        """What a path answers, as text; see `request`."""
+        with self._open(method, path, body) as response:
+            return response.read().decode("utf-8", "replace")
+
+    def completed(self, path: str) -> dict[str, Any]:
+        """The operation of a trigger, when it is over.
+
+        Raises:
+            OperationError: with the reason, if the operation failed.
+        """
+        pause, longest = PAUSE_SECONDS
+        while (answer := self.get(path))["status"]["id"] != "COMPLETED":
+            self._sleep(pause)
+            pause = min(2 * pause, longest)
+        operation: dict[str, Any] = answer.get("operation") or {}
+        cause = operation.get("failure-cause") or operation.get("failureCause")
+        if cause:
+            raise OperationError(first_line(cause.get("stack-trace") or cause.get("class") or "the operation failed"))
+        return operation
+
+    def _open(self, method: str, path: str, body: object) -> HTTPResponse:
+        headers = {"Accept": "application/json, text/plain", "Content-Type": "application/json"}
+        if self.address.token:
+            headers["Authorization"] = f"Bearer {self.address.token}"
+        data = None if body is None else json.dumps(body).encode()
+        request = Request(self.address.url + path, data, headers, method=method)
+        try:
+            response: HTTPResponse = urlopen(request, timeout=ANSWER_SECONDS, context=self._context())
+        except HTTPError as error:
+            with error:
+                raise OperationError(refusal(error.code, error.read().decode("utf-8", "replace"))) from None
+        except (URLError, HTTPException, OSError) as error:
+            reason = getattr(error, "reason", error)
+            raise OperationError(
+                f"nothing answers at {self.address.url} ({reason}): start a job with penstock run, or name its address "
+                "with -m host:port"
+            ) from error
+        return response
+
+    def _context(self) -> ssl.SSLContext | None:
+        if not self.address.url.startswith("https"):
+            return None
+        return ssl.create_default_context(cafile=self.address.certificate)
+
+
+def refusal(code: int, text: str) -> str:
+    """What a server says with an error code, in one line."""
+    try:
+        errors = [str(one) for one in json.loads(text)["errors"]]
+    except (ValueError, KeyError, TypeError):
+        errors = [text]
+    told = next((first_line(one) for one in errors if one.strip()), f"the server answers {code}")
+    if code in (401, 403):
+        told += ". Set the token in PENSTOCK_REST_TOKEN, or in penstock.rest.token of config.yaml"
+    return told
+
+
+def first_line(text: str) -> str:
+    """The line of a traceback or a stack trace that says what happened."""
+    lines = [line for line in text.strip().splitlines() if line.strip()]
+    if not lines:
+        return text
+    is_python = lines[0].startswith("Traceback (most recent call last)")
+    return lines[-1].strip() if is_python else lines[0].strip()

@@ -1,0 +1,121 @@
+"""Savepoints, checkpoints, stopping and cancelling, with the lines that Flink's client prints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from penstock.service.client.jobs import job_id_of
+from penstock.service.client.rest_client import RestClient
+
+Say = Callable[[str], None]
+Outcome = dict[str, Any]
+
+
+def say(is_json: bool) -> Say:
+    """Prints lines; says nothing when JSON follows."""
+    return (lambda line: None) if is_json else click.echo
+
+
+def stop(
+    client: RestClient, named: str, directory: str | None, drain: bool, form: str, detached: bool, told: Say
+) -> Outcome:
+    """Stop a job with a savepoint.
+
+    Raises:
+        OperationError: if the job cannot be stopped; it goes on then.
+    """
+    job = job_id_of(client, named)
+    told(f'{"Draining" if drain else "Suspending"} job "{job}" with a {form} savepoint.')
+    body = {"targetDirectory": directory, "drain": drain, "formatType": form}
+    mode = " in detached mode" if detached else ""
+    told(f"Triggering stop-with-savepoint{mode} for job {job}.")
+    trigger = client.request("POST", f"/jobs/{job}/stop", body)["request-id"]
+    if detached:
+        told(f"Successfully trigger stop-with-savepoint in detached mode, triggerId: {trigger}")
+        return {"job": job, "trigger": trigger}
+    return {"job": job, "savepoint": _written(client, job, trigger, told)}
+
+
+def savepoint(client: RestClient, named: str, directory: str | None, form: str, detached: bool, told: Say) -> Outcome:
+    """Take a savepoint of a job, which goes on.
+
+    Raises:
+        OperationError: if it cannot be taken.
+    """
+    job = job_id_of(client, named)
+    mode = " in detached mode" if detached else ""
+    told(f"Triggering savepoint{mode} for job {job}.")
+    body = {"target-directory": directory, "cancel-job": False, "formatType": form}
+    trigger = client.request("POST", f"/jobs/{job}/savepoints", body)["request-id"]
+    if detached:
+        told(f"Successfully trigger manual savepoint, triggerId: {trigger}")
+        return {"job": job, "trigger": trigger}
+    path = _written(client, job, trigger, told)
+    told("You can resume your program from this savepoint with the run command.")
+    return {"job": job, "savepoint": path}
+
+
+def dispose(client: RestClient, path: str, told: Say) -> Outcome:
+    """Delete a savepoint.
+
+    Raises:
+        OperationError: if it cannot be deleted.
+    """
+    told(f"Disposing savepoint '{path}'.")
+    trigger = client.request("POST", "/savepoint-disposal", {"savepoint-path": path})["request-id"]
+    told("Waiting for response...")
+    client.completed(f"/savepoint-disposal/{trigger}")
+    told(f"Savepoint '{path}' disposed.")
+    return {"disposed": path}
+
+
+def checkpoint(client: RestClient, named: str, full: bool, told: Say) -> Outcome:
+    """Take a checkpoint of a job.
+
+    Raises:
+        OperationError: if it cannot be taken.
+    """
+    job = job_id_of(client, named)
+    told(f"Triggering checkpoint for job {job}.")
+    body = {"checkpointType": "FULL" if full else "CONFIGURED"}
+    trigger = client.request("POST", f"/jobs/{job}/checkpoints", body)["request-id"]
+    told("Waiting for response...")
+    number = client.completed(f"/jobs/{job}/checkpoints/{trigger}").get("checkpointId")
+    told(f"Checkpoint {number} for job {job} completed.")
+    told("You can resume your program from this checkpoint with the run command.")
+    return {"job": job, "checkpoint": number}
+
+
+def cancel(client: RestClient, named: str, told: Say) -> Outcome:
+    """Cancel a job; it may take a moment to end."""
+    job = job_id_of(client, named)
+    told(f"Cancelling job {job}.")
+    client.request("PATCH", f"/jobs/{job}?mode=cancel")
+    told(f"Cancelled job {job}.")
+    return {"job": job}
+
+
+def cancel_with_savepoint(client: RestClient, named: str, directory: str | None, told: Say) -> Outcome:
+    """Take a savepoint of a job, and cancel it.
+
+    Raises:
+        OperationError: if the savepoint cannot be taken; the job goes on then.
+    """
+    job = job_id_of(client, named)
+    told('DEPRECATION WARNING: Cancelling a job with savepoint is deprecated. Use "stop" instead.')
+    told(f"Cancelling job {job} with savepoint to {directory or 'default savepoint directory'}.")
+    body = {"target-directory": directory, "cancel-job": True}
+    trigger = client.request("POST", f"/jobs/{job}/savepoints", body)["request-id"]
+    path = client.completed(f"/jobs/{job}/savepoints/{trigger}").get("location")
+    told(f"Cancelled job {job}. Savepoint stored in {path}.")
+    return {"job": job, "savepoint": path}
+
+
+def _written(client: RestClient, job: str, trigger: str, told: Say) -> str:
+    told("Waiting for response...")
+    path = str(client.completed(f"/jobs/{job}/savepoints/{trigger}").get("location"))
+    told(f"Savepoint completed. Path: {path}")
+    return path

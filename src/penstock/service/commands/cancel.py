@@ -1,0 +1,35 @@
+"""`penstock cancel`: end a job at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from penstock.service.commands.options import as_json, client_of, of_client, print_json
+
+
+@click.command("cancel")
+@click.argument("job", required=False)
+@click.option("-s", "--withSavepoint", "directory", metavar="DIR", help="Take a savepoint first; prefer stop.")
+@of_client
+@as_json
+def command(
+    job: str | None, directory: str | None, jobmanager: str | None, properties: Sequence[str], is_json: bool
+) -> None:
+    """Cancel JOB: it ends without a savepoint. JOB is an id, or a name.
+
+    As in Flink, DIR may be left out when -s comes last but for JOB: the configured directory is taken then.
+    """
+    from penstock.service.client.savepoints import cancel, cancel_with_savepoint, say
+
+    with_savepoint = directory is not None
+    if job is None:
+        job, directory = directory, None
+    if job is None:
+        raise click.UsageError("Missing argument 'JOB'.")
+    client = client_of(jobmanager, properties)
+    told = say(is_json)
+    outcome = cancel_with_savepoint(client, job, directory, told) if with_savepoint else cancel(client, job, told)
+    if is_json:
+        print_json(outcome)

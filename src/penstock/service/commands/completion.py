@@ -1,0 +1,25 @@
+"""`penstock completion`: what makes a shell complete commands and options."""
+
+from __future__ import annotations
+
+import click
+
+SHELLS = ("bash", "zsh", "fish")
+
+
+@click.command("completion")
+@click.argument("shell", type=click.Choice(SHELLS))
+def command(shell: str) -> None:
+    """Print the script that makes SHELL complete what follows `penstock`.
+
+    bash: eval "$(penstock completion bash)" in ~/.bashrc. zsh: the same in ~/.zshrc. fish: penstock completion fish >
+    ~/.config/fish/completions/penstock.fish.
+    """
+    from click.shell_completion import get_completion_class
+
+    from penstock.service.cli import main
+
+    found = get_completion_class(shell)
+    if found is None:
+        raise click.ClickException(f"click has no completion for {shell}")
+    click.echo(found(main, {}, "penstock", "_PENSTOCK_COMPLETE").source())

@@ -1,0 +1,40 @@
+"""`penstock config`: which options hold outside of programs, and what one means."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from penstock.service.commands.options import as_json, print_json
+
+
+@click.command("config")
+@click.option("--explain", "key", metavar="KEY", help="Type, default and purpose of one option, and what holds.")
+@click.option("--all", "everything", is_flag=True, help="Options that nothing sets, too, with their defaults.")
+@click.option("-D", "properties", multiple=True, metavar="KEY=VALUE", help="Set an option; repeat for more.")
+@as_json
+def command(key: str | None, everything: bool, properties: Sequence[str], is_json: bool) -> None:
+    """Print the options that hold where a program sets none, and where each is from. Secrets are hidden."""
+    from penstock.service.client.address import options_of, settings_of
+    from penstock.service.configuration import effective, explained
+
+    settings = settings_of(options_of(properties))
+    if key is not None:
+        found = explained(key, settings)
+        if is_json:
+            print_json(found)
+        else:
+            for name, value in found.items():
+                click.echo(f"{name + ':':<13} {'(none)' if value is None else value}")
+        return
+    options = effective(settings, everything)
+    if is_json:
+        print_json([option.as_dict() for option in options])
+        return
+    if not options:
+        click.echo("No option is set: there is no config.yaml, and no -D.")
+    for option in options:
+        click.echo(f"{option.key}: {'' if option.value is None else option.value}  # {option.origin}")
+        if option.problem is not None:
+            click.echo(f"warning: {option.problem}", err=True)

@@ -1,0 +1,30 @@
+"""`penstock demo`: a job that loses a worker and still comes out right."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+
+@click.command("demo")
+@click.option("--parallelism", type=click.IntRange(1, 64), default=2, show_default=True, help="Workers.")
+@click.option("--target", type=click.Choice(["spark", "local"]), default="spark", show_default=True, help="Driver.")
+@click.option("--kill/--no-kill", default=True, help="Kill a worker while the job runs (on Spark).")
+@click.option(
+    "--rate", type=click.IntRange(0), default=25_000, show_default=True, help="Flights per second; 0 for no limit."
+)
+@click.option("--limit", type=click.IntRange(1), help="Replay only the first flights of the year, this many.")
+@click.option("--keep", type=click.Path(file_okay=False, path_type=Path), help="Work in this folder and keep it.")
+def command(parallelism: int, target: str, kill: bool, rate: int, limit: int | None, keep: Path | None) -> None:
+    """Replay a year of flights, kill a worker in mid-flight, compare the result with Spark SQL's.
+
+    Ends with 0 only when both answers are equal, a worker really died and the job really restarted.
+    """
+    from rich.console import Console
+
+    from penstock.demo.run import DemoOptions, run_demo
+
+    options = DemoOptions(parallelism, target, kill, keep, rate or None, limit)
+    sys.exit(0 if run_demo(options, Console()) else 1)

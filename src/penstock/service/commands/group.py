@@ -1,0 +1,56 @@
+"""Groups of commands: loaded when they are called, and with errors in one line."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+import click
+
+from penstock.base.errors import PenstockError
+
+#: What every command takes for help.
+HELP = {"help_option_names": ["-h", "--help"]}
+
+
+class Commands(click.Group):
+    """A group whose commands are modules with a `command`, imported when one is called or listed.
+
+    What Penstock raises ends the command with 1, after one line on stderr.
+    """
+
+    def __init__(self, *args: Any, modules: Mapping[str, str] | None = None, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self._modules = dict(modules or {})
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted({*self._modules, *super().list_commands(ctx)})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self._modules:
+            return super().get_command(ctx, cmd_name)
+        found: click.Command = import_module(self._modules[cmd_name]).command
+        return found
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except PenstockError as error:
+            click.echo(f"error: {error}", err=True)
+            sys.exit(1)
+        except BrokenPipeError:  # whoever read the output, such as head, has seen enough
+            sys.stderr.close()
+            sys.exit(0)
+
+
+class DefaultCommand(click.Group):
+    """A group with one command that is meant when none is named."""
+
+    default = ""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args and args[0] not in self.commands and args[0] not in HELP["help_option_names"]:
+            args = [self.default, *args]
+        return super().parse_args(ctx, args)

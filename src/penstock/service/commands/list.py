@@ -1,0 +1,46 @@
+"""`penstock list`: the jobs of a server, as `flink list` prints them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from penstock.service.commands.options import as_json, client_of, of_client, print_json
+
+WIDTH = 62
+
+
+@click.command("list")
+@click.option("-r", "--running", is_flag=True, help="Only jobs that run.")
+@click.option("-s", "--scheduled", is_flag=True, help="Only jobs that have not begun.")
+@click.option("-a", "--all", "everything", is_flag=True, help="Jobs that have ended, too.")
+@of_client
+@as_json
+def command(
+    running: bool, scheduled: bool, everything: bool, jobmanager: str | None, properties: Sequence[str], is_json: bool
+) -> None:
+    """List jobs: those that run and those that have not begun, unless an option says otherwise."""
+    from penstock.service.client.jobs import ENDED, line_of, overview
+
+    client = client_of(jobmanager, properties)
+    both = everything or running == scheduled
+    if not is_json:
+        click.echo("Waiting for response...")
+    jobs = overview(client)
+    groups = {"Scheduled": [job for job in jobs if job["state"] == "CREATED"]}
+    groups["Terminated"] = [job for job in jobs if job["state"] in ENDED]
+    groups["Running/Restarting"] = [job for job in jobs if job["state"] not in (*ENDED, "CREATED")]
+    wanted = [name for name, chosen in (("Running/Restarting", running), ("Scheduled", scheduled)) if both or chosen]
+    wanted += ["Terminated"] if everything else []
+    if is_json:
+        print_json([job for name in wanted for job in groups[name]])
+        return
+    for name in wanted:
+        if not groups[name] and name != "Terminated":
+            click.echo(f"No {name.partition('/')[0].lower()} jobs.")
+        elif groups[name]:
+            click.echo(f" {name} Jobs ".center(WIDTH, "-"))
+            for job in groups[name]:
+                click.echo(line_of(job))
+            click.echo("-" * WIDTH)

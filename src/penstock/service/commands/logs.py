@@ -1,0 +1,42 @@
+"""`penstock logs`: what a job's driver or a worker logs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from penstock.service.commands.options import as_json, client_of, of_client
+
+
+@click.command("logs")
+@click.argument("job", required=False)
+@click.option("-f", "--follow", is_flag=True, help="Go on with what is logged from now, until Ctrl-C.")
+@click.option("-n", "--lines", type=click.IntRange(0), default=200, show_default=True, help="Only the last ones.")
+@click.option("--worker", metavar="ID", help="Of this worker (its id, or the beginning), not of the driver.")
+@click.option("--stdout", "is_stdout", is_flag=True, help="What functions print, in place of the log.")
+@of_client
+@as_json
+def command(
+    job: str | None,
+    follow: bool,
+    lines: int,
+    worker: str | None,
+    is_stdout: bool,
+    jobmanager: str | None,
+    properties: Sequence[str],
+    is_json: bool,
+) -> None:
+    """Print the log of JOB: of its driver, or of a worker. JOB is an id, or a name.
+
+    Without JOB it is the log of the server. With --json, each line is an object.
+    """
+    from penstock.service.client.logs import LogReader, log_path
+
+    client = client_of(jobmanager, properties)
+    reader = LogReader(client, log_path(client, job, worker, is_stdout))
+    try:
+        for line in reader.lines(lines, follow):
+            click.echo(reader.as_json(line) if is_json else line)
+    except KeyboardInterrupt:
+        pass

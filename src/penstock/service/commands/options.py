@@ -1,0 +1,42 @@
+"""Options that many commands take."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from penstock.service.client.rest_client import RestClient
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def of_client(function: F) -> F:
+    """Where the server is: `jobmanager` and `properties`."""
+    function = click.option(
+        "-D", "properties", multiple=True, metavar="KEY=VALUE", help="Set an option; repeat for more."
+    )(function)
+    return click.option(
+        "-m", "--jobmanager", metavar="HOST:PORT", help="The server; rest.address:rest.port, else localhost:8081."
+    )(function)
+
+
+def as_json(function: F) -> F:
+    """Whether the answer is JSON: `is_json`."""
+    return click.option("--json", "is_json", is_flag=True, help="Print JSON, for programs.")(function)
+
+
+def client_of(jobmanager: str | None, properties: Sequence[str]) -> RestClient:
+    """The client of the server that is meant."""
+    from penstock.service.client.address import address_of, options_of
+    from penstock.service.client.rest_client import RestClient
+
+    return RestClient(address_of(jobmanager, options_of(properties)))
+
+
+def print_json(value: object) -> None:
+    """A value as indented JSON, on stdout."""
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False))

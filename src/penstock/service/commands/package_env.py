@@ -1,0 +1,25 @@
+"""`penstock package-env`: one archive of Python and all packages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command("package-env")
+@click.argument("output", type=click.Path(dir_okay=False, path_type=Path), default="environment.tar.gz")
+@click.option("--only", multiple=True, metavar="NAME", help="No other packages than these and what they need.")
+@click.option("--exclude", multiple=True, metavar="NAME", help="Leave this package out.")
+@click.option("--force", is_flag=True, help="Replace OUTPUT if it is there.")
+def command(output: Path, only: tuple[str, ...], exclude: tuple[str, ...], force: bool) -> None:
+    """Pack this Python and its packages into OUTPUT, for executors.
+
+    OUTPUT is environment.tar.gz by default. It holds the interpreter, all packages but PySpark, and Penstock in any
+    case; with --only no packages beside the named ones (repeat the option) and what these need. What is printed tells
+    how Spark hands it to executors on each kind of cluster.
+    """
+    from penstock.service.environment.package import package
+
+    for line in package(output, only, exclude, force).report():
+        click.echo(line)

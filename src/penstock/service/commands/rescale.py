@@ -1,0 +1,35 @@
+"""`penstock rescale`: let vertices of a running job go on at other parallelisms."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from penstock.service.commands.options import as_json, client_of, of_client, print_json
+
+
+@click.command("rescale")
+@click.argument("job")
+@click.argument("vertices", nargs=-1, required=True, metavar="VERTEX=N...")
+@click.option("-detached", "--detached", is_flag=True, help="Do not wait until the job runs like that.")
+@of_client
+@as_json
+def command(
+    job: str,
+    vertices: Sequence[str],
+    detached: bool,
+    jobmanager: str | None,
+    properties: Sequence[str],
+    is_json: bool,
+) -> None:
+    """Let vertices of JOB run at other parallelisms, without losing anything.
+
+    JOB is an id, or a name. VERTEX is the id of a vertex, its name, or a part of its name that no other has.
+    """
+    from penstock.service.client.rescaling import rescale, wanted_of
+    from penstock.service.client.savepoints import say
+
+    outcome = rescale(client_of(jobmanager, properties), job, wanted_of(vertices), detached, say(is_json))
+    if is_json:
+        print_json(outcome)

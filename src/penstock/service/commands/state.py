@@ -1,0 +1,63 @@
+"""`penstock state`: what savepoints and checkpoints hold."""
+
+from __future__ import annotations
+
+import click
+
+from penstock.service.commands.options import as_json, print_json
+
+
+@click.group("state")
+def command() -> None:
+    """Look into savepoints and retained checkpoints, without a job."""
+
+
+@command.command("show")
+@click.argument("path")
+@click.option("--count", is_flag=True, help="Read the keyed states and count their entries.")
+@as_json
+def show(path: str, count: bool, is_json: bool) -> None:
+    """List the operators and states of the savepoint or checkpoint in the directory PATH (H5).
+
+    Without --count only its metadata is read. Counting unpickles keys, which runs code that they name: count only what
+    you trust.
+    """
+    import sys
+
+    from penstock.base.errors import PenstockError
+
+    try:
+        if is_json:
+            from penstock.service.savepoints import described
+
+            print_json(described(path, count))
+            return
+        from rich.console import Console
+
+        from penstock.service.savepoints import show as print_table
+
+        print_table(path, count, Console())
+    except (PenstockError, OSError) as error:
+        click.echo(f"error: {error}", err=True)
+        sys.exit(1)
+
+
+@command.command("ls")
+@click.argument("directory")
+@as_json
+def list_(directory: str, is_json: bool) -> None:
+    """List the savepoints and checkpoints below DIRECTORY, the newest last.
+
+    DIRECTORY is that of savepoints, or of checkpoints, or of the checkpoints of one job.
+    """
+    from penstock.service.stored import stored, table_of
+
+    found = stored(directory)
+    if is_json:
+        print_json([one.as_dict() for one in found])
+    elif not found:
+        click.echo(f"No savepoint or checkpoint is in {directory}.")
+    else:
+        from rich.console import Console
+
+        Console().print(table_of(found))

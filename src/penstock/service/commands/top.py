@@ -1,0 +1,53 @@
+"""`penstock top`: a job at a glance, live."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from penstock.service.commands.options import as_json, client_of, of_client, print_json
+
+
+@click.command("top")
+@click.argument("job", required=False)
+@click.option("-i", "--interval", type=click.FloatRange(0.5), default=1.0, show_default=True, help="Seconds.")
+@click.option("--once", is_flag=True, help="Print it once; so it is where the output is no terminal, too.")
+@of_client
+@as_json
+def command(
+    job: str | None, interval: float, once: bool, jobmanager: str | None, properties: Sequence[str], is_json: bool
+) -> None:
+    """Watch JOB: rates, busy, back-pressured and idle time, watermarks, checkpoints. Ctrl-C ends it.
+
+    JOB is an id, or a name. Without it, the one job that runs.
+    """
+    from penstock.service.client.jobs import ENDED, job_id_of, only_running
+    from penstock.service.top.sample import sample
+
+    client = client_of(jobmanager, properties)
+    job_id = only_running(client) if job is None else job_id_of(client, job)
+    if is_json:
+        print_json(sample(client, job_id).as_dict())
+        return
+    import time
+
+    from rich.console import Console
+    from rich.live import Live
+
+    from penstock.service.top.picture import picture
+
+    console = Console()
+    if once or not console.is_terminal:
+        console.print(picture(sample(client, job_id)))
+        return
+    with Live(console=console, auto_refresh=False) as live:
+        try:
+            while True:
+                now = sample(client, job_id)
+                live.update(picture(now), refresh=True)
+                if now.state in ENDED:
+                    return
+                time.sleep(interval)
+        except KeyboardInterrupt:
+            return

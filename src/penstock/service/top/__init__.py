@@ -1,0 +1,1 @@
+"""`penstock top`: a job at a glance, taken from the REST API."""

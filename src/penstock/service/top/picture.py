@@ -1,0 +1,95 @@
+"""A sample as a picture in the terminal."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rich import box
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from penstock.service.savepoints import size_text
+from penstock.service.top.sample import CheckpointSample, JobSample, VertexSample
+
+#: How wide (characters) the bar of a vertex's time is.
+BAR: Final = 16
+_COLOURS: Final = {"RUNNING": "green", "FINISHED": "green", "FAILED": "red", "FAILING": "red", "RESTARTING": "yellow"}
+
+
+def picture(sample: JobSample) -> Group:
+    """The job's line, a table of its vertices, and its checkpoints."""
+    head = Text.assemble(
+        (sample.name, "bold"),
+        f"  {sample.job_id}  ",
+        (sample.state, _COLOURS.get(sample.state, "cyan")),
+        f"  for {duration_text(sample.duration_ms)}",
+    )
+    table = Table(box=box.SIMPLE)
+    table.add_column("vertex", overflow="fold")
+    for name in ("par", "in/s", "out/s"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column(Text.assemble(("busy", "green"), " ", ("pressed", "red"), " ", ("idle", "dim")), no_wrap=True)
+    for name in ("lag", "status"):
+        table.add_column(name, justify="right" if name == "lag" else "left", no_wrap=True)
+    for vertex in sample.vertices:
+        table.add_row(*_cells(vertex))
+    return Group(head, table, Text(checkpoints_text(sample.checkpoints)))
+
+
+def _cells(vertex: VertexSample) -> list[Text]:
+    lag = "-" if vertex.watermark_lag_ms is None else duration_text(max(0, vertex.watermark_lag_ms))
+    return [
+        Text(vertex.name),
+        Text(str(vertex.parallelism)),
+        Text(rate_text(vertex.in_per_second)),
+        Text(rate_text(vertex.out_per_second)),
+        bar(vertex),
+        Text(lag),
+        Text(vertex.status, _COLOURS.get(vertex.status, "")),
+    ]
+
+
+def bar(vertex: VertexSample) -> Text:
+    """Where a vertex's time goes: letters as well as colours, for terminals and people without colours."""
+    if vertex.busy is None:
+        return Text("-".ljust(BAR))
+    busy = round(vertex.busy * BAR)
+    pressed = min(BAR - busy, round((vertex.back_pressured or 0.0) * BAR))
+    text = Text.assemble(("█" * busy, "green"), ("▒" * pressed, "red"), ("·" * (BAR - busy - pressed), "dim"))
+    return text.append(f" {vertex.busy:4.0%}")
+
+
+def rate_text(rate: float | None) -> str:
+    """Records a second, in a few characters."""
+    if rate is None:
+        return "-"
+    for limit, unit in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
+        if rate >= limit:
+            return f"{rate / (1e3 if unit == 'k' else limit):,.1f} {unit}"
+    return f"{rate:,.0f}" if rate >= 10 or rate == 0 else f"{rate:.1f}"
+
+
+def duration_text(milliseconds: float) -> str:
+    """A length of time, in a few characters."""
+    seconds = milliseconds / 1000
+    if seconds < 1:
+        return f"{milliseconds:.0f} ms"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, seconds = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    if days:
+        return f"{days} d {hours} h"
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s"
+
+
+def checkpoints_text(found: CheckpointSample) -> str:
+    """The checkpoints in one line."""
+    counts = f"checkpoints: {found.completed} completed, {found.in_progress} in progress, {found.failed} failed"
+    if found.last_id is None:
+        return counts
+    took = duration_text(found.last_duration_ms or 0)
+    age = "" if found.last_age_ms is None else f", {duration_text(found.last_age_ms)} ago"
+    return f"{counts}; the last is {found.last_id}{age}: {size_text(found.last_bytes or 0)} in {took}"

@@ -1,0 +1,132 @@
+"""What `penstock top` shows, from the answers of the REST API."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from penstock.service.client.rest_client import RestClient
+
+#: The metrics of subtasks that are shown.
+METRICS: Final = (
+    "numRecordsInPerSecond",
+    "numRecordsOutPerSecond",
+    "busyTimeMsPerSecond",
+    "backPressuredTimeMsPerSecond",
+    "idleTimeMsPerSecond",
+    "currentInputWatermark",
+)
+#: Below this, a watermark (ms) is none yet; Flink's is the least long.
+NO_WATERMARK: Final = -(2**62)
+
+
+@dataclass(frozen=True, slots=True)
+class VertexSample:
+    """A vertex.
+
+    Rates are records a second of all subtasks; None where they are not known. `busy`, `back_pressured` and `idle` are
+    fractions of time (0 to 1), the mean of the subtasks. `watermark_lag_ms` is that of the slowest subtask.
+    """
+
+    vertex_id: str
+    name: str
+    parallelism: int
+    status: str
+    in_per_second: float | None
+    out_per_second: float | None
+    busy: float | None
+    back_pressured: float | None
+    idle: float | None
+    watermark_lag_ms: float | None
+    records_in: int
+    records_out: int
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointSample:
+    """The checkpoints of a job: how many, and the last that completed (None before the first)."""
+
+    completed: int
+    failed: int
+    in_progress: int
+    last_id: int | None
+    last_duration_ms: int | None
+    last_bytes: int | None
+    last_age_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class JobSample:
+    """A job at one moment; `duration_ms` is how long it runs."""
+
+    job_id: str
+    name: str
+    state: str
+    duration_ms: int
+    vertices: tuple[VertexSample, ...]
+    checkpoints: CheckpointSample
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+def sample(client: RestClient, job_id: str) -> JobSample:
+    """The job as it is now: one request for the job, one for checkpoints, one for each vertex.
+
+    Raises:
+        OperationError: if the server does not answer, or knows no such job.
+    """
+    job = client.get(f"/jobs/{job_id}")
+    now = int(job["now"])
+    checkpoints = _checkpoints(client.get(f"/jobs/{job_id}/checkpoints"), now)
+    vertices = tuple(_vertex(one, _metrics(client, job_id, one["id"]), now) for one in job["vertices"])
+    return JobSample(job["jid"], job["name"], job["state"], int(job["duration"]), vertices, checkpoints)
+
+
+def _metrics(client: RestClient, job_id: str, vertex_id: str) -> dict[str, dict[str, float]]:
+    path = f"/jobs/{job_id}/vertices/{vertex_id}/subtasks/metrics?get={','.join(METRICS)}"
+    return {one["id"]: one for one in client.get(path)}
+
+
+def _vertex(vertex: Mapping[str, Any], metrics: Mapping[str, Mapping[str, Any]], now_ms: int) -> VertexSample:
+    def of(name: str, aggregate: str) -> float | None:
+        value = metrics.get(name, {}).get(aggregate)
+        return None if value is None or value == "NaN" else float(value)
+
+    def fraction(name: str) -> float | None:
+        mean = of(name, "avg")
+        return None if mean is None else min(1.0, max(0.0, mean / 1000))
+
+    watermark = of("currentInputWatermark", "min")
+    has_watermark = watermark is not None and NO_WATERMARK < watermark < -NO_WATERMARK
+    return VertexSample(
+        vertex["id"],
+        vertex["name"],
+        vertex["parallelism"],
+        vertex["status"],
+        of("numRecordsInPerSecond", "sum"),
+        of("numRecordsOutPerSecond", "sum"),
+        fraction("busyTimeMsPerSecond"),
+        fraction("backPressuredTimeMsPerSecond"),
+        fraction("idleTimeMsPerSecond"),
+        now_ms - watermark if has_watermark and watermark is not None else None,
+        int(vertex["metrics"]["read-records"]),
+        int(vertex["metrics"]["write-records"]),
+    )
+
+
+def _checkpoints(found: Mapping[str, Any], now_ms: int) -> CheckpointSample:
+    counts = found.get("counts") or {}
+    last = (found.get("latest") or {}).get("completed") or {}
+    acknowledged = last.get("latest_ack_timestamp")
+    return CheckpointSample(
+        counts.get("completed", 0),
+        counts.get("failed", 0),
+        counts.get("in_progress", 0),
+        last.get("id"),
+        last.get("end_to_end_duration"),
+        last.get("state_size"),
+        None if acknowledged is None else max(0, now_ms - int(acknowledged)),
+    )
