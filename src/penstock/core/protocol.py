@@ -214,8 +214,8 @@ class RegisterWorker(msgspec.Struct, frozen=True, tag=True):
 class ProcessFigures(msgspec.Struct, frozen=True, array_like=True):
     """What a process uses. Times are totals; memory is in bytes, and a limit of 0 is none that is known.
 
-    `cpu_load` is of all cores, from 0 to 1. `collections` counts Python's garbage collections, which took
-    `collections_ms`.
+    `cpu_load` is of all `cores` that it may use, from 0 to 1. `collections` counts Python's garbage collections, which
+    took `collections_ms`. What went over the network is that of the whole machine, or container, since it began.
     """
 
     cpu_load: float = 0.0

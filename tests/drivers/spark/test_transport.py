@@ -24,11 +24,12 @@ from penstock.core.protocol import (
     ExecutionId,
     FromWorker,
     Heartbeat,
+    ProcessFigures,
     RegisterWorker,
     ShutDownWorker,
 )
 from penstock.core.records import Batch, Buffer, EndOfPartition, Watermark
-from penstock.drivers.spark import data_links, worker_endpoint
+from penstock.drivers.spark import data_links, heartbeats, worker_endpoint
 from penstock.drivers.spark.data_address import host_identity
 from penstock.drivers.spark.keys import JobKeys
 from penstock.drivers.spark.master_endpoint import MasterEndpoint
@@ -477,8 +478,26 @@ def test_heartbeats_are_sent_and_answered(cluster: Cluster) -> None:
     heard: list[tuple[str, FromWorker]] = []
     while len(heard) < 10:
         heard += cluster.master.receive(1_000)
-    assert set(heard) == {("w", Heartbeat("w"))}
+    assert {(worker_id, type(message)) for worker_id, message in heard} == {("w", Heartbeat)}
     cluster.run_until(lambda: worker.master_silence_ms < 50, "an answer")
+
+
+def test_heartbeats_say_what_the_process_uses(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """However long their interval; a process that cannot be measured goes on without, and says so once."""
+    figures = ProcessFigures(resident_bytes=7)
+    monkeypatch.setattr(heartbeats, "FIGURES_INTERVAL_MS", 5)
+    monkeypatch.setattr(heartbeats, "process_figures", lambda: figures)
+    cluster.worker("w").start_heartbeats(1_000_000)
+    heard: list[tuple[str, FromWorker]] = []
+    while len(heard) < 3:
+        heard += cluster.master.receive(1_000)
+    assert set(heard) == {("w", Heartbeat("w", busy_ms=None, process=figures))}
+    monkeypatch.setattr(heartbeats, "process_figures", lambda: 1 // 0)
+    while ("w", Heartbeat("w")) not in heard[-2:]:
+        heard = cluster.master.receive(1_000)
+    assert caplog.text.count("cannot tell what its process uses") == 1
 
 
 def test_silence_of_a_dead_master(cluster: Cluster) -> None:

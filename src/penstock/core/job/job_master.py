@@ -561,7 +561,7 @@ class JobMaster:
             self._rescaling.look()
 
     def _on_heartbeat(self, heartbeat: Heartbeat) -> None:
-        self._slot_pool.on_heartbeat(heartbeat.worker_id, heartbeat.whereabouts)
+        self._slot_pool.on_heartbeat(heartbeat)
         stuck = self._slow_workers.on_heartbeat(heartbeat)
         if stuck is not None:
             self._effects.release(heartbeat.worker_id)

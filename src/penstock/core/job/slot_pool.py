@@ -17,7 +17,7 @@ from penstock.core.graph.job_graph import Slot
 from penstock.core.job.resource_requirements import is_adaptive, is_reactive
 from penstock.core.job.scheduler import assign_slots
 from penstock.core.ports import Clock
-from penstock.core.protocol import RegisterWorker
+from penstock.core.protocol import Heartbeat, ProcessFigures, RegisterWorker
 
 #: How long a job waits for slots before the log says so, and how often it says so after that.
 PATIENCE_MS: Final = 10_000
@@ -62,6 +62,8 @@ class _Worker:
     heard_ms: int
     #: what it was at when it was heard, when it had been at it for a while
     whereabouts: str = ""
+    #: what its process uses, as it said last
+    process: ProcessFigures | None = None
     #: whether it will be taken away
     is_leaving: bool = False
 
@@ -214,17 +216,28 @@ class SlotPool:
         """One of the workers that were asked for has come, or will not come."""
         self._requested = max(0, self._requested - 1)
 
-    def on_heartbeat(self, worker_id: str, whereabouts: str = "") -> None:
-        """A worker was heard; `whereabouts` says where it is, when a user's function does not return."""
-        worker = self._workers.get(worker_id)
+    def on_heartbeat(self, heartbeat: Heartbeat) -> None:
+        """A worker was heard."""
+        worker = self._workers.get(heartbeat.worker_id)
         if worker is not None:
             worker.heard_ms = self.clock.steady_ms()
-            worker.whereabouts = whereabouts
+            worker.whereabouts = heartbeat.whereabouts
+            worker.process = heartbeat.process or worker.process
 
     def whereabouts(self, worker_id: str) -> str:
         """Which user's function does not return, as the worker said last; empty when it said nothing."""
         worker = self._workers.get(worker_id)
         return "" if worker is None else worker.whereabouts
+
+    def silence_ms(self, worker_id: str) -> int:
+        """How long ago a worker was heard; 0 when it is not there."""
+        worker = self._workers.get(worker_id)
+        return 0 if worker is None else self.clock.steady_ms() - worker.heard_ms
+
+    def process(self, worker_id: str) -> ProcessFigures | None:
+        """What a worker's process uses, as it said last."""
+        worker = self._workers.get(worker_id)
+        return None if worker is None else worker.process
 
     def leave(self, worker_id: str) -> RegisterWorker | None:
         """A worker will be taken away: its slot gets no new tasks. Returns its registration, if this is new."""

@@ -87,10 +87,19 @@ class SlowWorkers:
 
     def views(self) -> Iterator[WorkerView]:
         """All workers, as those outside see them."""
-        for worker in self._slot_pool.registrations:
+        pool, now_ms = self._slot_pool, self._clock.now_ms()
+        for worker in pool.registrations:
             slow = self.of(worker.worker_id)
-            why, since_ms = (None, None) if slow is None else (slow.reason, slow.since_ms)
-            yield WorkerView(worker.worker_id, worker.host, worker.process_id, why, since_ms)
+            yield WorkerView(
+                worker.worker_id,
+                worker.host,
+                worker.process_id,
+                None if slow is None else slow.reason,
+                None if slow is None else slow.since_ms,
+                now_ms - pool.silence_ms(worker.worker_id),
+                worker.data_address,
+                pool.process(worker.worker_id),
+            )
 
     def of(self, worker_id: str) -> Slowness | None:
         """What is known of a worker; None when it works as it should."""

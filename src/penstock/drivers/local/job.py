@@ -26,12 +26,14 @@ from penstock.core.job.job_master import JobMaster
 from penstock.core.job.resource_requirements import is_reactive
 from penstock.core.job.view import JobView
 from penstock.core.ports import JobListener
+from penstock.core.protocol import ProcessFigures
 from penstock.drivers.backends import BackendSettings
 from penstock.drivers.cancellation import where_is
 from penstock.drivers.clock import WAIT_MS_MAX, SystemClock
 from penstock.drivers.event_loop import EventLoopThread
 from penstock.drivers.failure_enrichers import failure_enrichers
 from penstock.drivers.local.cluster import LocalCluster
+from penstock.drivers.process_figures import process_figures
 from penstock.drivers.running_job import RunningJob, settle
 from penstock.drivers.worker_storage import StorageSettings
 
@@ -99,8 +101,9 @@ class LocalJob(RunningJob):
         self._cancellation.join(self._thread)
 
     def get_view(self) -> Future[JobView]:
-        """The job as of its next turn."""
-        return self.ask(lambda master: master.view())
+        """The job as of its next turn. All its workers are this process, which is measured here, beside the job."""
+        figures = process_figures()
+        return self.ask(lambda master: _in_this_process(master.view(), figures))
 
     def last_view(self) -> JobView | None:
         """The job as it ended."""
@@ -188,6 +191,12 @@ class LocalJob(RunningJob):
             for_ms = min(for_ms, due_ms - self._clock.now_ms())
         if self._wake.wait(min(max(0, for_ms), WAIT_MS_MAX) / 1000):
             self._wake.clear()
+
+
+def _in_this_process(view: JobView, figures: ProcessFigures) -> JobView:
+    """The view with what workers elsewhere say by heartbeats."""
+    workers = tuple(replace(worker, heard_ms=view.now_ms, process=figures) for worker in view.workers)
+    return replace(view, workers=workers)
 
 
 def submit_local(job_graph: JobGraph, configuration: Configuration, listener: JobListener) -> LocalJob:

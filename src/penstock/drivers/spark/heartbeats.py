@@ -1,8 +1,13 @@
-"""A worker's heartbeats to the master: a thread with its own connection, so that no work can delay them."""
+"""A worker's heartbeats to the master: a thread with its own connection, so that no work can delay them.
+
+Each heartbeat says what the process uses. So that this is never old news they come every two seconds at least, whatever
+the interval is: whether somebody looks would cost more to tell than a heartbeat costs.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -10,18 +15,23 @@ from collections.abc import Callable
 import zmq
 
 from penstock.base.errors import WrongTimeError, WrongValueError
-from penstock.core.protocol import Heartbeat
+from penstock.core.protocol import Heartbeat, ProcessFigures
+from penstock.drivers.process_figures import process_figures
 from penstock.drivers.spark.control_frames import HEARTBEAT_ROLE, PONG, identity
 from penstock.drivers.spark.keys import WorkerKeys
 from penstock.drivers.spark.loop_watch import LoopState
 from penstock.drivers.spark.sockets import Context, Waker, connect_client
 from penstock.wire.messages import MessageCodec
 
+_log = logging.getLogger("penstock.spark")
+
 UNSENT_HEARTBEATS_MAX = 4
+#: How often (ms) a worker says what its process uses, at least.
+FIGURES_INTERVAL_MS = 2_000
 
 
 class HeartbeatSender:
-    """Sends a heartbeat every `interval_ms` until closed, and remembers when the master answered last."""
+    """Sends heartbeats until closed, and remembers when the master answered last."""
 
     def __init__(
         self, context: Context, keys: WorkerKeys, worker_id: str, master_address: str, max_frame_bytes: int
@@ -33,6 +43,7 @@ class HeartbeatSender:
         self._max_frame_bytes = max_frame_bytes
         self._waker = Waker()
         self._stop = False
+        self._has_figures = True
         self._thread: threading.Thread | None = None
         self._interval_ms = 0
         self._state: Callable[[], LoopState] = LoopState
@@ -48,7 +59,7 @@ class HeartbeatSender:
         self._heard_at = time.monotonic()
 
     def start(self, interval_ms: int, state: Callable[[], LoopState] = LoopState) -> None:
-        """Begin. `state` says what the worker is at.
+        """Begin, with a heartbeat every `interval_ms` or more often. `state` says what the worker is at.
 
         Raises:
             ValueError: if the interval is not positive.
@@ -58,7 +69,7 @@ class HeartbeatSender:
             raise WrongValueError(f"the heartbeat interval must be positive, not {interval_ms} ms")
         if self._thread is not None:
             raise WrongTimeError("heartbeats were started twice")
-        self._interval_ms = interval_ms
+        self._interval_ms = min(interval_ms, FIGURES_INTERVAL_MS)
         self._state = state
         self._thread = threading.Thread(target=self._run, name=f"penstock-heartbeats-{self._worker_id}", daemon=True)
         self._thread.start()
@@ -99,10 +110,21 @@ class HeartbeatSender:
                 due = now + self._interval_ms / 1000
                 # A master that takes no heartbeats is noticed by its silence.
                 with contextlib.suppress(zmq.Again):
-                    heartbeat = Heartbeat(self._worker_id, *self._state())
+                    heartbeat = Heartbeat(self._worker_id, *self._state(), self._figures())
                     dealer.send(codec.encode(heartbeat, 0), zmq.NOBLOCK)
             poller.poll(int(max(0.0, due - now) * 1000) + 1)
             self._take_answers(dealer)
+
+    def _figures(self) -> ProcessFigures | None:
+        """What the process uses; None where the system does not tell."""
+        if not self._has_figures:
+            return None
+        try:
+            return process_figures()
+        except Exception as error:  # noqa: BLE001 - a worker that cannot be measured works all the same
+            _log.warning("worker %s cannot tell what its process uses: %r", self._worker_id, error)
+            self._has_figures = False
+            return None
 
     def _take_answers(self, dealer: zmq.Socket[bytes]) -> None:
         with contextlib.suppress(zmq.Again):
