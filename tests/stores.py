@@ -17,7 +17,9 @@ OPTIONS_OF_STORE: dict[str, Any] = {}
 
 def is_proof_on_s3(item: pytest.Item) -> bool:
     """Whether a test keeps its checkpoints where `--store` says, or in S3 anyway."""
-    in_s3 = "s3://" in getattr(getattr(item, "callspec", None), "params", {}).values()
+    parameters = getattr(getattr(item, "callspec", None), "params", {}).values()
+    # Not by `in` alone: a parameter may be an expression, which has no truth value.
+    in_s3 = any(isinstance(value, str) and value == "s3://" for value in parameters)
     return in_s3 or "new_store_directory" in getattr(item, "fixturenames", ())
 
 
