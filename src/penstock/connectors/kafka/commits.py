@@ -1,23 +1,30 @@
 """The offsets of completed checkpoints, committed to the consumer group for others to see.
 
 Nothing is read back from there: a job goes on from its checkpoints.
+
+One commit is on its way at a time. The client keeps no order among several: while it still looks for the coordinator of
+the group, or tries again, a later one may overtake, and then the group would stay at the earlier offset.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from penstock.connectors.kafka.library import LOG
+from penstock.connectors.kafka.library import LOG, PASSING
 from penstock.connectors.kafka.partitions import KafkaPartitionSplit, KafkaTopicPartition
 from penstock.core.connector import SourceReaderContext
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-_SETTLE_S: Final = 3.0
+#: How long a reader that closes waits for its last commit (s): while brokers are there, and while none is.
+_SETTLE_S: Final = 10.0
+_SETTLE_DOWN_S: Final = 3.0
+#: How long it waits before it tries again.
+_AGAIN_S: Final = 0.5
 
 
 class OffsetCommits:
@@ -34,13 +41,18 @@ class OffsetCommits:
         self._noted: dict[int, dict[KafkaTopicPartition, int]] = {}
         #: partitions that were read to their stop since the last commit
         self._finished: dict[KafkaTopicPartition, int] = {}
+        #: of completed checkpoints, and not committed yet
+        self._wanted: dict[KafkaTopicPartition, int] = {}
+        #: what the broker was asked to commit and has not answered
+        self._sent: dict[KafkaTopicPartition, int] = {}
         self._committed: dict[KafkaTopicPartition, int] = {}
-        self._open = 0
+        #: whether more was wanted while a commit was on its way that has succeeded
+        self._is_due = False
 
     @property
     def are_open(self) -> bool:
         """Whether an answer is waited for."""
-        return self._open > 0
+        return bool(self._sent)
 
     def finished(self, split: KafkaPartitionSplit) -> None:
         """A partition was read to its stop: the next checkpoint commits that."""
@@ -53,46 +65,80 @@ class OffsetCommits:
 
     def commit(self, checkpoint_id: int, consumer: Consumer) -> None:
         """The checkpoint has completed."""
-        from confluent_kafka import KafkaException, TopicPartition
-
         if not self._enabled or checkpoint_id not in self._noted:
             return
         offsets = self._noted[checkpoint_id]
         self._noted = {noted: of for noted, of in self._noted.items() if noted > checkpoint_id}
         # A partition may have been read to its stop since the checkpoint: then the next one commits that.
         self._finished = {one: offset for one, offset in self._finished.items() if offsets.get(one) != offset}
-        moved = {one: offset for one, offset in offsets.items() if self._committed.get(one) != offset}
-        if not moved:
+        self._wanted.update(offsets)
+        self._send(consumer)
+
+    def go_on(self, consumer: Consumer) -> None:
+        """Commit what was wanted meanwhile, if the commit before has succeeded; after each call of the client."""
+        if self._is_due:
+            self._send(consumer)
+
+    def _send(self, consumer: Consumer) -> None:
+        from confluent_kafka import KafkaException, TopicPartition
+
+        if self._sent:
             return
-        places = [TopicPartition(one.topic, one.partition, offset) for one, offset in moved.items()]
+        self._is_due = False
+        self._wanted = {one: offset for one, offset in self._wanted.items() if self._committed.get(one) != offset}
+        if not self._wanted:
+            return
+        places = [TopicPartition(one.topic, one.partition, offset) for one, offset in self._wanted.items()]
+        self._sent = dict(self._wanted)
         try:
             consumer.commit(offsets=places, asynchronous=True)
-            self._open += 1
         except KafkaException as error:
-            self._fail(error.args[0])
+            self._fail(error.args[0], self._sent)
+            self._sent = {}
 
-    def settle(self, consumer: Consumer) -> None:
-        """Wait a moment for the answers to commits: a consumer that closes sends none that still look for the group."""
-        deadline = time.monotonic() + _SETTLE_S
-        while self._open and time.monotonic() < deadline:
+    def settle(self, consumer: Consumer, is_down: Callable[[], bool]) -> None:
+        """Wait a moment for the last commit: a consumer that closes sends none that still looks for the group."""
+        begin = time.monotonic()
+        again = 0.0
+        while self._sent or self._wanted:
+            waited = time.monotonic() - begin
+            if waited >= (_SETTLE_DOWN_S if is_down() else _SETTLE_S):
+                places = ", ".join(f"{one} at {offset}" for one, offset in self._wanted.items())
+                LOG.warning("the last offsets are not committed to the consumer group: %s", places)
+                return
+            if self._is_due or waited >= again:
+                self._send(consumer)
+                again = waited + _AGAIN_S
             consumer.poll(0.05)
 
     def on_commit(self, error: KafkaError | None, places: list[TopicPartition]) -> None:
         """The broker has answered."""
-        self._open -= 1
-        first = error or next((one.error for one in places if one.error is not None), None)
-        if first is not None:
-            self._fail(first)
+        sent, self._sent = self._sent, {}
+        if error is not None:
+            self._fail(error, sent)
             return
+        refused = {KafkaTopicPartition(one.topic, one.partition): one.error for one in places if one.error is not None}
+        for partition, offset in sent.items():
+            if partition not in refused:
+                self._succeed(partition, offset)
+        if refused:
+            self._fail(next(iter(refused.values())), refused)
+            return
+        self._is_due = bool(self._wanted)
         self._context.count("KafkaSourceReader.commitsSucceeded")
-        for one in places:
-            partition = KafkaTopicPartition(one.topic, one.partition)
-            if partition not in self._committed:
-                name = f"KafkaSourceReader.topic.{one.topic}.partition.{one.partition}"
-                self._context.gauge(f"{name}.committedOffset", partial(self._committed.__getitem__, partition))
-            self._committed[partition] = one.offset
 
-    def _fail(self, error: KafkaError) -> None:
+    def _succeed(self, partition: KafkaTopicPartition, offset: int) -> None:
+        if partition not in self._committed:
+            name = f"KafkaSourceReader.topic.{partition.topic}.partition.{partition.partition}"
+            self._context.gauge(f"{name}.committedOffset", partial(self._committed.__getitem__, partition))
+        self._committed[partition] = offset
+        if self._wanted.get(partition) == offset:
+            del self._wanted[partition]
+
+    def _fail(self, error: KafkaError, partitions: Iterable[KafkaTopicPartition]) -> None:
         """The job goes on: its own checkpoints hold the offsets, and the next one commits later ones."""
         self._context.count("KafkaSourceReader.commitsFailed")
         LOG.warning("offsets could not be committed to the consumer group: %s (%s)", error.str(), error.name())
+        if error.name() not in PASSING and not error.retriable():
+            for partition in list(partitions):
+                self._wanted.pop(partition, None)

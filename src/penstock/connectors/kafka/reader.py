@@ -184,6 +184,7 @@ class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
                 return batch
         elif self._commits.are_open:
             self._consumer.poll(0)  # the answers to commits
+        self._commits.go_on(self._consumer)
         if self._is_last and not self._readings and not self._to_close:
             return InputStatus.END_OF_INPUT
         return InputStatus.NOTHING_AVAILABLE
@@ -348,5 +349,6 @@ class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
     def close(self) -> None:
         """Close the consumer."""
         self._background.shutdown(wait=True, cancel_futures=True)
-        self._commits.settle(self._consumer)
+        self._consumer.unassign()  # what comes now is answers to commits
+        self._commits.settle(self._consumer, lambda: self._brokers.is_down)
         self._consumer.close()
