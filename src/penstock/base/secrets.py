@@ -27,11 +27,14 @@ SENSITIVE_PARTS: Final = (
     "http-headers",
 )
 
+#: Keys that Flink does not have or does not list: credentials of ZooKeeper.
+OUR_PARTS: Final = ("client.authorization",)
+
 
 def is_sensitive(key: str) -> bool:
     """Whether the value under this key is a secret."""
     lowered = key.lower()
-    return any(part in lowered for part in SENSITIVE_PARTS)
+    return any(part in lowered for part in SENSITIVE_PARTS + OUR_PARTS)
 
 
 def shown(options: Mapping[str, str]) -> dict[str, str]:

@@ -1,12 +1,14 @@
 """How the jobs of this process come to those who look at them, if there are any.
 
 A program that asks for none pays a dictionary entry a job. The first job whose configuration asks for REST starts the
-server; it serves all jobs of the process, those that already run too, until the process ends.
+server, and one that names reporters starts these; they serve all jobs of the process, those that already run too, until
+the process ends.
 """
 
 from __future__ import annotations
 
 import threading
+from typing import Final
 
 from penstock.base.configuration import Configuration
 from penstock.base.options import REST_BIND_PORT, REST_PORT
@@ -14,6 +16,8 @@ from penstock.core.graph.job_graph import JobGraph
 from penstock.drivers.client import announcement
 from penstock.drivers.running_job import RunningJob
 from penstock.operations.dispatcher import DispatchedJob, Dispatcher
+
+_REPORTERS: Final = ("metrics.reporter", "traces.reporter")
 
 
 class Attachment:
@@ -39,10 +43,15 @@ class Attachment:
         """Start what the configuration of a job asks for, unless it is there; called before the job begins.
 
         Raises:
-            ConfigurationError: if the configuration of the REST API contradicts itself, or is not safe.
-            OperationError: if none of its ports is free.
+            ConfigurationError: if options of the REST API or of a reporter are wrong, or not safe.
+            OperationError: if no port is free.
+            UnsupportedError: if it asks for what Penstock lacks.
         """
         with self._lock:
+            if any(key.startswith(_REPORTERS) for key in configuration.key_set()):
+                from penstock.operations.reporters.reporting import start_reporters
+
+                start_reporters(self.dispatcher(), configuration)
             asks = configuration.read(REST_PORT) is not None or configuration.read(REST_BIND_PORT) is not None
             if not asks or self._serves_rest:
                 return

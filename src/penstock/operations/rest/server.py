@@ -14,9 +14,9 @@ import uvicorn
 from penstock.base.configuration import Configuration
 from penstock.base.errors import OperationError
 from penstock.operations.dispatcher import Dispatcher
+from penstock.operations.metrics.listing import MetricStore
 from penstock.operations.rest.application import application
 from penstock.operations.rest.calls.context import RestContext
-from penstock.operations.rest.calls.insight import OwnProcess
 from penstock.operations.rest.settings import RestSettings
 
 _log = logging.getLogger("penstock.rest")
@@ -140,10 +140,9 @@ def serve(dispatcher: Dispatcher, configuration: Configuration) -> RestServer:
         OperationError: if no port is free.
     """
     settings = RestSettings.of(configuration)
-    insight = OwnProcess()
-    context = RestContext(dispatcher, configuration, insight=insight)
+    context = RestContext(dispatcher, configuration, MetricStore.of(dispatcher))
     server = RestServer(context, settings)
-    insight.listen()
+    context.own.listen()
     server.start()
     servers.append(server)
     return server

@@ -11,7 +11,7 @@ from typing import Protocol, TypeAlias
 from penstock.base.configuration import Configuration
 from penstock.core.job.view import JobView
 from penstock.operations.dispatcher import DispatchedJob, Dispatcher
-from penstock.operations.rest.calls.insight import OwnProcess, WorkerInsight
+from penstock.operations.rest.calls.insight import NoInsight, OwnProcess, WorkerInsight
 from penstock.operations.rest.calls.operations import Operations
 from penstock.operations.rest.calls.unseen import unseen_view
 
@@ -110,7 +110,8 @@ class RestContext:
         dispatcher: the jobs.
         configuration: that of the job that asked for the server.
         metrics: what is measured.
-        insight: logs, output and stacks.
+        insight: looks into workers.
+        own: what this process says of itself.
         shut_down: ends the process' jobs and the server (`DELETE /cluster`).
         port: where the server listens, once it does.
         began_ms: when the server began (ms since the epoch).
@@ -119,7 +120,8 @@ class RestContext:
     dispatcher: Dispatcher
     configuration: Configuration
     metrics: Metrics = field(default_factory=NoMetrics)
-    insight: WorkerInsight = field(default_factory=OwnProcess)
+    insight: WorkerInsight = field(default_factory=NoInsight)
+    own: OwnProcess = field(default_factory=OwnProcess)
     shut_down: Callable[[], None] = lambda: None
     port: int = 0
     operations: Operations = field(default_factory=Operations)

@@ -8,55 +8,66 @@ import threading
 import time
 import traceback
 from collections import deque
-from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from penstock.operations.rest.calls.errors import not_found
+from penstock.base.errors import OperationError
+from penstock.operations.dispatcher import DispatchedJob
 
 #: How much of this process' log is kept (characters).
 LOG_CHARS_MAX: Final = 1 << 20
 LOG_NAME: Final = "penstock.log"
 
 
-@dataclass(frozen=True)
-class LogFile:
-    """A file of logs: its name, its size in bytes, and when it was last written (ms since the epoch)."""
-
-    name: str
-    size: int
-    modified_ms: int
-
-
-@dataclass(frozen=True)
-class ThreadStack:
-    """A thread and where it is."""
-
-    name: str
-    stack: str
-
-
 class WorkerInsight(Protocol):
-    """Looks into processes. A worker of None is the job manager: this process. Unknown workers and files raise 404."""
+    """Looks into the processes of a job: of a worker, or of the driver for None. Without an answer: OperationError."""
 
-    def thread_dump(self, worker_id: str | None) -> list[ThreadStack]:
-        """Where each thread is."""
+    def thread_dump(self, job: DispatchedJob, worker_id: str | None) -> list[tuple[str, str]]:
+        """The threads of a process: name, and where it is."""
         ...
 
-    def logs(self, worker_id: str | None) -> list[LogFile]:
-        """The files of logs, the main one first."""
+    def logs(self, job: DispatchedJob, worker_id: str | None) -> list[tuple[str, int, int]]:
+        """The files of its log: name, size in bytes, and when it was written (ms since the epoch)."""
         ...
 
-    def log(self, worker_id: str | None, name: str | None) -> str:
-        """One of them, by its name; the main one for None."""
+    def log(self, job: DispatchedJob, worker_id: str | None, name: str = "") -> bytes:
+        """One of them; the newest without a name."""
         ...
 
-    def stdout(self, worker_id: str | None) -> str:
-        """What the process has printed."""
+    def stdout(self, job: DispatchedJob, worker_id: str | None) -> bytes:
+        """What functions have printed there."""
         ...
 
-    def flame_graph(self, job_id: str, vertex_id: str, kind: str, subtask: int | None) -> Any | None:
-        """Flink's flame graph of a vertex: `endTimestamp` and `data`; None while it is sampled for the first time."""
+    def flame_graph(self, job: DispatchedJob, vertex_id: str, kind: str = "full", subtask: int | None = None) -> Any:
+        """What the tasks of a vertex are at: `end_ms` and `root.to_dict()`; None while there are no samples yet."""
         ...
+
+
+class NoInsight:
+    """Where nothing looks into workers."""
+
+    def thread_dump(self, job: DispatchedJob, worker_id: str | None) -> list[tuple[str, str]]:
+        """Refused."""
+        raise _refusal()
+
+    def logs(self, job: DispatchedJob, worker_id: str | None) -> list[tuple[str, int, int]]:
+        """Refused."""
+        raise _refusal()
+
+    def log(self, job: DispatchedJob, worker_id: str | None, name: str = "") -> bytes:
+        """Refused."""
+        raise _refusal()
+
+    def stdout(self, job: DispatchedJob, worker_id: str | None) -> bytes:
+        """Refused."""
+        raise _refusal()
+
+    def flame_graph(self, job: DispatchedJob, vertex_id: str, kind: str = "full", subtask: int | None = None) -> Any:
+        """Refused."""
+        raise _refusal()
+
+
+def _refusal() -> OperationError:
+    return OperationError("nothing looks into the processes of workers")
 
 
 class LogTail(logging.Handler):
@@ -80,12 +91,15 @@ class LogTail(logging.Handler):
 
     def text(self) -> str:
         """What is kept."""
-        with self.lock or threading.Lock():
+        self.acquire()
+        try:
             return "".join(self._lines)
+        finally:
+            self.release()
 
 
 class OwnProcess:
-    """This process alone: its threads, and the last of what Penstock logged in it."""
+    """This process: its threads, and the last of what Penstock has logged in it."""
 
     def __init__(self) -> None:
         self.tail = LogTail()
@@ -94,9 +108,12 @@ class OwnProcess:
         """Begin to keep what is logged."""
         logging.getLogger("penstock").addHandler(self.tail)
 
-    def thread_dump(self, worker_id: str | None) -> list[ThreadStack]:
-        """Where each thread of this process is; workers are other processes, unless the job is local."""
-        self._check(worker_id)
+    def forget(self) -> None:
+        """Keep no more of it."""
+        logging.getLogger("penstock").removeHandler(self.tail)
+
+    def thread_dump(self) -> list[tuple[str, str]]:
+        """Where each thread is."""
         frames = sys._current_frames()
         stacks = []
         for thread in threading.enumerate():
@@ -104,30 +121,17 @@ class OwnProcess:
             if frame is not None:
                 kind = "daemon " if thread.daemon else ""
                 head = f'"{thread.name}" {kind}id={thread.ident} native={thread.native_id}\n'
-                stacks.append(ThreadStack(thread.name, head + "".join(traceback.format_stack(frame)) + "\n"))
+                stacks.append((thread.name, head + "".join(traceback.format_stack(frame)) + "\n"))
         return stacks
 
-    def logs(self, worker_id: str | None) -> list[LogFile]:
+    def logs(self) -> list[tuple[str, int, int]]:
         """The one log, kept in memory."""
-        self._check(worker_id)
-        return [LogFile(LOG_NAME, len(self.tail.text().encode()), self.tail.modified_ms)]
+        return [(LOG_NAME, len(self.log().encode()), self.tail.modified_ms)]
 
-    def log(self, worker_id: str | None, name: str | None) -> str:
-        """That log."""
-        self._check(worker_id)
-        if name not in (None, LOG_NAME):
-            raise not_found(f"This file does not exist in the log dir: {str(name)[:100]}")
+    def log(self) -> str:
+        """Its text."""
         return self.tail.text() or "nothing was logged yet\n"
 
-    def stdout(self, worker_id: str | None) -> str:
+    def stdout(self) -> str:
         """Not kept: it goes where the program's output goes."""
-        self._check(worker_id)
         return "The output of this process is not kept: it is where the program was started.\n"
-
-    def flame_graph(self, job_id: str, vertex_id: str, kind: str, subtask: int | None) -> Any | None:
-        """Workers are other processes, and nothing samples them."""
-        raise not_found("Flame graphs are off: nothing samples the workers of this job.")
-
-    def _check(self, worker_id: str | None) -> None:
-        if worker_id is not None:
-            raise not_found(f"Worker {worker_id[:100]} is another process, whose logs and stacks are not collected.")

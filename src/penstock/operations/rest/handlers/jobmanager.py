@@ -10,11 +10,12 @@ from typing import Any, Final
 
 import msgspec
 
+from penstock.base.secrets import shown
 from penstock.operations.rest.calls.answers import Text
 from penstock.operations.rest.calls.errors import not_found
+from penstock.operations.rest.calls.insight import LOG_NAME
 from penstock.operations.rest.calls.routing import Call, Route
 from penstock.operations.rest.handlers.process import LogFiles, ThreadDump, log_files, thread_dump_of
-from penstock.operations.sensitive import masked
 
 #: The parts of a JVM's memory that Flink's page reads from the configuration; a Python process has one part alone.
 _MEMORY: Final = {
@@ -56,7 +57,7 @@ class Url(msgspec.Struct, frozen=True):
 def entries(values: Mapping[str, str]) -> list[Entry]:
     """Options, without secrets, and what Flink's page reads besides."""
     heap = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    known = {"jobmanager.memory.heap.size": f"{heap} bytes", **_MEMORY, **masked(values)}
+    known = {"jobmanager.memory.heap.size": f"{heap} bytes", **_MEMORY, **shown(values)}
     return [Entry(key, known[key]) for key in sorted(known)]
 
 
@@ -81,22 +82,24 @@ def environment(call: Call) -> Environment:
 
 def logs(call: Call) -> LogFiles:
     """The files of logs."""
-    return log_files(call.context.insight.logs(None))
+    return log_files(call.context.own.logs())
 
 
 def log(call: Call) -> Text:
     """The main log, or the one that the path names."""
-    return Text(call.context.insight.log(None, call.path.get("filename")))
+    if (name := call.path.get("filename", LOG_NAME)) != LOG_NAME:
+        raise not_found(f"This file does not exist in the log dir: {name[:100]}")
+    return Text(call.context.own.log())
 
 
 def stdout(call: Call) -> Text:
     """What the process has printed."""
-    return Text(call.context.insight.stdout(None))
+    return Text(call.context.own.stdout())
 
 
 def thread_dump(call: Call) -> ThreadDump:
     """Where the threads are."""
-    return thread_dump_of(call.context.insight.thread_dump(None))
+    return thread_dump_of(call.context.own.thread_dump())
 
 
 def log_url(call: Call) -> Url:

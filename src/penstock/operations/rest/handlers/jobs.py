@@ -10,6 +10,7 @@ import msgspec
 
 from penstock.base.job_status import JobStatus
 from penstock.base.options import PARALLELISM, RESTART_STRATEGY
+from penstock.base.secrets import shown
 from penstock.core.job.view import JobView
 from penstock.operations.dispatcher import DispatchedJob
 from penstock.operations.rest.calls.answers import Empty
@@ -28,7 +29,6 @@ from penstock.operations.rest.shapes.jobs import (
 )
 from penstock.operations.rest.shapes.plan import JobPlan, plan_of
 from penstock.operations.rest.shapes.times import duration, job_end, job_start
-from penstock.operations.sensitive import masked
 
 #: How many failures are answered with, unless the request says.
 EXCEPTIONS_MAX: Final = 20
@@ -137,7 +137,7 @@ def config(call: Call) -> JobConfig:
     job = call.job()
     settings = job.configuration
     strategy = settings.read(RESTART_STRATEGY) or "Cluster level default restart strategy"
-    execution = ExecutionConfig(strategy, settings.read(PARALLELISM), False, masked(settings.to_dict()))
+    execution = ExecutionConfig(strategy, settings.read(PARALLELISM), False, shown(settings.to_dict()))
     return JobConfig(job.job_id, job.name, execution)
 
 

@@ -6,8 +6,6 @@ from collections.abc import Iterable
 
 import msgspec
 
-from penstock.operations.rest.calls.insight import LogFile, ThreadStack
-
 
 class LogFileInfo(msgspec.Struct, frozen=True):
     """A file of logs: bytes, and ms since the epoch."""
@@ -36,11 +34,11 @@ class ThreadDump(msgspec.Struct, frozen=True, rename="camel"):
     thread_infos: list[ThreadInfo]
 
 
-def log_files(files: Iterable[LogFile]) -> LogFiles:
+def log_files(files: Iterable[tuple[str, int, int]]) -> LogFiles:
     """Of a process."""
-    return LogFiles([LogFileInfo(one.name, one.size, one.modified_ms) for one in files])
+    return LogFiles([LogFileInfo(*one) for one in files])
 
 
-def thread_dump_of(stacks: Iterable[ThreadStack]) -> ThreadDump:
+def thread_dump_of(stacks: Iterable[tuple[str, str]]) -> ThreadDump:
     """Of a process."""
-    return ThreadDump([ThreadInfo(one.name, one.stack) for one in stacks])
+    return ThreadDump([ThreadInfo(*one) for one in stacks])

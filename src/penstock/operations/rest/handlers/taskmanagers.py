@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
+from typing import TypeVar
 
+from penstock.base.errors import OperationError
+from penstock.operations.dispatcher import DispatchedJob
 from penstock.operations.rest.calls.answers import Text
 from penstock.operations.rest.calls.errors import not_found
+from penstock.operations.rest.calls.insight import LOG_NAME, NoInsight, WorkerInsight
 from penstock.operations.rest.calls.routing import Call, Route
 from penstock.operations.rest.handlers.process import LogFiles, ThreadDump, log_files, thread_dump_of
 from penstock.operations.rest.shapes.workers import (
@@ -20,21 +25,22 @@ from penstock.operations.rest.shapes.workers import (
     task_manager,
 )
 
+T = TypeVar("T")
+
 
 def workers(call: Call) -> list[KnownWorker]:
     """The workers of all running jobs."""
     return known_workers(view for _, view in call.context.views())
 
 
-def worker_id(call: Call) -> str | None:
-    """The worker that the path names, as its own job calls it; None for this process, 404 for none."""
+def worker(call: Call) -> KnownWorker | None:
+    """The worker that the path names; None for the driver, 404 for none."""
     asked = call.path["taskmanagerid"]
-    found = workers(call)
     if asked == DRIVER_ID:
         return None
-    for known in found:
+    for known in workers(call):
         if known.id == asked:
-            return None if known.worker.process_id == os.getpid() else known.worker.worker_id
+            return known
     raise not_found(f"No TaskManager with id {asked[:100]!r} was found")
 
 
@@ -46,30 +52,57 @@ def taskmanagers(call: Call) -> TaskManagers:
 
 def details(call: Call) -> TaskManagerDetails:
     """One worker."""
-    worker_id(call)
-    asked = call.path["taskmanagerid"]
-    found = next((known for known in workers(call) if known.id == asked), None)
+    found = worker(call)
     return driver(int(time.time() * 1000)) if found is None else task_manager(found)
 
 
 def logs(call: Call) -> LogFiles:
     """Its files of logs."""
-    return log_files(call.context.insight.logs(worker_id(call)))
+    return log_files(_asked(call, lambda insight, *of: insight.logs(*of), lambda: call.context.own.logs()))
 
 
 def log(call: Call) -> Text:
     """Its main log, or the one that the path names."""
-    return Text(call.context.insight.log(worker_id(call), call.path.get("filename")))
+    name = call.path.get("filename", "")
+
+    def own() -> bytes:
+        if name not in ("", LOG_NAME):
+            raise not_found(f"This file does not exist in the log dir: {name[:100]}")
+        return call.context.own.log().encode()
+
+    return Text(_text(_asked(call, lambda insight, *of: insight.log(*of, name), own)))
 
 
 def stdout(call: Call) -> Text:
     """What it has printed."""
-    return Text(call.context.insight.stdout(worker_id(call)))
+    own = call.context.own.stdout().encode()
+    return Text(_text(_asked(call, lambda insight, *of: insight.stdout(*of), lambda: own)))
 
 
 def thread_dump(call: Call) -> ThreadDump:
     """Where its threads are."""
-    return thread_dump_of(call.context.insight.thread_dump(worker_id(call)))
+    own = call.context.own
+    return thread_dump_of(_asked(call, lambda insight, *of: insight.thread_dump(*of), own.thread_dump))
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace") or "there is nothing in it yet\n"
+
+
+def _asked(call: Call, ask: Callable[[WorkerInsight, DispatchedJob, str], T], of_driver: Callable[[], T]) -> T:
+    """What looks into a worker says; of a worker in this process, where nothing does, what the process says."""
+    found = worker(call)
+    if found is None:
+        return of_driver()
+    job = call.context.dispatcher.job(found.view.job_id)
+    if job is None:
+        raise not_found(f"Job {found.view.job_id} not found")
+    try:
+        return ask(call.context.insight, job, found.worker.worker_id)
+    except OperationError as error:
+        if found.worker.process_id == os.getpid() and isinstance(call.context.insight, NoInsight):
+            return of_driver()
+        raise not_found(str(error)) from error
 
 
 _ONE = "/taskmanagers/:taskmanagerid"

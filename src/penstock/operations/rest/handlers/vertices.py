@@ -6,9 +6,9 @@ from typing import Any, Final
 
 import msgspec
 
+from penstock.base.errors import OperationError
 from penstock.core.accumulators import accumulator_values
 from penstock.core.job.view import JobView, SubtaskView, VertexView
-from penstock.operations.rest.calls.answers import Empty
 from penstock.operations.rest.calls.errors import bad_request, not_found
 from penstock.operations.rest.calls.routing import Call, Parameter, Route
 from penstock.operations.rest.handlers.jobs import Accumulator, text_of
@@ -67,6 +67,13 @@ class SubtasksAccumulators(msgspec.Struct, frozen=True):
     id: str
     parallelism: int
     subtasks: list[SubtaskAccumulators]
+
+
+class FlameGraph(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Samples of stacks as a tree: `name`, `value`, `children`; nothing while there are none yet."""
+
+    end_timestamp: int | None = None
+    data: dict[str, Any] | None = None
 
 
 def details(call: Call) -> Any:
@@ -172,8 +179,11 @@ def flame_graph(call: Call) -> Any:
     index = None if asked is None else int(asked)
     if index is not None and index >= vertex.parallelism:
         raise not_found(f"Subtask {index} not found: vertex {vertex.vertex_id} has {vertex.parallelism}")
-    found = call.context.insight.flame_graph(view.job_id, vertex.vertex_id, kind, index)
-    return Empty() if found is None else found
+    try:
+        found = call.context.insight.flame_graph(call.job(), vertex.vertex_id, kind, index)
+    except OperationError as error:
+        raise not_found(str(error)) from error
+    return FlameGraph() if found is None else FlameGraph(found.end_ms, found.root.to_dict())
 
 
 _VERTEX = "/jobs/:jobid/vertices/:vertexid"
@@ -199,7 +209,7 @@ ROUTES = [
         f"{_VERTEX}/flamegraph",
         flame_graph,
         "Where its threads spend their time.",
-        dict[str, Any],
+        FlameGraph,
         access="reveals",
         query=(_TYPE, _INDEX),
     ),
