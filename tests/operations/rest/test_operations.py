@@ -1,0 +1,195 @@
+"""Savepoints, checkpoints, stops and rescalings: begun by one request, asked after by others."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import Future
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.operations.rest.rig import COUNT, JOB, SOURCE, Client, Handle, a_view, serving
+
+from penstock.base.errors import CheckpointError
+from penstock.operations.rest.calls.errors import RestError
+from penstock.operations.rest.calls.operations import KEPT_SECONDS, OPERATIONS_MAX, Operations
+
+TRIGGER = "c" * 32
+
+
+def settled(client: Client, path: str) -> Any:
+    """The state of an operation that a thread carries out."""
+    until = time.monotonic() + 60
+    while (state := client.get(path).json)["status"]["id"] == "IN_PROGRESS" and time.monotonic() < until:
+        pass
+    return state
+
+
+def test_a_savepoint_is_in_progress_and_then_has_its_path() -> None:
+    handle = Handle(a_view())
+    with serving(handle) as client:
+        begun = client.ask("POST", f"/jobs/{JOB}/savepoints", {"target-directory": "/tmp/s", "cancel-job": False})
+        assert begun.code == 202
+        path = f"/jobs/{JOB}/savepoints/{begun.json['request-id']}"
+        assert client.get(path).json == {"status": {"id": "IN_PROGRESS"}, "operation": None}
+        handle.savepoint.set_result("file:///tmp/s/savepoint-1")
+        assert client.get(path).json == {
+            "status": {"id": "COMPLETED"},
+            "operation": {"location": "file:///tmp/s/savepoint-1"},
+        }
+        assert handle.asked == [("savepoint", "/tmp/s")]
+
+
+def test_its_failure_shows_when_it_is_asked_after() -> None:
+    handle = Handle(a_view())
+    handle.savepoint.set_exception(CheckpointError("no savepoint: the disk is full"))
+    with serving(handle) as client:
+        begun = client.ask("POST", f"/jobs/{JOB}/savepoints", {"triggerId": TRIGGER})
+        assert begun.json == {"request-id": TRIGGER}
+        cause = client.get(f"/jobs/{JOB}/savepoints/{TRIGGER}").json["operation"]["failure-cause"]
+        assert cause["class"] == "penstock.base.errors.CheckpointError"
+        assert "the disk is full" in cause["stack-trace"]
+
+
+def test_a_savepoint_of_an_unknown_job_is_taken_and_fails() -> None:
+    with serving(Handle(a_view())) as client:
+        begun = client.ask("POST", f"/jobs/{'f' * 32}/savepoints", {"triggerId": TRIGGER})
+        assert begun.code == 202
+        state = client.get(f"/jobs/{'f' * 32}/savepoints/{TRIGGER}").json
+        assert "not found" in state["operation"]["failure-cause"]["stack-trace"]
+
+
+def test_the_same_trigger_id_takes_one_savepoint() -> None:
+    handle = Handle(a_view())
+    with serving(handle) as client:
+        for _ in range(3):
+            assert client.ask("POST", f"/jobs/{JOB}/savepoints", {"triggerId": TRIGGER}).code == 202
+        assert handle.asked == [("savepoint", None)]
+
+
+def test_stop_drains_when_told_and_cancel_takes_a_savepoint_first_when_told() -> None:
+    handle = Handle(a_view())
+    with serving(handle) as client:
+        client.ask("POST", f"/jobs/{JOB}/stop", {"drain": True, "targetDirectory": "/tmp/s"})
+        client.ask("POST", f"/jobs/{JOB}/savepoints", {"cancel-job": True})
+        assert handle.asked == [("stop", True, "/tmp/s"), ("cancel with savepoint", None)]
+
+
+def test_a_checkpoint_is_complete_when_the_jobs_history_says_so() -> None:
+    handle = Handle(a_view())
+    handle.checkpoint_id = 1
+    with serving(handle) as client:
+        begun = client.ask("POST", f"/jobs/{JOB}/checkpoints")
+        assert settled(client, f"/jobs/{JOB}/checkpoints/{begun.json['request-id']}") == {
+            "status": {"id": "COMPLETED"},
+            "operation": {"checkpointId": 1},
+        }
+        handle.checkpoint_id = 2
+        begun = client.ask("POST", f"/jobs/{JOB}/checkpoints", {"checkpointType": "CONFIGURED"})
+        assert client.get(f"/jobs/{JOB}/checkpoints/{begun.json['request-id']}").json["operation"] is None
+
+
+def test_a_whole_checkpoint_is_refused_because_the_backend_decides() -> None:
+    with serving(Handle(a_view())) as client:
+        assert client.ask("POST", f"/jobs/{JOB}/checkpoints", {"checkpointType": "FULL"}).code == 400
+
+
+@pytest.mark.parametrize(
+    "body", [b"{", b"[]", b'{"triggerId": "x"}', b'{"cancel-job": 1}', b"\xff\xfe", b"[" * 100_000]
+)
+def test_bodies_that_are_none_are_refused(body: bytes) -> None:
+    handle = Handle(a_view())
+    with serving(handle) as client:
+        answer = client.ask("POST", f"/jobs/{JOB}/savepoints", body)
+        assert (answer.code, handle.asked) == (400, [])
+        assert answer.json["errors"]
+
+
+def test_unknown_operations_are_not_found() -> None:
+    with serving(Handle(a_view())) as client:
+        for path in (f"/jobs/{JOB}/savepoints", f"/jobs/{JOB}/checkpoints", "/savepoint-disposal"):
+            assert client.get(f"{path}/{TRIGGER}").code == 404
+            assert client.get(f"{path}/x-y").code == 400
+
+
+def test_results_are_kept_for_five_minutes_after_the_end() -> None:
+    now = [0.0]
+    operations = Operations(lambda: now[0])
+    future: Future[str] = Future()
+    trigger = operations.begin("savepoint", JOB, lambda: future)
+    now[0] = 10 * KEPT_SECONDS
+    assert operations.find("savepoint", JOB, trigger) is future
+    future.set_result("there")
+    assert operations.find("savepoint", JOB, trigger).result() == "there"
+    now[0] += KEPT_SECONDS - 1
+    assert operations.find("savepoint", JOB, trigger).result() == "there"
+    now[0] += 1
+    with pytest.raises(RestError, match="Operation not found"):
+        operations.find("savepoint", JOB, trigger)
+
+
+def test_there_is_a_bound_on_operations() -> None:
+    operations = Operations()
+    for _ in range(OPERATIONS_MAX):
+        operations.begin("savepoint", JOB, Future)
+    with pytest.raises(RestError) as refused:
+        operations.begin("savepoint", JOB, Future)
+    assert refused.value.code == 429
+
+
+def test_only_savepoints_are_deleted(tmp_path: Path) -> None:
+    savepoint, other = tmp_path / "savepoint-1", tmp_path / "photos"
+    for folder in (savepoint, other):
+        folder.mkdir()
+        (folder / "file").write_text("data")
+    (savepoint / "_metadata").write_text("{}")
+    with serving(Handle(a_view())) as client:
+        for folder, fails in ((savepoint, False), (other, True)):
+            begun = client.ask("POST", "/savepoint-disposal", {"savepoint-path": str(folder)})
+            assert begun.code == 200
+            state = settled(client, f"/savepoint-disposal/{begun.json['request-id']}")
+            assert ("failure-cause" in state["operation"], folder.exists()) == (fails, fails)
+        assert client.ask("POST", "/savepoint-disposal", {}).code == 400
+
+
+def test_a_checkpoint_that_a_running_job_may_go_back_to_is_not_deleted(tmp_path: Path) -> None:
+    (tmp_path / "_metadata").write_text("{}")
+    view = a_view()
+    last = view.checkpoints.last
+    assert last is not None
+    held = replace(view.checkpoints, last=replace(last, path=tmp_path.as_uri()))
+    with serving(Handle(replace(view, checkpoints=held))) as client:
+        begun = client.ask("POST", "/savepoint-disposal", {"savepoint-path": str(tmp_path)})
+        state = settled(client, f"/savepoint-disposal/{begun.json['request-id']}")
+        assert "in use" in state["operation"]["failure-cause"]["stack-trace"]
+        assert tmp_path.exists()
+
+
+def bounds(lower: int, upper: int) -> dict[str, Any]:
+    return {"parallelism": {"lowerBound": lower, "upperBound": upper}}
+
+
+def test_requirements_rescale_the_job_to_their_upper_bounds() -> None:
+    handle = Handle(a_view())
+    with serving(handle) as client:
+        path = f"/jobs/{JOB}/resource-requirements"
+        assert client.get(path).json == {SOURCE: bounds(1, 2), COUNT: bounds(1, 2)}
+        assert client.ask("PUT", path, {SOURCE: bounds(1, 2), COUNT: bounds(1, 4)}).code == 200
+        assert handle.asked == [("rescale", {COUNT: 4})]
+        for wrong in ({COUNT: bounds(1, 4)}, {SOURCE: bounds(1, 2), COUNT: bounds(3, 2)}, {"x": bounds(1, 1)}):
+            assert client.ask("PUT", path, wrong).code == 400
+        assert client.ask("PUT", path, {SOURCE: bounds(1, 129), COUNT: bounds(1, 2)}).code == 400
+        assert len(handle.asked) == 1
+
+
+def test_changes_of_the_parallelism_are_listed() -> None:
+    with serving(Handle(a_view())) as client:
+        (change,) = client.get(f"/jobs/{JOB}/rescales/history").json
+        assert change["vertices"][COUNT]["preRescaleParallelism"] == 1
+        assert change["vertices"][COUNT]["postRescaleParallelism"] == 2
+        assert client.get(f"/jobs/{JOB}/rescales/details/{change['rescaleUuid']}").json == change
+        assert client.get(f"/jobs/{JOB}/rescales/details/{'0' * 32}").code == 404
+        assert client.get(f"/jobs/{JOB}/rescales/overview").json["rescalesCounts"]["completed"] == 1
+    with serving(Handle(a_view(mode="BATCH"))) as client:
+        assert client.get(f"/jobs/{JOB}/rescales/history").code == 404
