@@ -39,5 +39,6 @@ def process_metrics(figures: ProcessFigures, collecting_ms_per_second: float) ->
         "Status.JVM.GarbageCollector.All.Count": figures.collections,
         "Status.JVM.GarbageCollector.All.Time": figures.collections_ms,
         "Status.JVM.GarbageCollector.All.TimeMsPerSecond": collecting_ms_per_second,
+        "Status.JVM.ClassLoader.ClassesUnloaded": 0,
         "Status.Penstock.OpenFiles": figures.open_files,
     }
