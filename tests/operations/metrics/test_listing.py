@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -13,6 +12,7 @@ from tests.operations.metrics.views import (
     JOB_ID,
     SOURCE,
     WINDOW,
+    Clock,
     Watched,
     figures,
     subtask_view,
@@ -28,6 +28,7 @@ from penstock.core.protocol import OperatorFigures, ProcessFigures, TaskFigures
 from penstock.core.records import MAX_WATERMARK, MIN_TIMESTAMP
 from penstock.operations.metrics.listing import MetricStore
 from penstock.operations.metrics.scopes import Scope
+from penstock.operations.metrics.this_process import ThisProcess
 
 Made = Callable[[JobView], tuple[Watched, MetricStore]]
 
@@ -248,16 +249,16 @@ def test_the_driver_counts_jobs_workers_and_slots(made: Made) -> None:
     assert threads >= 1
 
 
-def test_garbage_collections_of_the_driver_count(made: Made) -> None:
-    _, store = made(view_at(10))
-    watching = len(gc.callbacks)
-    gc.collect()
-    store._driver._measured_at -= 1
-    collections = store.jobmanager()["Status.JVM.GarbageCollector.All.Count"]
-    assert isinstance(collections, int)
-    assert collections >= 1
-    store.close()
-    assert len(gc.callbacks) == watching - 1
+def test_garbage_collections_of_the_driver_have_a_rate() -> None:
+    now, figures = Clock(), ProcessFigures(collections_ms=10)
+    process = ThisProcess(lambda: figures, now)
+    assert process.figures() == (figures, 0)
+    now.seconds = 2
+    assert process.figures() == (figures, 0)
+    now.seconds, figures = 4, ProcessFigures(collections_ms=50)
+    assert process.figures() == (figures, 10)
+    now.seconds = 4.5  # nothing was measured since
+    assert process.figures() == (figures, 10)
 
 
 def test_a_job_that_has_ended_is_reported_once_more(made: Made) -> None:

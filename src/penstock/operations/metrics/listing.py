@@ -36,7 +36,7 @@ class MetricStore:
         self._now = now
         self._lock = threading.Lock()
         self._jobs: dict[str, _Followed] = {}
-        self._driver = ThisProcess()
+        self._driver = ThisProcess.of_driver(now)
 
     @classmethod
     def of(cls, dispatcher: Dispatcher) -> MetricStore:
@@ -47,8 +47,7 @@ class MetricStore:
             return _shared[dispatcher]
 
     def close(self) -> None:
-        """Measure no more."""
-        self._driver.close()
+        """Share it no more."""
         with _shared_lock:
             if _shared.get(self._dispatcher) is self:
                 del _shared[self._dispatcher]
@@ -156,7 +155,7 @@ class MetricStore:
         jobs = self._current()
         workers = [(worker.worker_id, metrics.view) for metrics in jobs for worker in metrics.view.workers]
         values: dict[str, Value] = {
-            **process_metrics(self._driver.figures(), self._driver.collecting_ms_per_second),
+            **process_metrics(*self._driver.figures()),
             "Status.JVM.ClassLoader.ClassesLoaded": self._driver.modules,
             "numRegisteredTaskManagers": len(workers),
             "numPendingTaskManagers": sum(metrics.view.workers_awaited for metrics in jobs),

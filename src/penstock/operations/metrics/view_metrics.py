@@ -134,9 +134,8 @@ class ViewMetrics:
 
     def _worker(self, worker: WorkerView) -> dict[str, Value]:
         values: dict[str, Value] = {"Status.Penstock.Slow": worker.slow is not None}
-        if worker.process_id == os.getpid() and worker.process is None:  # a job in the driver's process
-            process = self._driver.figures()
-            values.update(process_metrics(process, self._driver.collecting_ms_per_second))
+        if worker.process_id == os.getpid() and worker.host in ("localhost", self._driver.host):
+            values.update(process_metrics(*self._driver.figures()))
             values["Status.JVM.ClassLoader.ClassesLoaded"] = self._driver.modules
         elif worker.process is not None:
             known = [] if self._rates.base is None else self._rates.base.workers
