@@ -52,6 +52,7 @@ from penstock.datastream.data_frames import source_of_dataframe
 from penstock.datastream.dependencies import Dependencies
 from penstock.datastream.execution_mode import RuntimeExecutionMode
 from penstock.datastream.operator_settings import OperatorSettings
+from penstock.datastream.plan_only import PlanTaken, takers
 from penstock.datastream.program_end import Unexecuted, watch
 from penstock.datastream.slot_sharing_group import SlotSharingGroup
 from penstock.drivers.client.iterations import compile_iterations
@@ -448,6 +449,9 @@ class Environment(Dependencies, ABC, Generic[StreamT]):
 
         With `high-availability.type` it returns when this driver leads the job.
         """
+        if takers:
+            takers[-1](self.plan(job_name))
+            raise PlanTaken
         try:
             self._check_options()
             job_graph, caches = self._job_graph(job_name)

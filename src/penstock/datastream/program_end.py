@@ -68,7 +68,9 @@ class _Left:
         """The end has come."""
         if os.getpid() != self._pid or _is_quiet():
             return
-        unexecuted, jobs = list(self.unexecuted), list(self.jobs.values())
+        unexecuted = list(self.unexecuted)
+        # One that has just ended may not have been taken out yet.
+        jobs = [name for job, name in list(self.jobs.items()) if not job.get_job_execution_result().done()]
         if unexecuted or jobs:
             log_to_stderr_by_default()
         for left in unexecuted:

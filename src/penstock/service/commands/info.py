@@ -1,0 +1,50 @@
+"""`penstock info`: the plan of a program that is not run, or of a job that runs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from penstock.service.commands.options import as_json, client_of, of_client, print_json
+
+
+@click.command("info", context_settings={"allow_interspersed_args": False})
+@click.argument("job")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Draw it: .svg, .mmd or .json.")
+@click.option("-p", "--parallelism", type=click.IntRange(1), help="parallelism.default.")
+@of_client
+@as_json
+def command(
+    job: str,
+    arguments: Sequence[str],
+    output: Path | None,
+    parallelism: int | None,
+    jobmanager: str | None,
+    properties: Sequence[str],
+    is_json: bool,
+) -> None:
+    """Show the plan of the program JOB.PY, which is not run, or of the job JOB, named by its id or name.
+
+    A program is executed up to its first job.
+    """
+    if job.endswith(".py"):
+        from penstock.service.program.plans import show_program
+
+        sys.exit(show_program(job, arguments, output, parallelism, properties, is_json))
+    from penstock.service.client.jobs import job_id_of
+    from penstock.service.program.pictures import picture, written
+
+    client = client_of(jobmanager, properties)
+    plan = client.get(f"/jobs/{job_id_of(client, job)}/plan")["plan"]
+    if output is not None:
+        written(plan, output)
+    elif is_json:
+        print_json(plan)
+    else:
+        from rich.console import Console
+
+        Console().print(picture(plan))

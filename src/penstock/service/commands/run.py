@@ -1,0 +1,84 @@
+"""`penstock run`: a program, with options that it does not set itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from penstock.service.commands.options import as_json, print_json
+
+_ARGUMENTS = {"ignore_unknown_options": False, "allow_interspersed_args": False}
+
+
+@click.command("run", context_settings=_ARGUMENTS)
+@click.argument("script", required=False, metavar="[JOB.PY]")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@click.option("-py", "--python", "python_file", metavar="FILE", help="The program; the same as JOB.PY.")
+@click.option("-pym", "--pyModule", "module", metavar="NAME", help="Run a module in place of a file.")
+@click.option("-c", "--class", "entry", metavar="NAME", help="The same as -pym.")
+@click.option("-d", "--detached", is_flag=True, help="Return when the first job has begun; it goes on by itself.")
+@click.option("-p", "--parallelism", type=click.IntRange(1), help="parallelism.default.")
+@click.option("-s", "--fromSavepoint", "savepoint", metavar="PATH", help="Begin from this savepoint or checkpoint.")
+@click.option("-n", "--allowNonRestoredState", "allow", is_flag=True, help="State of operators that are gone is left.")
+@click.option("-cm", "--claimMode", "-rm", "--restoreMode", "claim_mode", help="claim, no_claim: who owns it then.")
+@click.option("-pyfs", "--pyFiles", "files", metavar="PATHS", help="python.files.")
+@click.option("-pyarch", "--pyArchives", "archives", metavar="PATHS", help="python.archives.")
+@click.option("-pyreq", "--pyRequirements", "requirements", metavar="FILE", help="Refused: use package-env.")
+@click.option("-pyexec", "--pyExecutable", "executable", metavar="PATH", help="python.executable, of the workers.")
+@click.option("-pyclientexec", "--pyClientExecutable", "interpreter", metavar="PATH", help="That of the program.")
+@click.option("-t", "--target", metavar="TARGET", help="execution.target: spark, or local.")
+@click.option("-D", "properties", multiple=True, metavar="KEY=VALUE", help="Set an option; repeat for more.")
+@click.option("--rest/--no-rest", default=True, help="Serve the REST API; at the first free port from 8081.")
+@click.option("--log-dir", metavar="DIR", help="Where a detached program's output goes.")
+@as_json
+def command(script: str | None, arguments: Sequence[str], detached: bool, is_json: bool, **given: Any) -> None:
+    """Run the program JOB.PY with ARGUMENTS, as python does; options that it does not set come from here.
+
+    Options of penstock stand before JOB.PY, those of the program behind it. Ends as the program does.
+    """
+    from penstock.service.client.address import options_of, settings_of
+    from penstock.service.program.spec import RunFlags, options_of_flags, program_of, with_rest
+
+    module = given["module"] or given["entry"]
+    if given["python_file"] is not None:
+        arguments = arguments if script is None else (script, *arguments)
+        script = given["python_file"]
+    if script is None and module is None:
+        raise click.UsageError("Name a program: JOB.PY, -py FILE or -pym NAME.")
+    flags = RunFlags(
+        given["parallelism"],
+        given["savepoint"],
+        given["allow"],
+        given["claim_mode"],
+        given["files"],
+        given["archives"],
+        given["requirements"],
+        given["executable"],
+        given["target"],
+    )
+    options = options_of_flags(flags) | options_of(given["properties"])
+    options = with_rest(options, settings_of(options), given["rest"])
+    spec = program_of(script, module, arguments, options, given["interpreter"])
+    from penstock.service.program.launch import log_file, run_attached, run_detached
+    from penstock.service.program.reports import lines_of
+
+    if not detached:
+        run_attached(spec)
+        return
+    log = log_file(spec.target, given["log_dir"])
+    events: list[dict[str, Any]] = []
+    process = run_detached(spec, log, lambda event: _tell(event, events, lines_of, is_json))
+    if is_json:
+        found = {event["event"]: event for event in events}
+        address = found.get("rest", {}).get("address")
+        print_json({"job": found["submitted"]["job"], "rest": address, "process": process, "log": str(log)})
+    else:
+        click.echo(f"It goes on as process {process}; its output is in {log}")
+
+
+def _tell(event: dict[str, Any], events: list[dict[str, Any]], lines_of: Any, is_json: bool) -> None:
+    events.append(event)
+    if not is_json:
+        click.echo("\n".join(lines_of(event)))

@@ -1,0 +1,76 @@
+"""Starts a program: in place of this process, or detached from it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any, Final
+
+from penstock.base.errors import OperationError
+from penstock.service.program.reports import REPORT_VARIABLE
+from penstock.service.program.spec import ProgramSpec
+
+#: Where the output of detached programs goes, unless the variable or the command line names a place.
+LOG_DIRECTORY: Final = Path("~/.penstock/logs")
+LOG_VARIABLE: Final = "PENSTOCK_LOG_DIR"
+#: How much (characters) of the output is told when a program ends before it has begun a job.
+OUTPUT_TOLD: Final = 2_000
+
+
+def run_attached(spec: ProgramSpec) -> None:
+    """Become the program. Returns only by an error of the operating system."""
+    sys.stdout.flush()
+    command = spec.command()
+    os.execvpe(command[0], command, spec.environment(os.environ))
+
+
+def run_detached(spec: ProgramSpec, log: Path, told: Callable[[dict[str, Any]], None]) -> int:
+    """Start the program in a session of its own, and wait until it has begun its first job.
+
+    Returns:
+        The id of its process.
+
+    Raises:
+        OperationError: if it ends before it has begun a job; the message has the end of its output.
+    """
+    log.parent.mkdir(parents=True, exist_ok=True)
+    reader, writer = os.pipe()
+    environment = spec.environment(os.environ) | {REPORT_VARIABLE: str(writer), "PYTHONUNBUFFERED": "1"}
+    with os.fdopen(reader) as reports, log.open("ab") as output:
+        process = _started(spec, environment, writer, output)
+        for line in reports:
+            event = json.loads(line)
+            told(event)
+            if event["event"] == "submitted":
+                return process.pid
+    code = process.wait()
+    end = log.read_text(errors="replace")[-OUTPUT_TOLD:].strip()
+    raise OperationError(f"the program ended with {code} before it began a job; its output is in {log}\n{end}")
+
+
+def log_file(name: str, directory: str | None) -> Path:
+    """Where a program's output goes: a file of its own for each start."""
+    place = Path(directory or os.environ.get(LOG_VARIABLE) or LOG_DIRECTORY).expanduser()
+    plain = re.sub(r"[^\w.-]+", "-", Path(name).stem) or "program"
+    return place / f"{plain}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"
+
+
+def _started(spec: ProgramSpec, environment: dict[str, str], writer: int, output: IO[bytes]) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(
+            spec.command(),
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            pass_fds=[writer],
+            start_new_session=True,
+        )
+    finally:
+        os.close(writer)

@@ -1,0 +1,81 @@
+"""A plan of the REST API, or of `get_execution_plan`, as a picture in the terminal or a file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from rich.text import Text
+from rich.tree import Tree
+
+from penstock.base.errors import WrongValueError
+
+_BREAK: Final = "<br/>"
+
+
+def picture(plan: Mapping[str, Any]) -> Tree:
+    """A tree from the sinks up: what each node reads is below it. A node that several read is told in full once."""
+    nodes = {str(node["id"]): node for node in plan["nodes"]}
+    read = {source for node in nodes.values() for source, _ in inputs_of(node)}
+    root = Tree(Text(str(plan.get("name") or "plan"), "bold"))
+    told: set[str] = set()
+    for node_id in nodes:
+        if node_id not in read:
+            _grow(root, nodes, node_id, "", told)
+    return root
+
+
+def inputs_of(node: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The ids of the nodes that one reads, each with how records come from it."""
+    found = node.get("inputs") or node.get("predecessors") or []
+    return [(str(one["id"]), str(one.get("ship_strategy") or "FORWARD")) for one in found]
+
+
+def label_of(node: Mapping[str, Any]) -> str:
+    """A node's name."""
+    return str(node.get("description") or node.get("contents") or node.get("type")).replace(_BREAK, " ").strip()
+
+
+def _grow(above: Tree, nodes: Mapping[str, Mapping[str, Any]], node_id: str, way: str, told: set[str]) -> None:
+    node = nodes[node_id]
+    label = Text(label_of(node)).append(f"  x{node['parallelism']}", "cyan")
+    if way:
+        label = Text(f"{way} <- ", "dim").append_text(label)
+    if node_id in told:
+        above.add(label.append("  (above)", "dim"))
+        return
+    told.add(node_id)
+    branch = above.add(label)
+    for source, how in inputs_of(node):
+        if source in nodes:
+            _grow(branch, nodes, source, how, told)
+
+
+def written(plan: Mapping[str, Any], output: Path) -> None:
+    """Write a job's plan as Mermaid or JSON.
+
+    Raises:
+        WrongValueError: if the file has another ending.
+    """
+    if output.suffix in (".mmd", ".mermaid"):
+        output.write_text(mermaid(plan))
+    elif output.suffix == ".json":
+        output.write_text(json.dumps(plan, indent=2))
+    else:
+        raise WrongValueError(f"-o writes the plan of a job as .mmd (Mermaid) or .json, not as {output.name}")
+
+
+def mermaid(plan: Mapping[str, Any]) -> str:
+    """A Mermaid flowchart."""
+    numbers = {str(node["id"]): number for number, node in enumerate(plan["nodes"])}
+    lines = ["flowchart LR"]
+    for node in plan["nodes"]:
+        label = label_of(node).replace('"', "#quot;")
+        lines.append(f'    v{numbers[str(node["id"])]}["{label}<br/>x{node["parallelism"]}"]')
+    for node in plan["nodes"]:
+        for source, way in inputs_of(node):
+            if source in numbers:
+                lines.append(f"    v{numbers[source]} -- {way} --> v{numbers[str(node['id'])]}")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,54 @@
+"""Plans of programs: in a process that comes to the program's first job and no further."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from penstock.base.errors import WrongValueError
+from penstock.service.client.address import options_of
+from penstock.service.program.spec import RunFlags, options_of_flags, program_of
+
+_FORMS = {".svg": "svg", ".mmd": "mermaid", ".mermaid": "mermaid", ".json": "json"}
+
+
+def show_program(
+    script: str,
+    arguments: Sequence[str],
+    output: Path | None,
+    parallelism: int | None,
+    properties: Sequence[str],
+    is_json: bool,
+) -> int:
+    """Print or draw a program's plan. Returns the exit code.
+
+    Raises:
+        WrongValueError: if the file to draw into has another ending.
+        MissingPathError: if there is no such program.
+    """
+    if output is not None and output.suffix not in _FORMS:
+        raise WrongValueError(f"-o draws .svg, .mmd (Mermaid) or .json, not {output.name}")
+    form = _FORMS[output.suffix] if output is not None else "json"
+    options = options_of_flags(RunFlags(parallelism=parallelism)) | options_of(properties)
+    spec = program_of(script, None, arguments, options, None)
+    command, environment = spec.command(("--plan", form)), spec.environment(os.environ)
+    found = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=False)
+    if found.returncode:
+        return found.returncode
+    if output is not None:
+        output.write_text(found.stdout)
+        click.echo(f"The plan is in {output}.")
+    elif is_json:
+        click.echo(found.stdout.rstrip())
+    else:
+        from rich.console import Console
+
+        from penstock.service.program.pictures import picture
+
+        Console().print(picture({"name": Path(script).name} | json.loads(found.stdout)))
+    return 0

@@ -1,0 +1,101 @@
+"""What a program's process says of its jobs: as Flink's client prints it, or as lines of JSON for who started it."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import Any, Final
+
+from penstock.base.configuration import Configuration
+from penstock.base.job_execution_result import JobExecutionResult
+from penstock.core.graph.job_graph import JobGraph
+from penstock.drivers.running_job import RunningJob
+
+#: The variable of the environment with the number of the file that reports go to, one JSON object a line.
+REPORT_VARIABLE: Final = "PENSTOCK_REPORT_FD"
+
+Event = dict[str, Any]
+
+
+class Reports:
+    """Hears of each job that begins and ends, and tells it once."""
+
+    def __init__(self, tell: Callable[[Event], None]) -> None:
+        self._tell = tell
+        self._lock = threading.Lock()
+        self._running: dict[RunningJob, Future[JobExecutionResult]] = {}
+        self._address: str | None = None
+
+    def on_job(self, job: RunningJob, graph: JobGraph, configuration: Configuration) -> None:
+        """A job has begun."""
+        address = rest_address()
+        if address is not None and address != self._address:
+            self._address = address
+            self._tell({"event": "rest", "address": address})
+        self._tell({"event": "submitted", "job": str(job.get_job_id()), "name": graph.name})
+        result = job.get_job_execution_result()
+        with self._lock:
+            self._running[job] = result
+        result.add_done_callback(lambda _: self._on_end(job))
+
+    def finish(self) -> None:
+        """The program has ended: tell of jobs that have, too, though their callbacks may still be on their way."""
+        for job, result in list(self._running.items()):
+            if result.done():
+                self._on_end(job)
+
+    def _on_end(self, job: RunningJob) -> None:
+        with self._lock:
+            result = self._running.pop(job, None)
+        if result is None or result.cancelled() or result.exception() is not None:
+            return  # the program raises it
+        outcome = result.result()
+        accumulators = outcome.get_all_accumulator_results()
+        self._tell(
+            {
+                "event": "finished",
+                "job": str(job.get_job_id()),
+                "runtime": outcome.get_net_runtime(),
+                "accumulators": {name: [type(value).__name__, str(value)] for name, value in accumulators.items()},
+            }
+        )
+
+
+def rest_address() -> str | None:
+    """Where this process serves the REST API; None where it does not."""
+    server = sys.modules.get("penstock.operations.rest.server")
+    servers = [] if server is None else server.servers
+    return str(servers[-1].url) if servers else None
+
+
+def teller() -> Callable[[Event], None]:
+    """Where this process tells of its jobs: to who started it, else on stdout."""
+    number = os.environ.pop(REPORT_VARIABLE, None)
+    if number is None:
+        return lambda event: print("\n".join(lines_of(event)), flush=True)
+    file = os.fdopen(int(number), "w")
+
+    def tell(event: Event) -> None:
+        with suppress(BrokenPipeError):  # who started it has heard enough
+            print(json.dumps(event), file=file, flush=True)
+
+    return tell
+
+
+def lines_of(event: Event) -> list[str]:
+    """An event in the words of Flink's client."""
+    if event["event"] == "rest":
+        return [f"REST API at {event['address']}"]
+    if event["event"] == "submitted":
+        return [f"Job has been submitted with JobID {event['job']}"]
+    lines = ["Program execution finished", f"Job with JobID {event['job']} has finished."]
+    lines.append(f"Job Runtime: {event['runtime']} ms")
+    if event["accumulators"]:
+        lines.append("Accumulator Results: ")
+        lines += [f"- {name} ({kind}): {value}" for name, (kind, value) in event["accumulators"].items()]
+    return lines

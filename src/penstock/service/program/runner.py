@@ -1,0 +1,130 @@
+"""Runs a program as `__main__` in this process: `python -m penstock.service.program.runner [OPTIONS] job.py ARGS`.
+
+`--module` takes the name of a module in place of a script; `--plan FORM` prints the plan of the program's first job
+(`json`, `text`, `mermaid` or `svg`) and does not run it. It exits as Python does: with 1 after what the program does
+not catch, and with what it hands to `sys.exit`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from types import ModuleType
+from typing import Final
+
+from penstock.datastream import plan_only
+from penstock.drivers.client import announcement
+from penstock.plan.description import Plan
+from penstock.service.program.progress import ProgressLines
+from penstock.service.program.reports import Reports, teller
+
+FORMS: Final[dict[str, Callable[[Plan], str]]] = {
+    "json": Plan.to_json,
+    "text": Plan.to_text,
+    "mermaid": Plan.to_mermaid,
+    "svg": Plan.to_svg,
+}
+
+
+def main(arguments: list[str]) -> int:
+    """Run a program. Returns the exit code."""
+    form = None
+    if arguments[0] == "--plan":
+        form, arguments = arguments[1], arguments[2:]
+    is_module = arguments[0] == "--module"
+    target, *rest = arguments[1:] if is_module else arguments
+    run = run_module if is_module else run_script
+    if form is not None:
+        return _plan(lambda: run(target, rest), FORMS[form])
+    reports = Reports(teller())
+    announcement.observers.append(reports.on_job)
+    if sys.stderr.isatty():
+        announcement.observers.append(ProgressLines().on_job)
+    try:
+        return _ended(lambda: run(target, rest))
+    finally:
+        reports.finish()
+
+
+def run_script(path: str, arguments: list[str]) -> None:
+    """Run a file as `python path arguments` does."""
+    sys.argv = [path, *arguments]
+    sys.path[0:1] = [os.path.dirname(os.path.abspath(path))]
+    module = ModuleType("__main__")
+    module.__file__ = path
+    module.__dict__["__builtins__"] = __builtins__
+    sys.modules["__main__"] = module
+    with open(path, "rb") as file:
+        code = compile(file.read(), path, "exec")
+    exec(code, module.__dict__)
+
+
+def run_module(name: str, arguments: list[str]) -> None:
+    """Run a module as `python -m name arguments` does."""
+    from importlib.util import find_spec
+
+    sys.path[0:1] = [os.getcwd()]
+    found = find_spec(name)
+    if found is not None and found.submodule_search_locations is not None:
+        found = find_spec(f"{name}.__main__")
+    if found is None or found.origin is None or found.loader is None:
+        raise SystemExit(f"no module named {name} can be run: put it on the path with -pyfs")
+    code = found.loader.get_code(found.name)  # type: ignore[attr-defined]
+    sys.argv = [found.origin, *arguments]
+    module = ModuleType("__main__")
+    module.__file__, module.__spec__, module.__loader__ = found.origin, found, found.loader
+    module.__package__ = found.parent
+    module.__dict__["__builtins__"] = __builtins__
+    sys.modules["__main__"] = module
+    exec(code, module.__dict__)
+
+
+def _ended(run: Callable[[], None]) -> int:
+    """Run, and say how it has ended: in place of `sys.excepthook`, without the frames of this module."""
+    try:
+        run()
+    except SystemExit as end:
+        if isinstance(end.code, str):
+            print(end.code, file=sys.stderr)
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    except KeyboardInterrupt:
+        return 130
+    except BaseException as error:  # noqa: BLE001 - whatever the program raises ends it
+        sys.last_value = error  # as the interpreter does; the warnings at the end look at it
+        sys.stdout.flush()
+        inner = error.__traceback__
+        while inner is not None and inner.tb_frame.f_code.co_filename in (__file__, "<frozen runpy>"):
+            inner = inner.tb_next
+        traceback.print_exception(type(error), error, inner)
+        return 1
+    return 0
+
+
+def _plan(run: Callable[[], None], shown: Callable[[Plan], str]) -> int:
+    """Run until the first job, with what the program prints on stderr, and print the plan alone on stdout."""
+    output, sys.stdout = sys.stdout, sys.stderr
+    plans: list[str] = []
+    plan_only.takers.append(lambda plan: plans.append(shown(plan)))
+    try:
+        code = _ended(lambda: _until_plan(run))
+    finally:
+        plan_only.takers.clear()
+        sys.stdout = output
+    if plans:
+        print(plans[0].rstrip("\n"))
+        return 0
+    if code == 0:
+        print("error: the program executes no job, so it has no plan", file=sys.stderr)
+    return code or 1
+
+
+def _until_plan(run: Callable[[], None]) -> None:
+    with suppress(plan_only.PlanTaken):
+        run()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

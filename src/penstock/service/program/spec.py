@@ -1,0 +1,133 @@
+"""What `penstock run` is to run, and how that is a command line of Python."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from penstock.base.errors import MissingPathError, UnsupportedError, WrongValueError
+from penstock.base.options import EXECUTION_TARGET, PARALLELISM, PYTHON_ARCHIVES, PYTHON_EXECUTABLE, PYTHON_FILES
+from penstock.drivers.settings.defaults import OPTIONS_VARIABLE, Setting, handed_over
+
+_RUNNER: Final = "penstock.service.program.runner"
+#: The ports that are tried, if no option says more: Flink's, and those after it.
+REST_PORTS: Final = "8081-8180"
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramSpec:
+    """A program.
+
+    Attributes:
+        target: the path of a script or, for a module, its name.
+        arguments: what the program finds in `sys.argv` behind its own name.
+        options: of the command line, by key.
+        is_module: whether the target is a module.
+        interpreter: the Python that runs it; None for this one.
+    """
+
+    target: str
+    arguments: tuple[str, ...] = ()
+    options: Mapping[str, str] | None = None
+    is_module: bool = False
+    interpreter: str | None = None
+
+    def command(self, runner_options: Sequence[str] = ()) -> list[str]:
+        """The command line that runs it."""
+        module = ["--module"] if self.is_module else []
+        return [
+            self.interpreter or sys.executable,
+            "-m",
+            _RUNNER,
+            *runner_options,
+            *module,
+            self.target,
+            *self.arguments,
+        ]
+
+    def environment(self, outer: Mapping[str, str]) -> dict[str, str]:
+        """The environment that runs it: with its options, and with its files on the path of imports."""
+        options = dict(self.options or {})
+        inner = dict(outer) | {OPTIONS_VARIABLE: handed_over(options)}
+        files = [os.path.abspath(file) for file in options.get(PYTHON_FILES.key(), "").split(",") if file]
+        places = [str(Path(file).parent) if file.endswith(".py") else file for file in files]
+        if places:
+            inner["PYTHONPATH"] = os.pathsep.join([*dict.fromkeys(places), *filter(None, [outer.get("PYTHONPATH")])])
+        return inner
+
+
+@dataclass(frozen=True, slots=True)
+class RunFlags:
+    """The options of `penstock run` that are names for options of the configuration; None where not given."""
+
+    parallelism: int | None = None
+    savepoint: str | None = None
+    allow_non_restored: bool = False
+    claim_mode: str | None = None
+    files: str | None = None
+    archives: str | None = None
+    requirements: str | None = None
+    executable: str | None = None
+    target: str | None = None
+
+
+def options_of_flags(flags: RunFlags) -> dict[str, str]:
+    """The options that flags stand for.
+
+    Raises:
+        UnsupportedError: for requirements, which nothing installs on executors.
+    """
+    if flags.requirements is not None:
+        raise UnsupportedError(
+            "-pyreq: executors install nothing. Pack their packages with penstock package-env, and name the archive "
+            "with -pyarch"
+        )
+    named = {
+        PARALLELISM.key(): None if flags.parallelism is None else str(flags.parallelism),
+        "execution.state-recovery.path": flags.savepoint,
+        "execution.state-recovery.ignore-unclaimed-state": "true" if flags.allow_non_restored else None,
+        "execution.state-recovery.claim-mode": None if flags.claim_mode is None else flags.claim_mode.upper(),
+        PYTHON_FILES.key(): flags.files,
+        PYTHON_ARCHIVES.key(): flags.archives,
+        PYTHON_EXECUTABLE.key(): flags.executable,
+        EXECUTION_TARGET.key(): flags.target,
+    }
+    return {key: value for key, value in named.items() if value is not None}
+
+
+def with_rest(options: Mapping[str, str], settings: Mapping[str, Setting], wanted: bool) -> dict[str, str]:
+    """The options with a port for the REST API, unless one is set or none is wanted.
+
+    Raises:
+        WrongValueError: if there is to be none, and an option sets one.
+    """
+    keys = [key for key in ("rest.port", "rest.bind-port") if key in settings]
+    if wanted:
+        return dict(options) if keys else {**options, "rest.bind-port": REST_PORTS}
+    if keys:
+        raise WrongValueError(f"--no-rest contradicts {keys[0]}, which {settings[keys[0]].origin} sets")
+    return dict(options)
+
+
+def program_of(
+    script: str | None, module: str | None, arguments: Sequence[str], options: Mapping[str, str], python: str | None
+) -> ProgramSpec:
+    """The program that is meant.
+
+    Raises:
+        MissingPathError: if there is no such script.
+        WrongValueError: if it is a jar.
+    """
+    if module is not None:
+        given = arguments if script is None else (script, *arguments)
+        return ProgramSpec(module, tuple(given), options, True, python)
+    assert script is not None, "the command asks for one of them"
+    if script.endswith(".jar"):
+        raise WrongValueError(f"{script} is a jar: Penstock runs Python programs")
+    if not os.path.isfile(script):
+        raise MissingPathError(f"{script} is no file")
+    return ProgramSpec(script, tuple(arguments), options, False, python)
