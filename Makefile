@@ -2,7 +2,7 @@
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
-.PHONY: help env java postgres check format test demo bench bench-guard sim reference options connectors functions lock clean
+.PHONY: help env java postgres browser page page-images check format test demo bench bench-guard sim reference options connectors functions lock clean
 
 PYTEST_ARGS ?=
 # Much of a test on Spark is waiting, so three processes are worth having on two cores.
@@ -34,6 +34,15 @@ java: ## find a Java 17 or newer; root on Debian gets one installed
 postgres: env ## find a PostgreSQL 15 or newer; root on Debian gets one installed
 	@scripts/postgres --install
 
+browser: ## find a Chromium; root on Debian gets one installed
+	@scripts/browser --install
+
+page: ## build the page that shows jobs (needs Node.js 20 or newer)
+	@scripts/page
+
+page-images: env page browser ## make the pictures of docs/web-page.md, with made-up jobs
+	@$(RUN) python -m tests.operations.page.images docs/images
+
 check: env ## lint, format, types and the import contract
 	@$(RUN) ruff check
 	@$(RUN) ruff format --check
@@ -53,6 +62,8 @@ $(SERVERS): $(STAMP) $(wildcard tests/servers/*.py src/penstock/trial/*.py)
 	@touch $@
 
 test: env java postgres ## all checks, then all tests (PYTEST_ARGS="-k window" narrows them)
+	@scripts/page --if-possible
+	@scripts/browser --install >/dev/null || true
 	@$(MAKE) -j 2 check $(CLASSES) $(SERVERS)
 	@$(RUN) pytest -n $(PYTEST_PROCESSES) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
