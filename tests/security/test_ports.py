@@ -145,6 +145,7 @@ STATE = EndOfDataReached(ExecutionId(0, 0, 0))
         (b"Cy", [CODEC.encode(STATE, 3)]),
         (b"Hx", [CODEC.encode(STATE, 0)]),
         (b"Hx", [CODEC.encode(Heartbeat("b"), 0)]),
+        (b"Hx", [CODEC.encode(Heartbeat("x"), 1 << 32)]),  # an answer that nobody asked for
         (b"x", [CODEC.encode(Heartbeat("x"), 0)]),
         (b"C", [CODEC.encode(Heartbeat(""), 0)]),
         (b"C\xff\xfe", [CODEC.encode(STATE, 0)]),

@@ -776,3 +776,29 @@ SCOPE_FORMATS = {
         "an operator in a subtask",
     ),
 }
+
+# Logs and events -----------------------------------------------------------------------------------------------------
+
+LOGS_DIR = _unset(
+    "penstock.logs.dir",
+    STRING,
+    "A directory for logs, which each process of a job has on its machine. Files are in `<dir>/<job id>`: those of the "
+    "driver and of workers, and what functions print. If unset, workers keep theirs until they end, and the driver its "
+    "last lines in memory.",
+)
+LOGS_LEVEL = _option(
+    "penstock.logs.level", choice("DEBUG", "INFO", "WARNING", "ERROR"), "INFO", "The least level of what logs keep."
+)
+LOGS_FORMAT = _option(
+    "penstock.logs.format", choice("text", "json"), "text", "The form of lines: text, or a JSON object each."
+)
+LOGS_FILE_BYTES_MAX = _option(
+    "penstock.logs.max-file-size", _SIZE_BYTES, 10 << 20, "The size at which a process begins another log file."
+)
+LOGS_FILES_MAX = _option("penstock.logs.max-files", _POSITIVE, 5, "How many log files a process keeps.")
+LOGS_OUTPUT_BYTES_MAX = _option(
+    "penstock.logs.max-output-size",
+    _SIZE_BYTES,
+    10 << 20,
+    "How much of what functions print a worker keeps, the newest.",
+)

@@ -9,6 +9,9 @@ from penstock.core.graph.job_graph import JobGraph
 
 _log = logging.getLogger("penstock.job")
 
+#: Begins the names of handlers that keep a log.
+KEEPS = "penstock-keeps-"
+
 
 class ClientListener:
     """Logs the job's few important moments, and hands sinks' bytes to their handlers."""
@@ -40,7 +43,9 @@ class ClientListener:
 def log_to_stderr_by_default() -> None:
     """Let a program that has not set up logging still hear what its jobs do."""
     logger = logging.getLogger("penstock")
-    if logger.handlers or logging.getLogger().handlers:
+    # What keeps lines for those who look at a job shows them to nobody.
+    shown = [handler for handler in logger.handlers if not (handler.name or "").startswith(KEEPS)]
+    if shown or logging.getLogger().handlers:
         return
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(asctime)s penstock %(message)s", "%H:%M:%S"))

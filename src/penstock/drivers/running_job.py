@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, wait
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from penstock.base.completable_future import CompletableFuture
 from penstock.base.configuration import Configuration
-from penstock.base.errors import CheckpointError, JobExecutionError, OperationError, PenstockError
+from penstock.base.errors import CheckpointError, JobExecutionError, OperationError, PenstockError, shorten
 from penstock.base.job_execution_result import JobExecutionResult
 from penstock.base.job_id import JobID
 from penstock.base.job_status import JobStatus
@@ -18,8 +19,12 @@ from penstock.core.checkpoint.savepoints import TakeSavepoint
 from penstock.core.job.progress import JobProgress, job_progress
 from penstock.core.job.view import JobView
 from penstock.core.protocol import StopMode
+from penstock.drivers.answers import Answers
 from penstock.drivers.cancellation import CancellationWatch
+from penstock.drivers.driver_log import DriverLog
 from penstock.drivers.job_client import JobClient
+from penstock.drivers.log_settings import LogSettings
+from penstock.drivers.questions import Answer, Question
 from penstock.storage.files import absolute_url
 from penstock.storage.leadership import DeposedError
 
@@ -28,6 +33,8 @@ if TYPE_CHECKING:  # workers load this module with the API, and no master
 
 #: How often a program that waits looks for signals: one that another thread got does not wake the one that waits.
 SIGNALS_SECONDS: Final = 0.5
+#: How long (ms) a worker may take to answer a question.
+ANSWER_MS_MAX: Final = 10_000
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -73,6 +80,9 @@ class RunningJob(JobClient):
         self._job_name = job_name
         self._result = self._told = result
         self._savepoint_directory = savepoint_directory
+        self._log = DriverLog(LogSettings.of(configuration, str(job_id)))
+        result.add_done_callback(lambda _: self._log.close())
+        self._answers = Answers(threading.main_thread(), self._log)
         self._cancellation = CancellationWatch(job_name, result, configuration, self.where, grace_ms)
 
     @abstractmethod
@@ -98,6 +108,18 @@ class RunningJob(JobClient):
     @abstractmethod
     def ask(self, question: Callable[[JobMaster], T]) -> Future[T]:
         """Call with the job master in its next turn; the future is cancelled when the job is over by then."""
+
+    def ask_worker(self, worker_id: str, question: Question, timeout_ms: int = ANSWER_MS_MAX) -> Future[Answer]:
+        """Ask the process of a worker what it is at; the future fails with an `OperationError` without an answer."""
+        future: Future[Answer] = Future()
+        future.set_exception(OperationError(f"the job has no worker {shorten(worker_id)!r}: its tasks are Spark's own"))
+        return future
+
+    def ask_driver(self, question: Question) -> Future[Answer]:
+        """Ask this process what it is at, and for the log of the job."""
+        future: Future[Answer] = Future()
+        self._answers.begin(question, future.set_result)
+        return future
 
     @abstractmethod
     def begin_cancel(self) -> None:

@@ -47,9 +47,9 @@ class WorkerDirectories:
     Directories that ended processes of the job left there are removed first.
     """
 
-    def __init__(self, parent: str | None, job_id: str) -> None:
+    def __init__(self, parent: str | None, job_id: str, prefix: str = PREFIX) -> None:
         self.parent = Path(parent or tempfile.gettempdir())
-        self._prefix = f"{PREFIX}{job_id}-"
+        self._prefix = f"{prefix}{job_id}-"
         remove_left_behind(self.parent, self._prefix)
 
     def make(self) -> WorkerDirectory:

@@ -118,7 +118,7 @@ class MessageCodec(Generic[T]):
 
 
 class MessageReceiver(Generic[T]):
-    """Takes the frames of one connection, which are numbered without a gap from zero, and gives their messages.
+    """Takes the frames of one connection, which are numbered without a gap from `first`, and gives their messages.
 
     What waits here for the rest of its message is bounded by the codec's `message_bytes_max`, and grows with what has
     come, whatever was announced.
@@ -127,8 +127,8 @@ class MessageReceiver(Generic[T]):
         expected: the number that is due.
     """
 
-    def __init__(self, codec: MessageCodec[T]) -> None:
-        self.expected = 0
+    def __init__(self, codec: MessageCodec[T], first: int = 0) -> None:
+        self.expected = first
         self._codec = codec
         self._begun = bytearray()
 

@@ -27,14 +27,17 @@ from penstock.core.job.resource_requirements import is_reactive
 from penstock.core.job.view import JobView
 from penstock.core.ports import JobListener
 from penstock.core.protocol import ProcessFigures
+from penstock.drivers.answers import Answers
 from penstock.drivers.backends import BackendSettings
 from penstock.drivers.cancellation import where_is
 from penstock.drivers.clock import WAIT_MS_MAX, SystemClock
+from penstock.drivers.driver_log import this_thread_is_of
 from penstock.drivers.event_loop import EventLoopThread
 from penstock.drivers.failure_enrichers import failure_enrichers
 from penstock.drivers.local.cluster import LocalCluster
 from penstock.drivers.process_figures import process_figures
-from penstock.drivers.running_job import RunningJob, settle
+from penstock.drivers.questions import Answer, Question
+from penstock.drivers.running_job import ANSWER_MS_MAX, RunningJob, settle
 from penstock.drivers.worker_storage import StorageSettings
 
 T = TypeVar("T")
@@ -79,6 +82,8 @@ class LocalJob(RunningJob):
         self._ended: JobStatus | None = None
         self._thread = threading.Thread(target=self._run, name=f"penstock-job-{job_graph.name}", daemon=True)
 
+        self._answers = Answers(self._thread, self._log)
+
     def start(self) -> None:
         """Begin."""
         self._thread.start()
@@ -109,6 +114,10 @@ class LocalJob(RunningJob):
         """The job as it ended."""
         return replace(self._master.view(), status=self._ended) if self._ended is not None else None
 
+    def ask_worker(self, worker_id: str, question: Question, timeout_ms: int = ANSWER_MS_MAX) -> Future[Answer]:
+        """Every worker is this process, whose loop is the job's thread."""
+        return self.ask_driver(question)
+
     def trigger_checkpoint(self) -> Future[int | None]:
         """Trigger a checkpoint now."""
         return self.ask(lambda master: master.trigger_checkpoint())
@@ -127,6 +136,7 @@ class LocalJob(RunningJob):
             self._questions.popleft()[0].cancel()
 
     def _run(self) -> None:
+        this_thread_is_of(str(self._job_id))
         failure: PenstockError | None = None
         try:
             self._let(self._master.start)

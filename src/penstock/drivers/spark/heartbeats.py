@@ -2,6 +2,9 @@
 
 Each heartbeat says what the process uses. So that this is never old news they come every two seconds at least, whatever
 the interval is: whether somebody looks would cost more to tell than a heartbeat costs.
+
+On the same connection the master asks what the process is at, and is answered whatever the loop does
+(`heartbeat_answers`).
 """
 
 from __future__ import annotations
@@ -11,13 +14,16 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from typing import TypeAlias
 
 import zmq
 
 from penstock.base.errors import WrongTimeError, WrongValueError
 from penstock.core.protocol import Heartbeat, ProcessFigures
 from penstock.drivers.process_figures import process_figures
+from penstock.drivers.questions import Answer, Question, Refused
 from penstock.drivers.spark.control_frames import HEARTBEAT_ROLE, PONG, identity
+from penstock.drivers.spark.heartbeat_answers import HeartbeatAnswers
 from penstock.drivers.spark.keys import WorkerKeys
 from penstock.drivers.spark.loop_watch import LoopState
 from penstock.drivers.spark.sockets import Context, Waker, connect_client
@@ -28,6 +34,13 @@ _log = logging.getLogger("penstock.spark")
 UNSENT_HEARTBEATS_MAX = 4
 #: How often (ms) a worker says what its process uses, at least.
 FIGURES_INTERVAL_MS = 2_000
+#: Answers a question by calling what it gets, in any thread.
+AnswerQuestion: TypeAlias = Callable[[Question, Callable[[Answer], None]], None]
+
+
+def answer_nothing(question: Question, done: Callable[[Answer], None]) -> None:
+    """Refuse to answer."""
+    done(Refused("it answers no questions"))
 
 
 class HeartbeatSender:
@@ -58,8 +71,15 @@ class HeartbeatSender:
         """Note that the master was heard just now; any thread may call this."""
         self._heard_at = time.monotonic()
 
-    def start(self, interval_ms: int, state: Callable[[], LoopState] = LoopState) -> None:
+    def start(
+        self,
+        interval_ms: int,
+        state: Callable[[], LoopState] = LoopState,
+        answer: AnswerQuestion = answer_nothing,
+    ) -> None:
         """Begin, with a heartbeat every `interval_ms` or more often. `state` says what the worker is at.
+
+        `answer` begins to answer a question, and must not take long.
 
         Raises:
             ValueError: if the interval is not positive.
@@ -71,6 +91,7 @@ class HeartbeatSender:
             raise WrongTimeError("heartbeats were started twice")
         self._interval_ms = min(interval_ms, FIGURES_INTERVAL_MS)
         self._state = state
+        self._answers = HeartbeatAnswers(answer, self._waker.wake, self._max_frame_bytes)
         self._thread = threading.Thread(target=self._run, name=f"penstock-heartbeats-{self._worker_id}", daemon=True)
         self._thread.start()
 
@@ -112,8 +133,22 @@ class HeartbeatSender:
                 with contextlib.suppress(zmq.Again):
                     heartbeat = Heartbeat(self._worker_id, *self._state(), self._figures())
                     dealer.send(codec.encode(heartbeat, 0), zmq.NOBLOCK)
+            is_full = self._send_answers(dealer)
+            poller.register(dealer, zmq.POLLIN | zmq.POLLOUT if is_full else zmq.POLLIN)
             poller.poll(int(max(0.0, due - now) * 1000) + 1)
+            self._waker.clear()
             self._take_answers(dealer)
+
+    def _send_answers(self, dealer: zmq.Socket[bytes]) -> bool:
+        """Send what there is of answers; True when some of it has to wait."""
+        frames = self._answers.frames
+        while frames:
+            try:
+                dealer.send(frames[0], zmq.NOBLOCK)
+            except zmq.Again:
+                return True
+            frames.popleft()
+        return False
 
     def _figures(self) -> ProcessFigures | None:
         """What the process uses; None where the system does not tell."""
@@ -128,5 +163,7 @@ class HeartbeatSender:
 
     def _take_answers(self, dealer: zmq.Socket[bytes]) -> None:
         with contextlib.suppress(zmq.Again):
-            while dealer.recv_multipart(zmq.NOBLOCK) == [PONG]:
+            while frames := dealer.recv_multipart(zmq.NOBLOCK):
                 self.heard()
+                if frames != [PONG]:
+                    self._answers.on_frame(frames[0])

@@ -15,7 +15,8 @@ from penstock.base.job_status import JobStatus
 from penstock.base.options import SAVEPOINT_DIR
 from penstock.core.job.job_master import JobMaster
 from penstock.core.job.view import JobView
-from penstock.drivers.running_job import RunningJob
+from penstock.drivers.questions import Answer, Question
+from penstock.drivers.running_job import ANSWER_MS_MAX, RunningJob
 from penstock.drivers.spark.job_thread import CLEAN_UP_MS_MAX, JobThread
 
 T = TypeVar("T")
@@ -58,6 +59,9 @@ class SparkJobClient(RunningJob):
 
     def ask(self, question: Callable[[JobMaster], T]) -> Future[T]:
         return self._thread.ask(question)
+
+    def ask_worker(self, worker_id: str, question: Question, timeout_ms: int = ANSWER_MS_MAX) -> Future[Answer]:
+        return self._thread.ask_worker(worker_id, question, timeout_ms)
 
     def begin_cancel(self) -> None:
         self._thread.where()  # from here on, whether it goes on

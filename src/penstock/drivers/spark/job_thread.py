@@ -8,27 +8,35 @@ When the wait for a job ends, nothing of the job is therefore left.
 from __future__ import annotations
 
 import logging
+import tempfile
 import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from penstock.base import options
 from penstock.base.configuration import Configuration
-from penstock.base.errors import OperationError, PenstockError
+from penstock.base.errors import OperationError, PenstockError, shorten
 from penstock.core.effects import Effect, carry_out
 from penstock.core.ports import Clock, JobListener
 from penstock.core.protocol import RegisterWorker, ToMaster
 from penstock.drivers.cancellation import where_is
 from penstock.drivers.clock import WAIT_MS_MAX, SystemClock
+from penstock.drivers.driver_log import this_thread_is_of
+from penstock.drivers.log_files import LOGS_PREFIX
+from penstock.drivers.log_settings import LogSettings
+from penstock.drivers.questions import Answer, Question
 from penstock.drivers.spark.background import ThreadBackground
 from penstock.drivers.spark.cluster import CUT_OFF_GRACE_IN_PROCESS_MS, CUT_OFF_GRACE_MS, SparkCluster
 from penstock.drivers.spark.handle import SparkHandle
 from penstock.drivers.spark.keys import JobKeys
 from penstock.drivers.spark.leaving_workers import LeavingWorkers
 from penstock.drivers.spark.master_endpoint import MasterEndpoint
+from penstock.drivers.spark.worker_questions import WorkerQuestions
 from penstock.drivers.spark.worker_settings import Executor, WorkerServices, WorkerSettings
+from penstock.drivers.worker_directories import remove_left_behind
 
 _log = logging.getLogger("penstock.spark")
 
@@ -107,6 +115,11 @@ class JobThread(Generic[MasterT]):
         bind_host, advertise_host = spark.master_hosts()
         endpoint = self._endpoint = MasterEndpoint(keys, bind_host, advertise_host, frame_bytes_max, record_bytes_max)
 
+        self._worker_questions = WorkerQuestions(endpoint.send_question, frame_bytes_max, self._clock)
+        endpoint.hear_answers(self._worker_questions.on_frame)
+        logs = LogSettings.of(configuration, job_id)
+        self._job_id = job_id
+
         def worker_settings(worker_id: str) -> WorkerSettings:
             return WorkerSettings(
                 worker_id=worker_id,
@@ -119,6 +132,7 @@ class JobThread(Generic[MasterT]):
                 record_bytes_max=record_bytes_max,
                 make_executor=make_executor,
                 script=script,
+                logs=logs,
             )
 
         self._leaving = LeavingWorkers(spark.executors(), endpoint.wake)
@@ -149,6 +163,23 @@ class JobThread(Generic[MasterT]):
             self._refuse_questions()
         return future
 
+    def ask_worker(self, worker_id: str, question: Question, timeout_ms: int) -> Future[Answer]:
+        """Asks the process of a worker; fails with an `OperationError` when there is no answer. Any thread may."""
+        future: Future[Answer] = Future()
+
+        def ask(_: MasterT) -> None:
+            if self._cluster.serves(worker_id):
+                self._worker_questions.ask(worker_id, question, future, timeout_ms)
+            else:
+                future.set_exception(OperationError(f"the job has no worker {shorten(worker_id)!r}"))
+
+        def refused(asked: Future[None]) -> None:
+            if asked.cancelled():
+                future.set_exception(OperationError(f"worker {shorten(worker_id)} cannot answer: the job is over"))
+
+        self.ask(ask).add_done_callback(refused)
+        return future
+
     def abandon(self) -> None:
         """Ends the workers without waiting for the job master. Any thread may."""
         self._abandoned = True
@@ -165,6 +196,7 @@ class JobThread(Generic[MasterT]):
         return not self._thread.is_alive()
 
     def _run(self) -> None:
+        this_thread_is_of(self._job_id)
         failure: PenstockError | None = None
         master: MasterT | None = None
         background = ThreadBackground("penstock-job-background", BACKGROUND_THREADS, self._endpoint.wake)
@@ -186,6 +218,7 @@ class JobThread(Generic[MasterT]):
             _log.warning("the job could not release everything: %r", error, exc_info=True)
         self._over = True
         self._refuse_questions()
+        self._worker_questions.close()
         self._on_end(failure)
 
     def _refuse_questions(self) -> None:
@@ -222,13 +255,15 @@ class JobThread(Generic[MasterT]):
         self._answer_questions(master)
         self._carry_out(master, background)
         self._cluster.on_time()
+        self._worker_questions.on_time()
         deadline = master.next_deadline()
         if deadline is not None and deadline <= self._clock.steady_ms():
             master.on_time()
             self._carry_out(master, background)
 
     def _wait_ms(self, master: MasterT) -> int:
-        deadlines = [d for d in (master.next_deadline(), self._cluster.next_deadline()) if d is not None]
+        parts = master, self._cluster, self._worker_questions
+        deadlines = [deadline for part in parts if (deadline := part.next_deadline()) is not None]
         if not deadlines:
             return WAIT_MS_MAX
         return max(0, min(WAIT_MS_MAX, min(deadlines) - self._clock.steady_ms()))
@@ -246,5 +281,6 @@ class JobThread(Generic[MasterT]):
             cluster.on_time()
         if cluster.worker_count:
             _log.warning("%d workers did not end within %d s", cluster.worker_count, CLEAN_UP_MS_MAX // 1000)
+        remove_left_behind(Path(tempfile.gettempdir()), f"{LOGS_PREFIX}{self._job_id}-")  # by workers that were killed
         background.close(finish=True)  # such as the removal of checkpoints that are no longer needed
         endpoint.close()

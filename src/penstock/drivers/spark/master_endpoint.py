@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from typing import Final
 
 import zmq
@@ -20,6 +21,7 @@ from penstock.drivers.spark.control_frames import CONTROL_ROLE, HEARTBEAT_ROLE, 
 from penstock.drivers.spark.keys import JobKeys
 from penstock.drivers.spark.sockets import LAST_WORDS_LINGER_MS, ConnectionMonitor, Waker, bind_server
 from penstock.drivers.spark.worker_connections import WorkerConnections
+from penstock.drivers.spark.worker_questions import number_of
 from penstock.wire.messages import RECORD_BYTES_MAX, MessageCodec, MessageReceiver, OutOfTurnError
 
 logger = logging.getLogger(__name__)
@@ -83,6 +85,7 @@ class MasterEndpoint:
         self._unheard: set[str] = set()
         self._logged: set[bytes] = set()
         self._closed = False
+        self._on_answer: Callable[[str, bytes], None] = _refuse_answer
         self.rejected_messages = 0
 
     @property
@@ -138,6 +141,15 @@ class MasterEndpoint:
         for frame in frames:
             self._send(identity(CONTROL_ROLE, worker_id), frame)
 
+    def send_question(self, worker_id: str, frame: bytes) -> None:
+        """Send a frame to where a worker's heartbeats come from; nothing happens if the worker is not connected."""
+        if not self._closed:
+            self._send(identity(HEARTBEAT_ROLE, worker_id), frame)
+
+    def hear_answers(self, on_answer: Callable[[str, bytes], None]) -> None:
+        """From now on `receive` hands over frames of answers, with their workers' ids."""
+        self._on_answer = on_answer
+
     def wake(self) -> None:
         """Make `receive` return early; any thread may."""
         self._waker.wake()
@@ -161,6 +173,9 @@ class MasterEndpoint:
         if worker_id in self._unheard:
             raise ProtocolError("an earlier message of it was lost")
         message: FromWorker | None
+        if role == HEARTBEAT_ROLE and number_of(frame):
+            self._on_answer(worker_id, frame)
+            return
         if role == HEARTBEAT_ROLE:
             message = self._from_worker.decode(frame)[1]
             if not isinstance(message, Heartbeat):
@@ -203,6 +218,10 @@ class MasterEndpoint:
         if peer not in self._logged and len(self._logged) < PEERS_LOGGED_MAX:
             self._logged.add(peer)
             logger.warning("rejected a message of peer %s (logged once per peer): %s", shorten(repr(peer)), error)
+
+
+def _refuse_answer(worker_id: str, frame: bytes) -> None:
+    raise ProtocolError("an answer to no question")
 
 
 def _parse_identity(peer: bytes) -> tuple[bytes, str]:

@@ -14,6 +14,7 @@ import os
 import pickle
 import socket
 import sys
+import threading
 import traceback
 from contextlib import closing
 from typing import Protocol
@@ -22,8 +23,10 @@ from urllib.parse import urlsplit
 from penstock.codecs.script import as_main
 from penstock.core.ports import Clock
 from penstock.core.protocol import Failure, RegisterWorker
+from penstock.drivers.answers import Answers
 from penstock.drivers.clock import WAIT_MS_MAX, SystemClock
 from penstock.drivers.event_loop import EventLoopThread
+from penstock.drivers.log_files import ProcessLogs
 from penstock.drivers.spark.background import ThreadBackground
 from penstock.drivers.spark.garbage import rare_collections
 from penstock.drivers.spark.handle import LOOPBACK, PYTHON_REMEDY
@@ -38,6 +41,7 @@ from penstock.drivers.spark.worker_settings import (
     WorkerServices,
     WorkerSettings,
 )
+from penstock.drivers.worker_log import kept_logs
 from penstock.wire.errors import RecordSerializationError
 
 _log = logging.getLogger("penstock.spark")
@@ -58,15 +62,15 @@ def run_worker(payload: bytes) -> tuple[str, str]:
         own = f"{sys.executable} ({sys.version.split()[0]})"
         return FAILED, f"{own} cannot load its settings: {type(error).__name__}: {error}; {PYTHON_REMEDY}"
     try:
-        with as_main(settings.script), rare_collections():
-            return _run(settings)
+        with kept_logs(settings.logs, settings.worker_id) as logs, as_main(settings.script), rare_collections():
+            return _run(settings, logs)
     except Exception as error:  # noqa: BLE001 - becomes the reason for which the worker is lost
         _log.debug("worker %s failed", settings.worker_id, exc_info=True)
         place = traceback.extract_tb(error.__traceback__)[-1]
         return FAILED, f"{type(error).__name__}: {error} ({os.path.basename(place.filename)}:{place.lineno})"
 
 
-def _run(settings: WorkerSettings) -> tuple[str, str]:
+def _run(settings: WorkerSettings, logs: ProcessLogs | None = None) -> tuple[str, str]:
     clock = SystemClock()
     host = LOOPBACK if settings.is_local else host_towards(settings.master_address)
     with (
@@ -91,7 +95,8 @@ def _run(settings: WorkerSettings) -> tuple[str, str]:
             endpoint.send(RegisterWorker(settings.worker_id, endpoint.data_address, host, os.getpid()))
             _spare_garbage_collection()
             watch = LoopWatch(clock)
-            endpoint.start_heartbeats(settings.heartbeat_interval_ms, watch.state)
+            answers = Answers(threading.current_thread(), logs)
+            endpoint.start_heartbeats(settings.heartbeat_interval_ms, watch.state, answers.begin)
             receiver = WorkerReceiver(executor, gateway, clock)
             timeout_ms = settings.heartbeat_timeout_ms
             return WorkerLoop(endpoint, executor, receiver, background, coroutines, clock, timeout_ms, watch).run()

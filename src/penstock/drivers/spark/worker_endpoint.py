@@ -23,7 +23,7 @@ from penstock.drivers.spark.authentication import KeyAuthenticator
 from penstock.drivers.spark.control_frames import CONTROL_ROLE, identity
 from penstock.drivers.spark.data_address import data_address, host_identity
 from penstock.drivers.spark.data_links import CONNECT_TIMEOUT_S, DataLink, DataLinks
-from penstock.drivers.spark.heartbeats import HeartbeatSender
+from penstock.drivers.spark.heartbeats import AnswerQuestion, HeartbeatSender, answer_nothing
 from penstock.drivers.spark.keys import WorkerKeys
 from penstock.drivers.spark.local_port import LocalPort
 from penstock.drivers.spark.loop_watch import LoopState
@@ -221,9 +221,14 @@ class WorkerEndpoint:
                 for frame in frames:
                     self._master.send(frame, zmq.NOBLOCK)
 
-    def start_heartbeats(self, interval_ms: int, state: Callable[[], LoopState] = LoopState) -> None:
-        """Let the master know, from a thread of its own, that this process lives, and what it is at."""
-        self._heartbeats.start(interval_ms, state)
+    def start_heartbeats(
+        self,
+        interval_ms: int,
+        state: Callable[[], LoopState] = LoopState,
+        answer: AnswerQuestion = answer_nothing,
+    ) -> None:
+        """Let the master know, from a thread of its own, that this process lives, and what it is at; let it ask."""
+        self._heartbeats.start(interval_ms, state, answer)
 
     def wake(self) -> None:
         """Make `receive` return early; any thread may."""

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from penstock.core.ports import Background, Clock, Coroutines, MasterGateway, Network
     from penstock.core.protocol import ChannelId, ExecutionId, ToWorker
     from penstock.core.records import Buffer
+    from penstock.drivers.log_settings import LogSettings
     from penstock.drivers.spark.keys import WorkerKeys
 
 #: How a worker ended, as its Spark task returns it.
@@ -73,3 +74,4 @@ class WorkerSettings:
     record_bytes_max: int
     make_executor: Callable[[WorkerServices], Executor]
     script: bytes = b""
+    logs: LogSettings | None = None

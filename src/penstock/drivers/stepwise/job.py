@@ -46,6 +46,7 @@ from penstock.core.master.steps import (
 from penstock.core.ports import JobListener
 from penstock.drivers.cancellation import where_is
 from penstock.drivers.clock import SystemClock
+from penstock.drivers.driver_log import this_thread_is_of
 from penstock.drivers.failure_enrichers import LabellingThread, failure_enrichers
 from penstock.drivers.running_job import RunningJob, completed, settle
 from penstock.drivers.stepwise.sinks import Sinks
@@ -155,6 +156,7 @@ class StepwiseJob(RunningJob):
         self._thread.start()
 
     def _run(self) -> None:
+        this_thread_is_of(str(self._job_id))
         try:
             drive(self.master.run(), self._perform)
             failure = self.master.failure

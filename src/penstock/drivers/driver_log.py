@@ -1,0 +1,111 @@
+"""The log of a job in the driver: the lines of `penstock` that are about it, or about no job in particular.
+
+A line is about the job in whose thread it is logged. With `penstock.logs.dir` it goes into files there, otherwise the
+last lines are kept in memory, so that a job costs the driver no files that nobody asked for.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from contextvars import ContextVar
+from typing import Final
+
+from penstock.drivers.listener import KEEPS
+from penstock.drivers.log_files import ProcessLogs
+from penstock.drivers.log_forms import form_of
+from penstock.drivers.log_settings import LogSettings
+from penstock.drivers.questions import Answer, FileText, LogFile, LogFiles, Refused
+
+DRIVER: Final = "driver"
+#: How many characters of lines are kept in memory.
+KEPT_CHARS_MAX: Final = 1 << 20
+#: How long (characters) a line in memory may be.
+LINE_CHARS_MAX: Final = 1 << 16
+
+_job_of_thread: ContextVar[str | None] = ContextVar("penstock_job", default=None)
+_log = logging.getLogger("penstock.logs")
+
+
+def this_thread_is_of(job_id: str) -> None:
+    """What this thread logs from now on is about a job."""
+    _job_of_thread.set(job_id)
+
+
+class LastLines(logging.Handler):
+    """Keeps the last lines."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lines: deque[str] = deque()
+        self._chars = 0
+        self._written_ms = int(time.time() * 1000)
+        self._own = threading.Lock()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        line = self.format(record)[:LINE_CHARS_MAX] + "\n"
+        with self._own:
+            self._lines.append(line)
+            self._chars += len(line)
+            while self._chars > KEPT_CHARS_MAX:
+                self._chars -= len(self._lines.popleft())
+            self._written_ms = int(record.created * 1000)
+
+    def list(self) -> Answer:
+        """The one log."""
+        with self._own:
+            return LogFiles((LogFile(f"{DRIVER}.log", len("".join(self._lines).encode()), self._written_ms),))
+
+    def read(self, name: str) -> Answer:
+        """That log."""
+        if name not in ("", f"{DRIVER}.log"):
+            return Refused(f"there is no log file {name!r}", is_unknown=True)
+        with self._own:
+            return FileText("".join(self._lines).encode())
+
+
+class DriverLog:
+    """Listens to the logger `penstock` from its making until `close`; what it has heard can be read after that."""
+
+    def __init__(self, settings: LogSettings) -> None:
+        self._job_id = settings.job_id
+        self._kept: LastLines | ProcessLogs
+        self._handler: logging.Handler
+        try:
+            if settings.directory is None:
+                self._kept = self._handler = LastLines()
+                self._handler.setFormatter(form_of(settings, DRIVER))
+                self._handler.setLevel(settings.level)
+            else:
+                self._kept = ProcessLogs(settings, DRIVER)
+                self._handler = self._kept.handler
+        except OSError as error:
+            _log.warning("the driver's log is kept in memory: %s", error)
+            self._kept = self._handler = LastLines()
+            self._handler.setFormatter(form_of(settings, DRIVER))
+        self._handler.set_name(f"{KEEPS}{settings.job_id}")
+        self._handler.addFilter(self._is_of_job)
+        logging.getLogger("penstock").addHandler(self._handler)
+
+    def _is_of_job(self, record: logging.LogRecord) -> bool:
+        return _job_of_thread.get() in (None, self._job_id)
+
+    def list(self) -> Answer:
+        """The log's files, the newest first."""
+        return self._kept.list()
+
+    def read(self, name: str) -> Answer:
+        """The end of one of them."""
+        return self._kept.read(name)
+
+    def output(self) -> Answer:
+        """What the program prints is its own."""
+        return Refused("what the driver's program prints is not kept: it is where the program was started")
+
+    def close(self) -> None:
+        """Listen no longer."""
+        logging.getLogger("penstock").removeHandler(self._handler)
+        if isinstance(self._kept, ProcessLogs):
+            self._kept.close()

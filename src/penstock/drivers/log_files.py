@@ -1,0 +1,84 @@
+"""Where a process keeps what it logs and prints: files of bounded size, which may be asked for by their names."""
+
+from __future__ import annotations
+
+import logging
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+from typing import Final
+
+from penstock.drivers.log_forms import form_of, without_secrets
+from penstock.drivers.log_output import OutputFile
+from penstock.drivers.log_settings import LogSettings
+from penstock.drivers.questions import FILE_BYTES_MAX, Answer, FileText, LogFile, LogFiles, Refused
+from penstock.drivers.worker_directories import WorkerDirectories, WorkerDirectory
+
+#: Begins the names of directories that go with their process.
+LOGS_PREFIX: Final = "penstock-logs-"
+
+
+class ProcessLogs:
+    """The files of one process.
+
+    `<penstock.logs.dir>/<job>/<process>.log`, with `.1` and so on for older ones, and `.out` for what was printed.
+    Without the option they lie in a directory for temporary files until the process ends.
+
+    Args:
+        settings: how they are kept.
+        process: begins the names of the files.
+    """
+
+    def __init__(self, settings: LogSettings, process: str) -> None:
+        self._own: WorkerDirectory | None = None
+        if settings.directory is None:
+            self._own = WorkerDirectories(None, settings.job_id, LOGS_PREFIX).make()
+            self.directory = self._own.path
+        else:
+            self.directory = Path(settings.directory) / settings.job_id
+            self.directory.mkdir(parents=True, exist_ok=True)
+        self._secrets = settings.secrets
+        self._main = f"{process}.log"
+        self.handler: logging.Handler = RotatingFileHandler(
+            self.directory / self._main,
+            maxBytes=settings.file_bytes_max,
+            backupCount=settings.files_max - 1,
+            encoding="utf-8",
+            errors="backslashreplace",
+        )
+        self.handler.setFormatter(form_of(settings, process))
+        self.handler.setLevel(settings.level)
+        self.printed = OutputFile(self.directory / f"{process}.out", settings.output_bytes_max)
+
+    def _files(self) -> list[Path]:
+        found = [path for path in self.directory.iterdir() if path.name.startswith(self._main)]
+        return sorted(found, key=lambda path: (len(path.name), path.name))
+
+    def list(self) -> Answer:
+        """The log's files, the newest first."""
+        files = []
+        for path in self._files():
+            about = path.stat()
+            files.append(LogFile(path.name, about.st_size, about.st_mtime_ns // 1_000_000))
+        return LogFiles(tuple(files))
+
+    def read(self, name: str) -> Answer:
+        """The end of one of them, by its name; of the newest when the name is empty."""
+        for path in self._files():
+            if path.name == (name or self._main):
+                return self._end_of(path.read_bytes())
+        return Refused(f"there is no log file {name!r}", is_unknown=True)
+
+    def output(self) -> Answer:
+        """The end of what was printed."""
+        return self._end_of(self.printed.read())
+
+    def _end_of(self, data: bytes) -> FileText:
+        text = without_secrets(data.decode(errors="replace"), self._secrets).encode()
+        return FileText(text[-FILE_BYTES_MAX:], max(0, len(text) - FILE_BYTES_MAX))
+
+    def close(self) -> None:
+        """Keep nothing more; files that go with the process are removed."""
+        self.handler.close()
+        self.printed.close()
+        if self._own is not None:
+            self._own.remove()

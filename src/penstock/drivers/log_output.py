@@ -1,0 +1,97 @@
+"""What functions print: it goes where it went before, and into a file of bounded size."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import TextIOBase
+from pathlib import Path
+from typing import Any, TextIO, cast
+
+
+class OutputFile:
+    """Two halves: when one is full it takes the place of the older one, so the newest output is always kept."""
+
+    def __init__(self, path: Path, bytes_max: int) -> None:
+        self._path = path
+        self._older = path.with_name(path.name + ".1")
+        self._half = max(1, bytes_max // 2)
+        self._lock = threading.Lock()
+        self._file = path.open("ab")
+        self._size = path.stat().st_size
+
+    def write(self, text: str) -> None:
+        """Take text in; any thread may write."""
+        data = text.encode(errors="backslashreplace")[-self._half :]
+        with self._lock:
+            if self._file.closed:
+                return
+            if self._size + len(data) > self._half:
+                self._file.close()
+                self._path.replace(self._older)
+                self._file, self._size = self._path.open("ab"), 0
+            self._file.write(data)
+            self._size += len(data)
+
+    def read(self) -> bytes:
+        """All that is kept."""
+        with self._lock:
+            if not self._file.closed:
+                self._file.flush()
+            older = self._older.read_bytes() if self._older.exists() else b""
+            return older + self._path.read_bytes()
+
+    def flush(self) -> None:
+        """Write it to the disk."""
+        with self._lock:
+            if not self._file.closed:
+                self._file.flush()
+
+    def close(self) -> None:
+        """Take nothing more in."""
+        with self._lock:
+            self._file.close()
+
+
+class Tee(TextIOBase):
+    """A stream whose text goes to a file as well. What is no text, such as its descriptor, is that of the stream."""
+
+    def __init__(self, stream: TextIO, file: OutputFile) -> None:
+        self._stream = stream
+        self._copy = file
+
+    def write(self, text: str) -> int:
+        written = self._stream.write(text)
+        try:
+            self._copy.write(text)
+        except OSError:  # a full disk is no reason for which a user's print fails
+            self._copy.close()
+        return written
+
+    def flush(self) -> None:
+        self._stream.flush()
+        try:
+            self._copy.flush()
+        except OSError:
+            self._copy.close()
+
+    def writable(self) -> bool:
+        return True
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in ("buffer", "encoding", "errors", "fileno", "isatty", "mode", "name", "newlines", "reconfigure"):
+            return getattr(object.__getattribute__(self, "_stream"), name)
+        return super().__getattribute__(name)
+
+
+@contextmanager
+def printed_into(file: OutputFile) -> Iterator[None]:
+    """While this lasts, what this process prints to stdout and stderr goes into the file, too."""
+    out, err = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = cast("TextIO", Tee(out, file)), cast("TextIO", Tee(err, file))
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = out, err

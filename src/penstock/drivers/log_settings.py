@@ -1,0 +1,53 @@
+"""The options of logs, as they travel to workers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.base import options
+from penstock.base.configuration import Configuration
+from penstock.base.secrets import is_sensitive
+
+#: A shorter secret hides nothing, and would be found in other words.
+SECRET_CHARS_MIN = 4
+
+
+@dataclass(frozen=True)
+class LogSettings:
+    """How the processes of one job keep logs.
+
+    Attributes:
+        job_id: the job.
+        directory: where files stay when the job is over; None for files that go with their process.
+        level: the least level of lines that are kept.
+        is_json: whether each line is a JSON object.
+        file_bytes_max: no file is longer.
+        files_max: how many files a process keeps, the newest ones.
+        output_bytes_max: how much of what is printed is kept.
+        secrets: what no line may show.
+    """
+
+    job_id: str
+    directory: str | None = None
+    level: str = "INFO"
+    is_json: bool = False
+    file_bytes_max: int = 10 << 20
+    files_max: int = 5
+    output_bytes_max: int = 10 << 20
+    secrets: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, configuration: Configuration, job_id: str) -> LogSettings:
+        """Read the options."""
+        read = configuration.read
+        set_values = configuration.to_dict().items()
+        return cls(
+            job_id,
+            read(options.LOGS_DIR),
+            read(options.LOGS_LEVEL),
+            read(options.LOGS_FORMAT) == "json",
+            read(options.LOGS_FILE_BYTES_MAX),
+            read(options.LOGS_FILES_MAX),
+            read(options.LOGS_OUTPUT_BYTES_MAX),
+            tuple(sorted({v for key, v in set_values if is_sensitive(key) and len(v) >= SECRET_CHARS_MIN})),
+        )

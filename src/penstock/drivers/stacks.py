@@ -1,0 +1,132 @@
+"""Where the threads of this process are: once for all of them, or again and again for the one that runs tasks.
+
+Of each other thread only the Python functions are seen. Looking at them takes the interpreter's lock for some
+microseconds, so a thread that holds it for long, in a C function, is seen when it gives it back.
+
+Whether a thread waits is known from the processor time that it has used since the last look, where the system tells
+(Linux), and else from the function that it is in.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable
+from types import FrameType
+from typing import Final
+
+from penstock.core.task import stream_task
+from penstock.core.task.stream_task import StreamTask
+from penstock.core.task.whereabouts import outermost_first
+from penstock.drivers.questions import AskSamples, Samples, StackSample, Threads
+
+#: How much of a dump is kept: threads, and characters of one.
+THREADS_MAX: Final = 400
+STACK_CHARS_MAX: Final = 8_000
+#: How many stacks of samples are kept, the most frequent ones, and how many functions of each, the innermost ones.
+STACKS_MAX: Final = 300
+FUNCTIONS_MAX: Final = 60
+FUNCTION_CHARS_MAX: Final = 200
+#: A thread that has used less of the time waits: anywhere, and in a function that is there to wait.
+BUSY_FRACTION: Final = 0.1
+BUSY_FRACTION_WAITING: Final = 0.5
+#: Where such functions are defined.
+_WAITING: Final = ("/threading.py", "/selectors.py", "/zmq/", "/queue.py", "/concurrent/futures/")
+
+
+def threads() -> Threads:
+    """All threads of this process but the one that asks."""
+    own, frames = threading.get_ident(), sys._current_frames()
+    known = {thread.ident: thread for thread in threading.enumerate()}
+    stacks = []
+    for ident, frame in list(frames.items())[:THREADS_MAX]:
+        if ident == own:
+            continue
+        thread = known.get(ident)
+        name = f"thread-{ident}" if thread is None else thread.name
+        number = None if thread is None else _number(thread)
+        daemon = " daemon" if thread is not None and thread.daemon else ""
+        text = "".join(traceback.format_stack(frame))
+        stacks.append((name, f'"{name}" Id={number}{daemon}\n{text[-STACK_CHARS_MAX:]}'))
+    return Threads(tuple(stacks))
+
+
+class Sampler:
+    """Looks at the thread that runs tasks.
+
+    Args:
+        thread: that thread.
+        sleep: lets a time (s) pass.
+    """
+
+    def __init__(self, thread: threading.Thread, sleep: Callable[[float], None] = time.sleep) -> None:
+        self._thread = thread
+        self._sleep = sleep
+        self._looked_ns, self._used_ns = time.monotonic_ns(), self._cpu_ns()
+
+    def sample(self, question: AskSamples) -> Samples:
+        """What was seen; it takes as long as the question says."""
+        seen: Counter[tuple[int | None, bool, tuple[str, ...]]] = Counter()
+        for _ in range(question.count):
+            self._sleep(question.interval_ms / 1000)
+            frames = outermost_first(sys._current_frames().get(self._thread.ident or 0))
+            waits = self._waits(frames[-1] if frames else None)
+            task, begin = _task_of(frames)
+            if task is not None and task.execution.vertex == question.vertex:
+                seen[task.execution.subtask, waits, _names(frames[begin:])] += 1
+            elif task is None and waits:
+                seen[None, True, ("waits for input",)] += 1
+        return Samples(
+            tuple(
+                StackSample(subtask, waits, functions, count)
+                for (subtask, waits, functions), count in seen.most_common(STACKS_MAX)
+            )
+        )
+
+    def _waits(self, leaf: FrameType | None) -> bool:
+        now_ns, used_ns = time.monotonic_ns(), self._cpu_ns()
+        before_ns, before_used_ns = self._looked_ns, self._used_ns
+        self._looked_ns, self._used_ns = now_ns, used_ns
+        is_there_to_wait = leaf is None or any(part in leaf.f_code.co_filename for part in _WAITING)
+        if used_ns is None or before_used_ns is None:
+            return is_there_to_wait
+        fraction = BUSY_FRACTION_WAITING if is_there_to_wait else BUSY_FRACTION
+        return used_ns - before_used_ns < (now_ns - before_ns) * fraction
+
+    def _cpu_ns(self) -> int | None:
+        """How long the thread has used a processor; None where the system does not tell."""
+        number = _number(self._thread)
+        if not sys.platform.startswith("linux") or number is None:
+            return None
+        try:
+            # The clock of a thread by its number, as the kernel defines it: unlike `pthread_getcpuclockid`, this is
+            # safe for a thread that has ended.
+            return time.clock_gettime_ns((~number << 3) | 6)
+        except OSError:
+            return None
+
+
+def _number(thread: threading.Thread) -> int | None:
+    """A thread's number in the system. In a process that was forked, Python knows the first one by an old number."""
+    return os.getpid() if thread is threading.main_thread() else thread.native_id
+
+
+def _task_of(frames: list[FrameType]) -> tuple[StreamTask | None, int]:
+    """The task that a thread is at, and the place of its first function in the stack."""
+    for place, frame in enumerate(frames):
+        if frame.f_code.co_filename == stream_task.__file__:
+            owner = frame.f_locals.get("self")
+            if isinstance(owner, StreamTask) and hasattr(owner, "execution"):
+                return owner, place
+    return None, 0
+
+
+def _names(frames: list[FrameType]) -> tuple[str, ...]:
+    return tuple(
+        f"{frame.f_globals.get('__name__', '?')}.{frame.f_code.co_qualname}:{frame.f_lineno}"[:FUNCTION_CHARS_MAX]
+        for frame in frames[-FUNCTIONS_MAX:]
+    )
