@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 #: Files that take long though they start no Spark.
 LONG = ("tests/simulation/", "tests/datastream/test_tempos_agree.py", "tests/test_reference.py")
 
+#: How long (s) a test may take with `--store s3`: some take a checkpoint each half minute for hours of virtual time,
+#: and hundreds of checkpoints are thousands of requests.
+TIMEOUT_ON_S3_S = 600
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`--store s3`."""
@@ -41,6 +45,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         others = [item for item in items if not is_proof_on_s3(item)]
         config.hook.pytest_deselected(items=others)
         items[:] = [item for item in items if is_proof_on_s3(item)]
+        for item in items:
+            item.add_marker(pytest.mark.timeout(TIMEOUT_ON_S3_S))
     on_spark = {item.nodeid.partition("::")[0] for item in items if item.get_closest_marker("spark")}
 
     def rank(item: pytest.Item) -> int:

@@ -164,7 +164,7 @@ def in_turns(build: Any, parallelisms: Iterable[int], directory: Path, taken: in
         "execution.checkpointing.savepoint-dir": directory / "savepoints",
         "penstock.source.batch-records": 16,  # so that the last records reach every subtask
     }
-    sink = FileSink.for_row_format(out, Encoder.simple_string_encoder()).with_bucket_assigner(
+    sink = FileSink.for_row_format(str(out), Encoder.simple_string_encoder()).with_bucket_assigner(
         BucketAssigner.base_path_bucket_assigner()
     )
     for turn, parallelism in enumerate(parallelisms, start=1):

@@ -40,14 +40,14 @@ def write(out: Path, *more: Path, mode: Any = BATCH, **options: Any) -> None:
 
 
 def failing(monkeypatch: pytest.MonkeyPatch, fails: Callable[[int], bool]) -> list[str]:
-    """Lets the renames of commits fail whose number is said, counted from 0; their targets."""
-    rename, targets = filesystem.rename, list[str]()
+    """Lets the steps of commits fail that show a file, whose number is said, counted from 0; their targets."""
+    show, targets = committer.show, list[str]()
 
     def maybe(source: str, target: str) -> None:
         targets.append(target)
         if fails(len(targets) - 1):
             raise OSError(errno.EIO, "as told")
-        rename(source, target)
+        show(source, target)
 
     monkeypatch.setattr(committer, "show", maybe)
     return targets

@@ -225,4 +225,7 @@ def test_it_needs_a_name_and_a_directory(store_directory: Path) -> None:
     with pytest.raises(ConfigurationError, match="give this job its own name"):
         env.job_graph()
     with pytest.raises(ConfigurationError, match=r"searches execution\.checkpointing\.dir"):
-        VirtualJob(env.job_graph("words"), environment(1, **{FROM_LATEST: "true"}).get_configuration())
+        VirtualJob(
+            env.job_graph("words"),
+            environment(1, **{FROM_LATEST: "true", "execution.checkpointing.dir": None}).get_configuration(),
+        )

@@ -20,16 +20,21 @@ from penstock.drivers.election.file import FileElection
 from penstock.drivers.election.leader import Leader
 from penstock.storage.leadership import DeposedError
 
-FILE = {"high-availability.type": "FILE"}
+
+@pytest.fixture
+def by_file(store_directory: Path, tmp_path: Path) -> dict[str, str]:
+    """The options of a job with standbys; locks are beside its checkpoints, or in a directory where these have none."""
+    locks = {"high-availability.storageDir": str(tmp_path)} if "://" in str(store_directory) else {}
+    return {"high-availability.type": "FILE", **locks}
 
 
 @contextmanager
 def standing_by(
-    directory: Path, leader: subprocess.Popen[str], mode: str = "STREAMING"
+    directory: Path, leader: subprocess.Popen[str], options: dict[str, str], mode: str = "STREAMING"
 ) -> Iterator[subprocess.Popen[str]]:
     """The leader is stopped meanwhile, so that its job does not end before the standby begins."""
     leader.send_signal(signal.SIGSTOP)
-    with started(directory, mode=mode, options=FILE) as standby:
+    with started(directory, mode=mode, options=options) as standby:
         line = wait_for_line(standby, "stands by")
         assert f"process {leader.pid} on" in line
         leader.send_signal(signal.SIGCONT)
@@ -46,11 +51,13 @@ def wait_for_line(process: subprocess.Popen[str], *words: str) -> str:
 
 
 @pytest.mark.parametrize("mode", ["STREAMING", "MICRO_BATCH"])
-def test_a_standby_takes_over_when_the_leader_is_killed(store_directory: Path, mode: str) -> None:
+def test_a_standby_takes_over_when_the_leader_is_killed(
+    store_directory: Path, by_file: dict[str, str], mode: str
+) -> None:
     """E7, G8, G9: nobody tells it; it goes on from the last checkpoint, and each record is committed once."""
-    with started(store_directory, rate=500, mode=mode, options=FILE) as leader:
+    with started(store_directory, rate=500, mode=mode, options=by_file) as leader:
         wait_for_line(leader, "running")
-        with standing_by(store_directory, leader, mode) as standby:
+        with standing_by(store_directory, leader, by_file, mode) as standby:
             wait_for_output(store_directory, leader)
             assert standby.poll() is None
             leader.send_signal(signal.SIGKILL)
@@ -60,11 +67,11 @@ def test_a_standby_takes_over_when_the_leader_is_killed(store_directory: Path, m
     assert lines(store_directory) == list(range(COUNT))
 
 
-def test_a_standby_ends_with_its_leader(store_directory: Path) -> None:
+def test_a_standby_ends_with_its_leader(store_directory: Path, by_file: dict[str, str]) -> None:
     """E7: a job that has finished is done, for all its drivers."""
-    with started(store_directory, rate=1_000, options=FILE) as leader:
+    with started(store_directory, rate=1_000, options=by_file) as leader:
         wait_for_line(leader, "running")
-        with standing_by(store_directory, leader) as standby:
+        with standing_by(store_directory, leader, by_file) as standby:
             assert leader.communicate()[0] == "executed\n"
             out, err = standby.communicate()
             assert out == "executed\n", err
@@ -72,11 +79,11 @@ def test_a_standby_ends_with_its_leader(store_directory: Path) -> None:
     assert lines(store_directory) == list(range(COUNT))
 
 
-def test_a_standby_does_not_begin_again_what_was_cancelled(store_directory: Path) -> None:
+def test_a_standby_does_not_begin_again_what_was_cancelled(store_directory: Path, by_file: dict[str, str]) -> None:
     """E5, E7: nor what has failed for good, because its checkpoints are gone then."""
-    with started(store_directory, "cancel", rate=500, options=FILE) as leader:
+    with started(store_directory, "cancel", rate=500, options=by_file) as leader:
         wait_for_output(store_directory, leader)
-        with standing_by(store_directory, leader) as standby:
+        with standing_by(store_directory, leader, by_file) as standby:
             leader.send_signal(signal.SIGTERM)
             out, err = standby.communicate()
     assert out == ""
@@ -84,19 +91,19 @@ def test_a_standby_does_not_begin_again_what_was_cancelled(store_directory: Path
     assert "it was cancelled" in err
 
 
-def test_who_leads_is_elected_again_and_again(store_directory: Path) -> None:
+def test_who_leads_is_elected_again_and_again(tmp_path: Path) -> None:
     """E7: an election ends with its job, so a program may run several of one name."""
     said: list[str] = []
     for _ in range(3):
-        election = FileElection(store_directory / "leader.lock")
+        election = FileElection(tmp_path / "leader.lock")
         assert election.wait(said.append) is None
         election.end("FINISHED")
     assert said == []
 
 
-def test_a_standby_hears_how_the_leader_ended(store_directory: Path) -> None:
+def test_a_standby_hears_how_the_leader_ended(tmp_path: Path) -> None:
     """E7: if it came to its end; not if its process did."""
-    leader, standby = FileElection(store_directory / "leader.lock"), FileElection(store_directory / "leader.lock")
+    leader, standby = FileElection(tmp_path / "leader.lock"), FileElection(tmp_path / "leader.lock")
     leader.wait(lambda line: None)
     heard: list[Leader | None] = []
 
@@ -131,11 +138,11 @@ def test_standbys_need_a_directory_with_locks(options: dict[str, Any], words: st
         env.execute()
 
 
-def test_a_batch_has_no_standby(store_directory: Path) -> None:
+def test_a_batch_has_no_standby(tmp_path: Path) -> None:
     """E7, I1: it leaves nothing that another driver could begin from."""
     env = local_environment(
         high_availability__type="FILE",
-        execution__checkpointing__dir=str(store_directory),
+        execution__checkpointing__dir=str(tmp_path),
         execution__runtime_mode="BATCH",
     )
     env.from_collection([1]).print()

@@ -72,7 +72,7 @@ def test_what_jobs_of_a_name_have_left(store_directory: Path) -> None:
 def test_a_mark_that_is_damaged_is_told(store_directory: Path) -> None:
     """G11: it is not taken for none."""
     store_of(store_directory, "a").mark_job(mark("a"))
-    (file,) = (store_directory / "jobs").iterdir()
+    (file,) = (path for path in (store_directory / "jobs").rglob("*") if path.is_file())
     file.write_bytes(b"{")
     (damage,) = store_of(store_directory, "a").take_over("words").damaged
     assert "does not record the outcome of a job" in damage

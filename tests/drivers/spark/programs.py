@@ -20,7 +20,7 @@ from penstock.plan.job_graph import build_job_graph
 from penstock.plan.transformation import Transformation, Upstream
 
 KEYS = 7
-PATIENCE_S = 60
+PATIENCE_S = 150
 
 
 def counting_job(count: int | None, rate_per_second: float | None, parallelism: int, function: Any = None) -> JobGraph:
@@ -70,7 +70,7 @@ class CollectingListener:
 
 
 def wait_until(condition: Callable[[], object], what: str) -> None:
-    """Wait for a condition; fail when it does not come about in a minute."""
+    """Wait for a condition; fail when it does not come about in good time."""
     end = time.monotonic() + PATIENCE_S
     while not condition():
         assert time.monotonic() < end, f"in vain waited for: {what}"
