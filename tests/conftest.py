@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 #: Files that take long though they start no Spark.
 LONG = ("tests/simulation/", "tests/datastream/test_tempos_agree.py", "tests/test_reference.py")
 
-#: How long (s) a test may take with `--store s3`: some take a checkpoint each half minute for hours of virtual time,
+#: How long (s) a test may take with `--store s3`: some take a checkpoint every ten seconds for hours of virtual time,
 #: and hundreds of checkpoints are thousands of requests.
 TIMEOUT_ON_S3_S = 600
 

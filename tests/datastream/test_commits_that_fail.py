@@ -16,7 +16,7 @@ from tests.datastream.test_micro_batch import MICRO, environment, lines_below
 from penstock.base.errors import JobExecutionError
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.common import Encoder
-from penstock.connectors.file import commit_log, committer, filesystem
+from penstock.connectors.file import commit_log, committer, filesystem, hidden_files
 from penstock.connectors.file.commit_log import FileCommitLog
 from penstock.connectors.file.committer import CommitError, FileCommittable
 from penstock.connectors.file.filesystem import create, create_held
@@ -41,7 +41,7 @@ def write(out: Path, *more: Path, mode: Any = BATCH, **options: Any) -> None:
 
 def failing(monkeypatch: pytest.MonkeyPatch, fails: Callable[[int], bool]) -> list[str]:
     """Lets the steps of commits fail that show a file, whose number is said, counted from 0; their targets."""
-    show, targets = committer.show, list[str]()
+    show, targets = hidden_files.show, list[str]()
 
     def maybe(source: str, target: str) -> None:
         targets.append(target)

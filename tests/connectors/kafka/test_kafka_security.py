@@ -32,7 +32,11 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secure]:
 
 
 def environment() -> StreamExecutionEnvironment:
-    settings = {"execution.target": "local", "execution.checkpointing.interval": "50 ms"}
+    settings = {
+        "execution.target": "local",
+        "execution.checkpointing.interval": "50 ms",
+        "restart-strategy.type": "none",
+    }
     return StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
 
 
@@ -57,21 +61,43 @@ def test_a_source_reads_through_tls_with_a_password(broker: Secure, mechanism: s
     assert broker.kafka.committed(topic, topic) == {0: 2}
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_a_sink_writes_exactly_once_through_tls_with_a_password(broker: Secure, mechanism: str) -> None:
-    """G9: transactions are begun by librdkafka and ended by the client of the protocol."""
-    topic = broker.kafka.create_topic()
+def write(broker: Secure, topic: str, properties: dict[str, str], guarantee: DeliveryGuarantee) -> None:
     schema = KafkaRecordSerializationSchema.builder().set_topic(topic)
     builder = KafkaSink.builder().set_bootstrap_servers(broker.address).set_transactional_id_prefix(topic)
     builder.set_record_serializer(schema.set_value_serialization_schema(SimpleStringSchema()).build())
-    for name, value in {**broker.properties(mechanism), "transaction.timeout.ms": "120000"}.items():
+    for name, value in {**properties, "transaction.timeout.ms": "120000"}.items():
         builder.set_property(name, value)
     env = environment()
     numbers = DataGeneratorSource(lambda index: index, count=RECORDS, rate_per_second=1_000)
     stream = env.from_source(numbers, WatermarkStrategy.no_watermarks(), "numbers")
-    build(stream, builder.set_delivery_guarantee(DeliveryGuarantee.EXACTLY_ONCE).build())
+    build(stream, builder.set_delivery_guarantee(guarantee).build())
     env.execute("to a broker with TLS")
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_a_sink_writes_exactly_once_through_tls_with_a_password(broker: Secure, mechanism: str) -> None:
+    """G9: transactions are begun by librdkafka and ended by the client of the protocol."""
+    topic = broker.kafka.create_topic()
+    write(broker, topic, broker.properties(mechanism), DeliveryGuarantee.EXACTLY_ONCE)
     check(RECORDS, [message.value() for message in broker.kafka.read(topic)])
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("guarantee", [DeliveryGuarantee.AT_LEAST_ONCE, DeliveryGuarantee.EXACTLY_ONCE])
+def test_a_sink_says_that_its_password_is_wrong(broker: Secure, mechanism: str, guarantee: DeliveryGuarantee) -> None:
+    properties = broker.properties(mechanism, password="wrong-one")
+    told = rf"brokers of {broker.address} refuse the connection: .*[Aa]uthentication.*Check the properties"
+    with pytest.raises(PenstockError, match=told) as failed:
+        write(broker, broker.kafka.create_topic(), properties, guarantee)
+    assert "wrong-one" not in str(failed.value)
+
+
+@pytest.mark.parametrize("guarantee", [DeliveryGuarantee.AT_LEAST_ONCE, DeliveryGuarantee.EXACTLY_ONCE])
+def test_a_sink_says_that_it_does_not_trust_the_broker(broker: Secure, guarantee: DeliveryGuarantee) -> None:
+    properties = broker.properties("PLAIN")
+    del properties["ssl.ca.location"]
+    with pytest.raises(PenstockError, match=r"refuse the connection: .*certificate verify failed"):
+        write(broker, broker.kafka.create_topic(), properties, guarantee)
 
 
 def test_a_wrong_password_is_an_error_that_does_not_tell_it(broker: Secure) -> None:

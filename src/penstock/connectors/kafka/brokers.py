@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Final
 
 from penstock.base.errors import OperationError
-from penstock.connectors.kafka.library import LOG, refusal_of
+from penstock.connectors.kafka.library import LOG, refusal_of, refused
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
@@ -73,10 +73,7 @@ class BrokerWatch:
             OperationError: if they have been gone for too long, or do not take the credentials.
         """
         if self._refusal is not None:
-            raise OperationError(
-                f"the Kafka brokers of {self._servers} refuse the connection: {self._refusal}. Check the properties "
-                "security.protocol, sasl.* and ssl.*"
-            )
+            raise refused(self._servers, self._refusal)
         if not self._is_down:
             return
         if self._down_since_ms is None:

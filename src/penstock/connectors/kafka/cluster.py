@@ -7,6 +7,7 @@ import logging
 import ssl
 import threading
 import time
+import weakref
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from typing import Any, Final, TypeVar
@@ -14,10 +15,12 @@ from typing import Any, Final, TypeVar
 import aiokafka.errors as kafka_errors
 from aiokafka import TopicPartition
 from aiokafka.client import AIOKafkaClient, CoordinationType
+from aiokafka.conn import create_conn
 from aiokafka.record.control_record import ControlRecord
 from aiokafka.record.memory_records import MemoryRecords
 
 from penstock.base.errors import CallTimeoutError, ConfigurationError, OperationError, UnsupportedError
+from penstock.connectors.kafka.library import refused
 from penstock.connectors.kafka.requests import (
     DescribeTransactions,
     EndOffset,
@@ -55,6 +58,15 @@ _LATER: Final = frozenset({3, 5, 6, 7, 8, 9, 13, 14, 15, 16, 19, 20, 51, 56, 74,
 _OUT_OF_RANGE: Final = 1
 _TYPE_COMMIT: Final = 1
 
+#: What a broker answers to credentials.
+_REFUSALS: Final = (
+    kafka_errors.SaslAuthenticationFailed,
+    kafka_errors.AuthenticationFailedError,
+    kafka_errors.AuthenticationMethodNotSupported,
+    kafka_errors.UnsupportedSaslMechanismError,
+    kafka_errors.IllegalSaslStateError,
+)
+
 
 class _Later(Exception):
     """An answer that says: ask again."""
@@ -69,6 +81,27 @@ def _check(code: int, what: str) -> None:
         raise OperationError(f"{what} is refused by the Kafka broker: {error.__name__} ({code}): {error.description}")
 
 
+class _Loop(asyncio.SelectorEventLoop):
+    """Knows its connections: the client forgets those that brokers have refused, before they are closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._connections: weakref.WeakSet[asyncio.BaseTransport] = weakref.WeakSet()
+
+    async def create_connection(self, *args: Any, **options: Any) -> Any:
+        """See `asyncio.AbstractEventLoop`."""
+        transport, protocol = await super().create_connection(*args, **options)
+        self._connections.add(transport)
+        return transport, protocol
+
+    async def end_connections(self) -> None:
+        """Close those that are left, without a word to the brokers."""
+        for transport in list(self._connections):
+            if isinstance(transport, asyncio.WriteTransport):
+                transport.abort()
+        await asyncio.sleep(0)  # transports close their sockets in the next turn
+
+
 class KafkaCluster:
     """Asks the brokers of a real cluster.
 
@@ -81,7 +114,7 @@ class KafkaCluster:
         self._settings = client_settings(config)
         self._patience_s = patience_s
         self._client: AIOKafkaClient | None = None
-        self._loop = asyncio.new_event_loop()
+        self._loop = _Loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="penstock-kafka-cluster", daemon=True)
         self._thread.start()
 
@@ -89,6 +122,7 @@ class KafkaCluster:
         """Close the connections."""
         if self._thread.is_alive():
             self._run(self._disconnect())
+            self._run(self._loop.end_connections())
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
             self._loop.close()
@@ -239,11 +273,28 @@ class KafkaCluster:
             client = AIOKafkaClient(loop=self._loop, request_timeout_ms=REQUEST_MS, **self._settings)
             try:
                 await client.bootstrap()
+            except kafka_errors.KafkaConnectionError:
+                await client.close()
+                await self._check_credentials()
+                raise
             except BaseException:
                 await client.close()
                 raise
             self._client = client
         return self._client
+
+    async def _check_credentials(self) -> None:
+        """Raise if a broker refuses the connection: the client only says that there is none."""
+        settings = dict(self._settings)
+        for server in settings.pop("bootstrap_servers"):
+            host, _, port = server.strip().rpartition(":")
+            try:
+                connection = await create_conn(host.strip("[]"), int(port), request_timeout_ms=REQUEST_MS, **settings)
+            except (*_REFUSALS, ssl.SSLCertVerificationError) as error:
+                raise refused(server, str(error)) from error
+            except (kafka_errors.KafkaError, OSError, TimeoutError, ValueError):
+                continue  # it is not there now, or its address is none
+            connection.close()
 
     async def _disconnect(self) -> None:
         client, self._client = self._client, None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.base.errors import ConfigurationError
+from penstock.base.errors import ConfigurationError, OperationError
 from penstock.connectors.extras import require
 
 if TYPE_CHECKING:
@@ -40,6 +40,14 @@ def refusal_of(error: KafkaError) -> str | None:
     if error.name() == "_AUTHENTICATION" and "disconnected" not in text.lower():
         return text
     return text if error.name() == "_SSL" and "certificate verify failed" in text else None
+
+
+def refused(servers: object, reason: str) -> OperationError:
+    """The error for brokers that do not take the credentials, or whose certificate the client does not take."""
+    return OperationError(
+        f"the Kafka brokers of {servers} refuse the connection: {reason}. Check the properties security.protocol, "
+        "sasl.* and ssl.*"
+    )
 
 
 def make_consumer(settings: Mapping[str, Any]) -> Consumer:

@@ -12,6 +12,7 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from penstock.base.errors import ConfigurationError, OperationError
+from penstock.connectors.kafka.library import refusal_of, refused
 from penstock.connectors.kafka.record_schema import Messages
 from penstock.connectors.kafka.transactions import TransactionEndedError
 
@@ -44,9 +45,12 @@ class MessageProducer:
     def __init__(self, config: Mapping[str, Any]) -> None:
         self._failures: list[str] = []
         self.failed = 0
+        self._servers = config.get("bootstrap.servers") or config.get("metadata.broker.list")
+        self._refusal: str | None = None
         settings = {
             **config,
             "on_delivery": self._on_delivery,
+            "error_cb": self._on_error,
             "delivery.report.only.error": True,
             "logger": _client_log,
         }
@@ -60,6 +64,7 @@ class MessageProducer:
 
         Raises:
             DeliveryError: if Kafka did not take this message or an earlier one.
+        OperationError: if the brokers refuse the connection.
         """
         position, count = 0, len(messages)
         while position < count:
@@ -133,7 +138,9 @@ class MessageProducer:
         return 0
 
     def check(self) -> None:
-        """Raise if a message was not taken."""
+        """Raise if a message was not taken, or will not be, because the brokers refuse the connection."""
+        if self._refusal is not None:
+            raise refused(self._servers, self._refusal)
         if self._failures:
             raise self._failure("; ".join(self._failures))
 
@@ -142,6 +149,8 @@ class MessageProducer:
         try:
             found = self._producer.list_topics(topic, METADATA_S).topics[topic]
         except KafkaException as error:
+            self._serve(self._producer.poll, 0)
+            self.check()
             raise self._failure(f"asking for the partitions of {topic}: {_text(error)}") from error
         if found.error is not None:
             raise self._failure(f"asking for the partitions of {topic}: {found.error.str()}")
@@ -159,6 +168,10 @@ class MessageProducer:
 
     def _failure(self, what: str) -> OperationError:
         return DeliveryError(f"the Kafka sink could not deliver {self.failed or 1} or more messages: {what}")
+
+    def _on_error(self, error: KafkaError) -> None:
+        """An error of the client as a whole; those that pass, it sees to itself."""
+        self._refusal = refusal_of(error) or self._refusal
 
     def _on_delivery(self, error: KafkaError, message: Any) -> None:
         try:
@@ -213,6 +226,8 @@ class TransactionProducer(MessageProducer):
                     "transaction.max.timeout.ms (15 minutes unless configured) by set_property, or raise theirs. It "
                     "must be longer than the longest time for which the job may stand still"
                 ) from error
+            self._serve(self._producer.poll, 0)
+            self.check()
             raise OperationError(f"the Kafka sink cannot take over {self.transactional_id}: {_text(error)}") from error
         try:
             self._producer.begin_transaction()
