@@ -95,9 +95,11 @@ function ThemeSwitch(): JSX.Element {
       type="button"
       class="quiet"
       onClick={() => choice.set(NEXT[now])}
-      aria-label={`Colours: ${now === "auto" ? "as the system" : now}. Change to ${NEXT[now]}`}
+      aria-label={`Colours: ${now}. Change to ${NEXT[now]}`}
+      title={now === "auto" ? "As the system says" : undefined}
     >
-      {now === "auto" ? "◐ auto" : now === "light" ? "☀ light" : "☾ dark"}
+      <span aria-hidden="true">{now === "auto" ? "◐" : now === "light" ? "☀" : "☾"} </span>
+      {now}
     </button>
   );
 }

@@ -78,9 +78,15 @@ export function Note({ children }: { children: ComponentChildren }): JSX.Element
 }
 
 /** A bar of shares of one whole. */
-export function Bar({ parts, label }: { parts: [tone: string, share: number | undefined][]; label: string }): JSX.Element {
+export function Bar(props: {
+  parts: [tone: string, share: number | undefined][];
+  label: string;
+  /** The same is said in words beside it. */
+  quiet?: boolean | undefined;
+}): JSX.Element {
+  const { parts, label, quiet } = props;
   return (
-    <span class="bar" role="img" aria-label={label}>
+    <span class="bar" title={label} {...(quiet ? { "aria-hidden": true } : { role: "img", "aria-label": label })}>
       {parts.map(([tone, share]) => (
         <span key={tone} class={`fill ${tone}`} style={{ width: `${Math.min(1, Math.max(0, share ?? 0)) * 100}%` }} />
       ))}
@@ -92,11 +98,13 @@ export function TimeShares(props: {
   busy: number | undefined;
   backPressured: number | undefined;
   idle: number | undefined;
+  quiet?: boolean;
 }): JSX.Element {
   const label = `busy ${percent(props.busy)}, back-pressured ${percent(props.backPressured)}, idle ${percent(props.idle)}`;
   return (
     <Bar
       label={label}
+      quiet={props.quiet}
       parts={[
         ["busy", props.busy],
         ["held", props.backPressured],

@@ -209,23 +209,10 @@ function Node(props: {
   const { job, vertex, figures } = props;
   const ended = hasEnded(job.state);
   const name = plain(vertex.name);
-  const label = [
-    name,
-    `parallelism ${vertex.parallelism}`,
-    vertex.status.toLowerCase(),
-    ...(ended
-      ? []
-      : [
-          `${rate(figures.recordsIn)} in, ${rate(figures.recordsOut)} out`,
-          `busy ${percent(figures.busy)}, back-pressured ${percent(figures.backPressured)}`,
-          ...(figures.lag === undefined ? [] : [`watermark lag ${duration(figures.lag)}`]),
-        ]),
-  ].join(", ");
   return (
     <a
       class={`node ${vertex.status.toLowerCase()}`}
       href={href("jobs", job.jid, "graph", vertex.id, "subtasks")}
-      aria-label={label}
       aria-current={props.chosen ? "true" : undefined}
       title={name}
       style={{
@@ -238,12 +225,12 @@ function Node(props: {
     >
       <span class="node-name">{name}</span>
       <span class="node-line">
-        <span>×{vertex.parallelism}</span>
+        <span title="Parallelism">×{vertex.parallelism}</span>
         <span>{vertex.status.toLowerCase()}</span>
       </span>
       {!ended && (
         <>
-          <TimeShares busy={figures.busy} backPressured={figures.backPressured} idle={figures.idle} />
+          <TimeShares quiet busy={figures.busy} backPressured={figures.backPressured} idle={figures.idle} />
           <span class="node-line">
             <span>
               busy {percent(figures.busy)}
