@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import socket
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -20,8 +21,13 @@ from penstock.base.job_status import JobStatus
 from penstock.core.checkpoint.statistics import CheckpointRecord, CheckpointStatistics, CheckpointStatus
 from penstock.operations.dispatcher import Dispatcher
 from penstock.operations.metrics.listing import MetricStore
-from penstock.operations.reporters.prometheus import PrometheusReporter
-from penstock.operations.reporters.reporting import LOOK_SECONDS, Reporting, start_reporters, stop_reporters
+from penstock.operations.reporters.reporting import (
+    LOOK_SECONDS,
+    Reporting,
+    keep_looking,
+    start_reporters,
+    stop_reporters,
+)
 
 
 @pytest.fixture
@@ -137,7 +143,7 @@ def test_the_configuration_of_a_job_starts_them_and_the_end_reports(watched: Wat
     try:
         assert start_reporters(watched.dispatcher, configuration) is reporting
         prometheus = reporting.pulled("prom")
-        assert isinstance(prometheus, PrometheusReporter)
+        assert prometheus is not None
         with urlopen(f"http://127.0.0.1:{prometheus.port}/metrics", timeout=10) as answer:
             assert b"flink_jobmanager_job_numRestarts{" in answer.read()
     finally:
@@ -145,6 +151,39 @@ def test_the_configuration_of_a_job_starts_them_and_the_end_reports(watched: Wat
         MetricStore.of(watched.dispatcher).close()
     assert jobs_in(path) == [JOB_ID]
     assert "penstock-metrics" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_a_port_that_is_not_free_is_tried_again(
+    watched: Watched, reporting: Reporting, caplog: pytest.LogCaptureFixture
+) -> None:
+    """E: no job fails because another driver of the same host answers scrapes."""
+    caplog.set_level(logging.INFO, "penstock.metrics")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        reporting.add([settings_of("prometheus", port=str(port))])
+        reporting.turn()
+        assert reporting.pulled("mine") is None
+    reporting.turn()
+    prometheus = reporting.pulled("mine")
+    assert prometheus is not None
+    assert prometheus.port == port
+    reporting.close()
+    said = [record.getMessage() for record in caplog.records]
+    assert [f"none of {port} is free" in line for line in said] == [True, False]
+
+
+def test_jobs_are_looked_at_where_no_reporter_is(watched: Watched) -> None:
+    keep_looking(watched.dispatcher)
+    try:
+        charts = MetricStore.of(watched.dispatcher).charts(JOB_ID)
+        assert charts is not None
+        assert charts.points(None, "numRestarts")
+        assert "penstock-metrics" in {thread.name for thread in threading.enumerate()}
+    finally:
+        stop_reporters(watched.dispatcher)
+        MetricStore.of(watched.dispatcher).close()
 
 
 def test_a_job_that_names_none_starts_nothing() -> None:

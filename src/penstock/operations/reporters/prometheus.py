@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from penstock.base.errors import ConfigurationError, OperationError
 from penstock.base.value_types import BOOLEAN
 from penstock.operations.metrics.scopes import Scoped, Summary, Value
-from penstock.operations.reporters.reporter import PullReporter, require, taken
+from penstock.operations.reporters.reporter import require, taken
 from penstock.operations.reporters.settings import ReporterSettings
 
 if TYPE_CHECKING:
@@ -80,8 +80,8 @@ class _Collected:
             return iter(families(taken(self._settings, self._metrics()), filters_values=self._filters_values))
 
 
-class PrometheusReporter(PullReporter):
-    """Answers scrapes at `http://<host>:<port>/metrics`.
+class PrometheusReporter:
+    """Answers scrapes at `http://<host>:<port>/metrics`, in threads of its own.
 
     Args:
         settings: `host` (127.0.0.1), `port` (a number or a range such as 9249-9260; the first that is free),

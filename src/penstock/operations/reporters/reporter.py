@@ -45,14 +45,6 @@ class Reporter(ABC):
         """Release what it holds."""
 
 
-class PullReporter(ABC):
-    """Is asked for metrics by others, in threads of its own, and so never told to report."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Answer no more."""
-
-
 def taken(settings: ReporterSettings, metrics: Iterable[Scoped]) -> Iterator[Scoped]:
     """What a reporter takes of these metrics, with the variables that it wants."""
     excluded, additional, takes = settings.excluded, settings.additional, settings.filter.takes

@@ -13,13 +13,14 @@ from collections.abc import Callable
 from typing import Final
 
 from penstock.base.configuration import Configuration
+from penstock.base.errors import OperationError
 from penstock.operations.dispatcher import Dispatcher
 from penstock.operations.metrics.listing import MetricStore
 from penstock.operations.metrics.scopes import Scoped
 from penstock.operations.reporters.json_lines import JsonLinesReporter
 from penstock.operations.reporters.otel import OpenTelemetryReporter
 from penstock.operations.reporters.prometheus import PrometheusReporter
-from penstock.operations.reporters.reporter import PullReporter, Reporter, Span
+from penstock.operations.reporters.reporter import Reporter, Span
 from penstock.operations.reporters.settings import TRACES, ReporterSettings, reporters_of
 from penstock.operations.reporters.spans import SpanWatch
 from penstock.operations.reporters.statsd import StatsDReporter
@@ -65,7 +66,9 @@ class Reporting:
         self._lock = threading.RLock()
         self._wake = threading.Condition(self._lock)
         self._pushed: dict[tuple[str, str], _Due] = {}
-        self._pulled: dict[tuple[str, str], PullReporter] = {}
+        self._pulled: dict[tuple[str, str], PrometheusReporter] = {}
+        #: those whose ports were not free
+        self._waiting: dict[tuple[str, str], ReporterSettings] = {}
         self._watch = SpanWatch()
         self._scraped_at = now()
         self._is_closed = False
@@ -76,21 +79,30 @@ class Reporting:
 
         Raises:
             ConfigurationError: if an option is wrong, or a library is missing.
-            OperationError: if no port is free.
             UnsupportedError: if one asks for what Penstock lacks.
         """
         with self._lock:
             for settings in wanted:
                 key = settings.what, settings.name
-                if key in self._pushed or key in self._pulled:
+                if key in self._pushed or key in self._pulled or key in self._waiting:
                     continue
                 if settings.type == "prometheus":
-                    reporter = PrometheusReporter(settings, self._scraped)
-                    self._pulled[key] = reporter
-                    _log.info("metrics for Prometheus: http://%s:%d/metrics", reporter.host, reporter.port)
+                    if (refusal := self._open(settings)) is not None:
+                        self._waiting[key] = settings
+                        _log.warning("%s. It is tried again, and no more is said until one is", refusal)
                 else:
                     self._pushed[key] = _Due(_PUSH[settings.type](settings), self._now())
             self._wake.notify_all()
+
+    def _open(self, settings: ReporterSettings) -> OperationError | None:
+        """Begin to answer scrapes; why that cannot be now."""
+        try:
+            reporter = PrometheusReporter(settings, self._scraped)
+        except OperationError as error:
+            return error
+        self._pulled[settings.what, settings.name] = reporter
+        _log.info("metrics for Prometheus: http://%s:%d/metrics", reporter.host, reporter.port)
+        return None
 
     def start(self) -> None:
         """Begin to look, unless that has begun."""
@@ -99,7 +111,7 @@ class Reporting:
                 self._thread = threading.Thread(target=self._run, name="penstock-metrics", daemon=True)
                 self._thread.start()
 
-    def pulled(self, name: str) -> PullReporter | None:
+    def pulled(self, name: str) -> PrometheusReporter | None:
         """The reporter of this name that others ask."""
         return self._pulled.get(("metrics", name))
 
@@ -122,6 +134,9 @@ class Reporting:
         self._look()
         with self._lock:
             pushed = list(self._pushed.values())
+            for key, settings in list(self._waiting.items()):
+                if self._open(settings) is None:
+                    del self._waiting[key]
         for due in pushed:
             if is_last or now >= due.at:
                 interval_s = due.settings.interval_s
@@ -177,24 +192,27 @@ _running: dict[Dispatcher, Reporting] = {}
 _starting = threading.Lock()
 
 
-def names_reporters(configuration: Configuration) -> bool:
-    """Whether a configuration asks for any."""
-    return any(key.startswith(("metrics.reporter", "traces.reporter")) for key in configuration.key_set())
-
-
 def start_reporters(dispatcher: Dispatcher, configuration: Configuration) -> Reporting | None:
     """Start the reporters that the configuration of a job names; they report all jobs that the dispatcher knows.
 
     Those that an earlier job has started are left as they are. They end with the process, after a last report.
 
+    A port that is not free is tried again, like all else that fails.
+
     Raises:
         ConfigurationError: naming the key, if an option is wrong, or a library is missing.
-        OperationError: if no port is free.
         UnsupportedError: if one asks for what Penstock lacks.
     """
     wanted = reporters_of(configuration)
-    if not wanted:
-        return None
+    return _reporting(dispatcher, wanted) if wanted else None
+
+
+def keep_looking(dispatcher: Dispatcher) -> None:
+    """Look at the jobs every few seconds, so that there are charts of the time before somebody asked for them."""
+    _reporting(dispatcher, [])
+
+
+def _reporting(dispatcher: Dispatcher, wanted: list[ReporterSettings]) -> Reporting:
     with _starting:
         reporting = _running.get(dispatcher)
         if reporting is None:
