@@ -59,6 +59,9 @@ class Attachment:
 
             serve(self.dispatcher(), configuration)
             self._serves_rest = True
+            from penstock.operations.reporters.reporting import keep_looking
+
+            keep_looking(self.dispatcher())
 
     def attach(self, job: RunningJob, graph: JobGraph, configuration: Configuration) -> None:
         """A job has begun."""
