@@ -70,9 +70,9 @@ def job(function: Count, begin_from: str | None = None) -> VirtualJob:
 @pytest.fixture
 def savepoint(store_directory: Path) -> str:
     first = job(Count(Types.INT()))
-    first.at(2_050, lambda: first.stop_with_savepoint(False, str(store_directory)))
+    first.at(2_050, lambda: first.stop_with_savepoint(False, str(store_directory / "savepoints")))
     assert first.run() is JobStatus.FINISHED
-    (path,) = store_directory.iterdir()
+    (path,) = (store_directory / "savepoints").iterdir()
     READ.clear()
     OPENED.clear()
     return str(path)

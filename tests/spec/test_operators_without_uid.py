@@ -67,9 +67,9 @@ def job(build: Build, begin_from: str | None = None, **options: Any) -> VirtualJ
 
 def resumed(store_directory: Path, before: Build, after: Build, **options: Any) -> VirtualJob:
     first = job(before)
-    first.at(2_050, lambda: first.stop_with_savepoint(False, str(store_directory)))
+    first.at(2_050, lambda: first.stop_with_savepoint(False, str(store_directory / "savepoints")))
     assert first.run() is JobStatus.FINISHED
-    (path,) = store_directory.iterdir()
+    (path,) = (store_directory / "savepoints").iterdir()
     second = job(after, str(path), **options)
     second.run()
     return second
