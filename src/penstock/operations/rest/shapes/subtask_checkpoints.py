@@ -55,7 +55,7 @@ class Alignment(msgspec.Struct, frozen=True):
     duration: int
 
 
-class CompletedSubtask(msgspec.Struct, frozen=True):
+class CompletedSubtask(msgspec.Struct, frozen=True, tag_field="className", tag="completed"):
     """A subtask that has stored its part."""
 
     index: int
@@ -68,16 +68,14 @@ class CompletedSubtask(msgspec.Struct, frozen=True):
     start_delay: int
     unaligned_checkpoint: bool
     status: Literal["completed"] = "completed"
-    class_name: Literal["completed"] = msgspec.field(name="className", default="completed")
     aborted: bool = False
 
 
-class PendingSubtask(msgspec.Struct, frozen=True):
+class PendingSubtask(msgspec.Struct, frozen=True, tag_field="className", tag="pending_or_failed"):
     """A subtask that has not stored its part, or of which nobody knows."""
 
     index: int
     status: Literal["pending_or_failed"] = "pending_or_failed"
-    class_name: Literal["pending_or_failed"] = msgspec.field(name="className", default="pending_or_failed")
 
 
 class TaskCheckpointDetails(TaskCheckpoint, frozen=True, kw_only=True):
