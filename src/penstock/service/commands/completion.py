@@ -9,7 +9,8 @@ SHELLS = ("bash", "zsh", "fish")
 
 @click.command("completion")
 @click.argument("shell", type=click.Choice(SHELLS))
-def command(shell: str) -> None:
+@click.pass_context
+def command(ctx: click.Context, shell: str) -> None:
     """Print the script that makes SHELL complete what follows `penstock`.
 
     bash: eval "$(penstock completion bash)" in ~/.bashrc. zsh: the same in ~/.zshrc. fish: penstock completion fish >
@@ -17,9 +18,7 @@ def command(shell: str) -> None:
     """
     from click.shell_completion import get_completion_class
 
-    from penstock.service.cli import main
-
     found = get_completion_class(shell)
     if found is None:
         raise click.ClickException(f"click has no completion for {shell}")
-    click.echo(found(main, {}, "penstock", "_PENSTOCK_COMPLETE").source())
+    click.echo(found(ctx.find_root().command, {}, "penstock", "_PENSTOCK_COMPLETE").source())

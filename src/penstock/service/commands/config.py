@@ -16,8 +16,8 @@ from penstock.service.commands.options import as_json, print_json
 @as_json
 def command(key: str | None, everything: bool, properties: Sequence[str], is_json: bool) -> None:
     """Print the options that hold where a program sets none, and where each is from. Secrets are hidden."""
+    from penstock.drivers.settings.explained import effective, explained
     from penstock.service.client.address import options_of, settings_of
-    from penstock.service.configuration import effective, explained
 
     settings = settings_of(options_of(properties))
     if key is not None:

@@ -28,13 +28,13 @@ def show(path: str, count: bool, is_json: bool) -> None:
 
     try:
         if is_json:
-            from penstock.service.savepoints import described
+            from penstock.service.stored.shown import described
 
             print_json(described(path, count))
             return
         from rich.console import Console
 
-        from penstock.service.savepoints import show as print_table
+        from penstock.service.stored.shown import show as print_table
 
         print_table(path, count, Console())
     except (PenstockError, OSError) as error:
@@ -50,7 +50,7 @@ def list_(directory: str, is_json: bool) -> None:
 
     DIRECTORY is that of savepoints, or of checkpoints, or of the checkpoints of one job.
     """
-    from penstock.service.stored import stored, table_of
+    from penstock.service.stored.listing import stored, table_of
 
     found = stored(directory)
     if is_json:

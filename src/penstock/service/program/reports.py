@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
@@ -18,6 +19,10 @@ from penstock.drivers.running_job import RunningJob
 
 #: The variable of the environment with the number of the file that reports go to, one JSON object a line.
 REPORT_VARIABLE: Final = "PENSTOCK_REPORT_FD"
+
+#: How long (s) a program's end waits for those who have begun an operation and not asked for its outcome yet.
+LINGER_SECONDS: Final = 5.0
+PAUSE_SECONDS: Final = 0.1
 
 Event = dict[str, Any]
 
@@ -71,6 +76,21 @@ def rest_address() -> str | None:
     server = sys.modules.get("penstock.operations.rest.server")
     servers = [] if server is None else server.servers
     return str(servers[-1].url) if servers else None
+
+
+def answer_to_the_end(patience_seconds: float = LINGER_SECONDS) -> None:
+    """Let the server answer whoever has begun an operation, such as to stop the job, and asks for its outcome.
+
+    A program that has one job ends with it, and so would its server before anyone hears of the savepoint. Flink's
+    cluster waits as well. It does not wait for long, since whoever began the operation may have gone.
+    """
+    server = sys.modules.get("penstock.operations.rest.server")
+    servers = [] if server is None else server.servers
+    until = time.monotonic() + patience_seconds
+    while any(not one.context.operations.all_told() for one in servers) and time.monotonic() < until:
+        time.sleep(PAUSE_SECONDS)
+    if servers:
+        time.sleep(PAUSE_SECONDS)  # the last answer is on its way
 
 
 def teller() -> Callable[[Event], None]:

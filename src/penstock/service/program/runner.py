@@ -19,7 +19,7 @@ from penstock.datastream import plan_only
 from penstock.drivers.client import announcement
 from penstock.plan.description import Plan
 from penstock.service.program.progress import ProgressLines
-from penstock.service.program.reports import Reports, teller
+from penstock.service.program.reports import Reports, answer_to_the_end, teller
 
 FORMS: Final[dict[str, Callable[[Plan], str]]] = {
     "json": Plan.to_json,
@@ -47,6 +47,7 @@ def main(arguments: list[str]) -> int:
         return _ended(lambda: run(target, rest))
     finally:
         reports.finish()
+        answer_to_the_end()
 
 
 def run_script(path: str, arguments: list[str]) -> None:

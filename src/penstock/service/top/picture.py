@@ -9,7 +9,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from penstock.service.savepoints import size_text
+from penstock.service.stored.sizes import size_text
 from penstock.service.top.sample import CheckpointSample, JobSample, VertexSample
 
 #: How wide (characters) the bar of a vertex's time is.

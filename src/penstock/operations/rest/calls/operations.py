@@ -23,6 +23,8 @@ class _Operation:
     future: Future[Any]
     #: when it was first seen to be over (s)
     ended: float | None = None
+    #: whether somebody has heard its outcome
+    is_told: bool = False
 
 
 class Operations:
@@ -63,7 +65,13 @@ class Operations:
             operation = self._operations.get((kind, about, trigger_id))
         if operation is None:
             raise not_found(f"Operation not found under key: {trigger_id}")
+        operation.is_told = operation.future.done()
         return operation.future
+
+    def all_told(self) -> bool:
+        """Whether whoever began an operation has heard its outcome. A server that ends waits for it a little."""
+        with self._lock:
+            return all(operation.is_told for operation in self._operations.values())
 
     def _forget(self) -> None:
         now = self._now()

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from penstock.service.stored.sizes import size_text
 from penstock.state_processor import OperatorListing, SavepointReader, StateListing
 
 
@@ -109,12 +110,3 @@ def _counted(reader: SavepointReader, operator: OperatorListing, state: StateLis
 def _parallelism(operator: OperatorListing) -> Text:
     finished = f", {len(operator.finished)} finished" if operator.finished else ""
     return Text(f"{operator.parallelism} of {operator.max_parallelism}{finished}")
-
-
-def size_text(size: float) -> str:
-    """A number of bytes, to read."""
-    for unit in ("B", "KiB", "MiB"):
-        if size < 1024:
-            return f"{size:,.0f} {unit}" if unit == "B" else f"{size:,.1f} {unit}"
-        size /= 1024
-    return f"{size:,.1f} GiB"

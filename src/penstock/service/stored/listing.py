@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.base.errors import OperationError
-from penstock.service.savepoints import size_text
+from penstock.service.stored.sizes import size_text
 from penstock.state_processor import SavepointReader
 
 #: How many directories deep metadata may be: `<dir>/<job id>/chk-<n>/_metadata`.

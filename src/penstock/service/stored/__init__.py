@@ -1,0 +1,1 @@
+"""What savepoints and checkpoints hold, for `penstock state` and `penstock savepoint show`."""
