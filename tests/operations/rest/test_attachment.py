@@ -1,0 +1,47 @@
+"""How jobs come to the server: announced as they begin, kept while they run, in the lists after their end."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from tests.operations.rest.rig import Handle, a_view, graph_of
+
+from penstock.base.configuration import Configuration
+from penstock.operations.attachment import Attachment
+
+PROGRAM = """
+import json, sys, urllib.request
+from penstock.base.configuration import Configuration
+from penstock.datastream import StreamExecutionEnvironment
+
+def run(name, **more):
+    configuration = Configuration.from_dict({"execution.target": "local", "pipeline.name": name, **more})
+    env = StreamExecutionEnvironment.get_execution_environment(configuration)
+    env.from_collection([1, 2, 3]).map(lambda n: n + 1).print()
+    env.execute()
+
+run("before")
+assert not {"starlette", "uvicorn"} & set(sys.modules), "nothing is imported that nobody asked for"
+run("asks", **{"rest.port": "0"})
+run("after")
+from penstock.operations.rest.server import servers
+(server,) = servers
+with urllib.request.urlopen(server.url + "/jobs/overview") as response:
+    jobs = json.load(response)["jobs"]
+assert [(job["name"], job["state"]) for job in jobs] == [("asks", "FINISHED"), ("after", "FINISHED")], jobs
+"""
+
+
+def test_the_first_job_that_asks_starts_a_server_for_all_that_follow() -> None:
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=150, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+def test_jobs_that_run_already_are_known_to_who_looks_first_and_ended_ones_are_forgotten() -> None:
+    attachment, running, ended = Attachment(), Handle(a_view()), Handle(a_view(job_id="d" * 32))
+    for handle in (running, ended):
+        assert handle.shown is not None
+        attachment.attach(handle, graph_of(handle.shown), Configuration())  # type: ignore[arg-type]
+    ended.outcome.cancel()
+    assert [job.handle for job in attachment.dispatcher().jobs()] == [running]
