@@ -6,95 +6,25 @@ Read one with `configuration.read(PARALLELISM)`. Names end in the unit of the va
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
-
-from penstock.base import value_types
-from penstock.base.config_options import ConfigOption
-from penstock.base.value_types import BOOLEAN, DURATION_MS, FLOAT, INTEGER, MAPPING, STRING, ValueType, choice
+from penstock.base import option_types, value_types
+from penstock.base.option_types import REGISTRY, Option
+from penstock.base.value_types import BOOLEAN, DURATION_MS, FLOAT, MAPPING, STRING, ValueType, choice
 
 __all__ = ["REGISTRY", "Option"]
 
-T = TypeVar("T")
-
-Option = ConfigOption
-
-REGISTRY: dict[str, Option[Any]] = {}
-"""All options by key, in the order of this file."""
-
-
-def _option(key: str, value_type: ValueType[T], default: T, description: str) -> Option[T]:
-    option = Option(key, value_type, value_type.convert(default), description)
-    REGISTRY[key] = option
-    return option
-
-
-def _unset(key: str, value_type: ValueType[T], description: str) -> Option[T | None]:
-    option: Option[T | None] = Option(key, value_type, None, description)
-    REGISTRY[key] = option
-    return option
-
-
-def _at_least(low: float, value_type: ValueType[T]) -> ValueType[T]:
-    """The same type without values under `low`."""
-
-    def convert(value: object) -> T:
-        converted: Any = value_type.convert(value)
-        if not converted >= low:  # also refuses nan
-            raise ValueError(f"must be at least {low}")
-        result: T = converted
-        return result
-
-    return ValueType(value_type.name, convert)
-
-
-_COUNT = _at_least(0, INTEGER)
-_POSITIVE = _at_least(1, INTEGER)
-_TIME_MS = _at_least(0, DURATION_MS)
-_POSITIVE_TIME_MS = _at_least(1, DURATION_MS)
-_SIZE_BYTES = _at_least(0, value_types.BYTES_COUNT)
-
-
-def _to_max_parallelism(value: object) -> int:
-    converted = INTEGER.convert(value)
-    if not 1 <= converted <= 32768:
-        raise ValueError("must be between 1 and 32768")
-    return converted
-
-
-def _to_fraction(value: object) -> float:
-    converted = FLOAT.convert(value)
-    if not 0.0 <= converted <= 1.0:
-        raise ValueError("must be between 0 and 1")
-    return converted
-
-
-def _to_inner_fraction(value: object) -> float:
-    converted = FLOAT.convert(value)
-    if not 0.0 < converted < 1.0:
-        raise ValueError("must be greater than 0 and less than 1")
-    return converted
-
-
-_PORTS_RANGE_MAX = 65_535
-
-
-def _to_port(value: object) -> int:
-    converted = INTEGER.convert(value)
-    if not 0 <= converted <= _PORTS_RANGE_MAX:
-        raise ValueError("must be between 0 and 65535")
-    return converted
-
-
-def _to_ports(value: object) -> str:
-    text = STRING.convert(value)
-    for part in text.split(","):
-        low, _, high = part.partition("-")
-        if _to_port(low.strip()) > _to_port((high or low).strip()):
-            raise ValueError(f"{part} is no range")
-    return text
-
-
-_PORT = ValueType("port", _to_port)
+_COUNT = option_types.COUNT
+_PORT = option_types.PORT
+_POSITIVE = option_types.POSITIVE
+_POSITIVE_TIME_MS = option_types.POSITIVE_TIME_MS
+_SIZE_BYTES = option_types.SIZE_BYTES
+_TIME_MS = option_types.TIME_MS
+_at_least = option_types.at_least
+_option = option_types.option
+_to_fraction = option_types.to_fraction
+_to_inner_fraction = option_types.to_inner_fraction
+_to_max_parallelism = option_types.to_max_parallelism
+_to_ports = option_types.to_ports
+_unset = option_types.unset
 
 # The program ---------------------------------------------------------------------------------------------------------
 
@@ -801,4 +731,15 @@ LOGS_OUTPUT_BYTES_MAX = _option(
     _SIZE_BYTES,
     10 << 20,
     "How much of what functions print a worker keeps, the newest.",
+)
+EVENT_LISTENERS = _unset(
+    "penstock.event-listeners",
+    STRING,
+    "Classes that hear of what happens to the job, as `module:Class`, separated by commas: each is an `EventListener`, "
+    "made without arguments when the job starts, and called in a thread of its own.",
+)
+EVENTS_FILE = _unset(
+    "penstock.events.file",
+    STRING,
+    "A file of this machine that gets a JSON object a line for whatever happens to the job. It is appended to.",
 )

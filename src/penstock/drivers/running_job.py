@@ -24,6 +24,7 @@ from penstock.drivers.cancellation import CancellationWatch
 from penstock.drivers.driver_log import DriverLog
 from penstock.drivers.job_client import JobClient
 from penstock.drivers.log_settings import LogSettings
+from penstock.drivers.moves import Moves
 from penstock.drivers.questions import Answer, Question
 from penstock.storage.files import absolute_url
 from penstock.storage.leadership import DeposedError
@@ -65,7 +66,13 @@ def mapped(future: Future[S], function: Callable[[S], T]) -> Future[T]:
 
 
 class RunningJob(JobClient):
-    """A job whose master lives in this process."""
+    """A job whose master lives in this process.
+
+    Attributes:
+        moves: those from status to status, since it began; None where nobody keeps them.
+    """
+
+    moves: Moves | None = None
 
     def __init__(
         self,

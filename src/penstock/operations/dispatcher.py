@@ -16,6 +16,7 @@ from penstock.base.configuration import Configuration
 from penstock.core.graph.job_graph import JobGraph
 from penstock.core.job.view import JobView
 from penstock.drivers.running_job import RunningJob
+from penstock.operations.events.delivering import JobEvents
 
 #: How old (s) a view may be.
 VIEW_SECONDS: Final = 0.5
@@ -50,6 +51,8 @@ class DispatchedJob:
         self.configuration = configuration
         self.began_ms = int(time.time() * 1000)
         self._now = now
+        #: what happens to it, for those who subscribe
+        self.events = JobEvents(handle, graph.name, self.view)
         self._lock = threading.Lock()
         self._view: JobView | None = None
         self._asked: Future[JobView] | None = None

@@ -8,6 +8,7 @@ from penstock.core.graph.job_graph import JobGraph
 from penstock.core.ports import JobListener
 from penstock.drivers.client.announcement import announce
 from penstock.drivers.listener import ClientListener
+from penstock.drivers.moves import Moves
 from penstock.drivers.running_job import RunningJob
 
 
@@ -16,7 +17,9 @@ def submit(job_graph: JobGraph, configuration: Configuration, listener: JobListe
 
     Sources of a streaming job are prepared here, before the job takes its slots; others prepare them in their thread.
     """
-    job = _submit(job_graph, configuration, listener or ClientListener(job_graph))
+    moves = Moves(listener or ClientListener(job_graph))
+    job = _submit(job_graph, configuration, moves)
+    job.moves = moves
     announce(job, job_graph, configuration)
     return job
 

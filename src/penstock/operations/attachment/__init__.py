@@ -16,6 +16,7 @@ from penstock.core.graph.job_graph import JobGraph
 from penstock.drivers.client import announcement
 from penstock.drivers.running_job import RunningJob
 from penstock.operations.dispatcher import DispatchedJob, Dispatcher
+from penstock.operations.events.delivering import listener_classes, subscribe_configured
 
 _REPORTERS: Final = ("metrics.reporter", "traces.reporter")
 
@@ -43,10 +44,12 @@ class Attachment:
         """Start what the configuration of a job asks for, unless it is there; called before the job begins.
 
         Raises:
-            ConfigurationError: if options of the REST API or of a reporter are wrong, or not safe.
+            ConfigurationError: if options of the REST API or of a reporter are wrong, or not safe, or an event listener
+                is none.
             OperationError: if no port is free.
             UnsupportedError: if it asks for what Penstock lacks.
         """
+        listener_classes(configuration)
         with self._lock:
             if any(key.startswith(_REPORTERS) for key in configuration.key_set()):
                 from penstock.operations.reporters.reporting import start_reporters
@@ -66,6 +69,7 @@ class Attachment:
     def attach(self, job: RunningJob, graph: JobGraph, configuration: Configuration) -> None:
         """A job has begun."""
         dispatched = DispatchedJob(job, graph, configuration)
+        subscribe_configured(dispatched.events, job, configuration)
         with self._lock:
             if self._dispatcher is not None:
                 self._dispatcher.add(dispatched)

@@ -1,0 +1,178 @@
+"""Brings events to those who listen, in a thread of each job that has listeners; a job without any pays nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import json
+import logging
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from penstock.base.configuration import Configuration
+from penstock.base.errors import ConfigurationError
+from penstock.base.options import EVENT_LISTENERS, EVENTS_FILE
+from penstock.base.secrets import is_sensitive
+from penstock.core.job.view import JobView
+from penstock.drivers.log_forms import without_secrets
+from penstock.drivers.log_settings import SECRET_CHARS_MIN
+from penstock.drivers.running_job import RunningJob
+from penstock.operations.events.deriving import Deriver
+from penstock.operations.events.model import EventListener, JobEvent
+
+_log = logging.getLogger("penstock.events")
+
+#: How often (s) a job is looked at while somebody listens.
+INTERVAL_SECONDS: Final = 0.5
+#: How long (s) the end of a job waits for its listeners.
+END_SECONDS: Final = 5.0
+#: How many errors of one listener are logged.
+ERRORS_LOGGED_MAX: Final = 10
+
+
+class JobEvents:
+    """The events of one job.
+
+    Args:
+        handle: the job.
+        job_name: its name.
+        view: the job as of now, or nearly.
+    """
+
+    def __init__(self, handle: RunningJob, job_name: str, view: Callable[[], JobView | None]) -> None:
+        self._handle = handle
+        self._view = view
+        self._name = job_name
+        self._lock = threading.Lock()
+        self._listeners: list[EventListener] = []
+        self._errors: dict[EventListener, int] = {}
+        self._over = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._deriver: Deriver | None = None
+
+    def subscribe(self, listener: EventListener) -> None:
+        """From now on, let a listener hear of everything; the first one also of what the job still remembers."""
+        with self._lock:
+            self._listeners.append(listener)
+            if self._thread is None:
+                self._deriver = Deriver(str(self._handle.get_job_id()), self._name)
+                name = f"penstock-events-{self._name}"
+                self._thread = threading.Thread(target=self._run, args=(self._deriver,), name=name, daemon=True)
+                self._thread.start()
+
+    def unsubscribe(self, listener: EventListener) -> None:
+        """Let a listener hear nothing more."""
+        with self._lock:
+            if listener in self._listeners:
+                self._listeners.remove(listener)
+
+    def finish(self) -> None:
+        """The job is over: let all hear of its end, and wait a while until they have."""
+        self._over.set()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(END_SECONDS)
+            if self._thread.is_alive():
+                _log.warning("%s: its event listeners have not returned in %d s", self._name, END_SECONDS)
+
+    def _run(self, deriver: Deriver) -> None:
+        while not self._over.wait(INTERVAL_SECONDS) and not self._handle.get_job_execution_result().done():
+            self._look(deriver, self._view)
+        self._look(deriver, self._handle.last_view)
+        with self._lock:
+            listeners = list(self._listeners)
+        for listener in listeners:
+            self._call(listener, listener.close)
+
+    def _look(self, deriver: Deriver, look: Callable[[], JobView | None]) -> None:
+        try:
+            view = look()
+            moves = self._handle.moves
+            events = deriver.take([] if moves is None else moves.after(deriver.last_move), view)
+        except Exception:  # noqa: BLE001 - the next look may find them
+            _log.warning("%s: its events could not be told", self._name, exc_info=True)
+            return
+        for event in events:
+            with self._lock:
+                listeners = list(self._listeners)
+            for listener in listeners:
+                self._call(listener, lambda to=listener, event=event: to.on_event(event))  # type: ignore[misc]
+
+    def _call(self, listener: EventListener, call: Callable[[], None]) -> None:
+        try:
+            call()
+        except Exception as error:  # noqa: BLE001 - the user's; the job and the other listeners go on
+            self._errors[listener] = count = self._errors.get(listener, 0) + 1
+            if count <= ERRORS_LOGGED_MAX:
+                kind = type(listener).__qualname__
+                _log.warning("%s: event listener %s raised %r", self._name, kind, error, exc_info=True)
+
+
+class EventFile(EventListener):
+    """Appends a JSON object a line: `event`, its class without `Event`, and its attributes."""
+
+    def __init__(self, path: str, secrets: tuple[str, ...] = ()) -> None:
+        self._secrets = secrets
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        self._file = Path(path).open("a", encoding="utf-8")  # noqa: SIM115 - `close` closes it
+
+    def on_event(self, event: JobEvent) -> None:
+        """Append it."""
+        self._file.write(without_secrets(json.dumps(as_dict(event), ensure_ascii=False), self._secrets) + "\n")
+        self._file.flush()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def as_dict(event: JobEvent) -> dict[str, Any]:
+    """An event as plain values."""
+    return {"event": type(event).__name__.removesuffix("Event"), **dataclasses.asdict(event)}
+
+
+def listener_classes(configuration: Configuration) -> list[type[EventListener]]:
+    """The classes that `penstock.event-listeners` names.
+
+    Raises:
+        ConfigurationError: if one cannot be imported, or is no `EventListener`.
+    """
+    key = EVENT_LISTENERS.key()
+    found = []
+    for path in filter(None, (path.strip() for path in (configuration.read(EVENT_LISTENERS) or "").split(","))):
+        module_name, _, name = path.partition(":")
+        try:
+            made: Any = importlib.import_module(module_name)
+            for part in name.split("."):
+                made = getattr(made, part)
+        except Exception as error:
+            problem = f"{path!r} cannot be imported: {type(error).__name__}: {error}"
+            raise ConfigurationError(f"{key}: {problem}; write module:Class") from error
+        if not (isinstance(made, type) and issubclass(made, EventListener)):
+            raise ConfigurationError(f"{key}: {path!r} is no EventListener")
+        found.append(made)
+    return found
+
+
+def subscribe_configured(events: JobEvents, handle: RunningJob, configuration: Configuration) -> None:
+    """Let the listeners that the configuration asks for hear of a job that has just begun.
+
+    One that cannot be made is logged: the job runs already.
+    """
+    path = configuration.read(EVENTS_FILE)
+    secrets = tuple(
+        value for key, value in configuration.to_dict().items() if is_sensitive(key) and len(value) >= SECRET_CHARS_MIN
+    )
+    makers: list[Callable[[], EventListener]] = [*listener_classes(configuration)]
+    if path is not None:
+        makers.append(lambda: EventFile(path, secrets))
+    listening = False
+    for make in makers:
+        try:
+            events.subscribe(make())
+            listening = True
+        except Exception as error:  # noqa: BLE001 - the user's class, or a file that cannot be written
+            _log.warning("an event listener cannot be made: %s: %s", type(error).__name__, error, exc_info=True)
+    if listening:
+        handle.before_result(lambda _: events.finish())
