@@ -23,6 +23,7 @@ from penstock.operations.rest.calls.errors import RestError
 from penstock.operations.rest.calls.routing import Call, Route
 from penstock.operations.rest.guards import check_access, check_host, check_origin, role_of
 from penstock.operations.rest.openapi import document
+from penstock.operations.rest.page_files import page_file
 from penstock.operations.rest.settings import RestSettings
 from penstock.operations.rest.table import ROUTES
 
@@ -52,6 +53,7 @@ def application(context: RestContext, settings: RestSettings) -> Starlette:
         for prefix in ("", "/v1")
         for route in [*ROUTES, described]
     ]
+    routes += [StarletteRoute(path, door.page, methods=["GET"]) for path in ("/", "/assets/{name:str}")]
     return Starlette(routes=routes, exception_handlers={HTTPException: door.refuse_unrouted})
 
 
@@ -104,6 +106,14 @@ class _Door:
         except Exception:  # noqa: BLE001 - the client gets an answer, and the log the traceback
             _log.exception("%s %s failed", route.method, request.url.path)
             return error_answer(500, "Internal server error; the log of the driver has its traceback.")
+
+    async def page(self, request: Request) -> Response:
+        """A file of the page. It shows nothing by itself, so it needs no token, which the page itself asks for."""
+        try:
+            check_host(self._settings, request.headers)
+            return await run_in_threadpool(page_file, request.path_params.get("name"))
+        except RestError as refusal:
+            return self._response(error_answer(refusal.code, refusal.message))
 
     async def refuse_unrouted(self, request: Request, error: Exception) -> Response:
         """Unknown paths, and known ones by another method: both are not there, as in Flink."""

@@ -14,6 +14,7 @@ import uvicorn
 from penstock.base.configuration import Configuration
 from penstock.base.errors import OperationError
 from penstock.operations.dispatcher import Dispatcher
+from penstock.operations.insight import WorkerInsight
 from penstock.operations.metrics.listing import MetricStore
 from penstock.operations.rest.application import application
 from penstock.operations.rest.calls.context import RestContext
@@ -140,7 +141,7 @@ def serve(dispatcher: Dispatcher, configuration: Configuration) -> RestServer:
         OperationError: if no port is free.
     """
     settings = RestSettings.of(configuration)
-    context = RestContext(dispatcher, configuration, MetricStore.of(dispatcher))
+    context = RestContext(dispatcher, configuration, MetricStore.of(dispatcher), insight=WorkerInsight())
     server = RestServer(context, settings)
     context.own.listen()
     server.start()

@@ -11,6 +11,7 @@ from collections import deque
 from typing import Any, Final, Protocol
 
 from penstock.base.errors import OperationError
+from penstock.drivers.listener import KEEPS
 from penstock.operations.dispatcher import DispatchedJob
 
 #: How much of this process' log is kept (characters).
@@ -75,6 +76,7 @@ class LogTail(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__()
+        self.set_name(f"{KEEPS}rest")
         self.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(name)s [%(threadName)s] - %(message)s"))
         self._lines: deque[str] = deque()
         self._chars = 0
