@@ -11,7 +11,7 @@ from penstock.base.errors import OperationError
 from penstock.operations.dispatcher import DispatchedJob
 from penstock.operations.rest.calls.answers import Text
 from penstock.operations.rest.calls.errors import not_found
-from penstock.operations.rest.calls.insight import LOG_NAME, NoInsight, WorkerInsight
+from penstock.operations.rest.calls.insight import LOG_NAME, WorkerInsight
 from penstock.operations.rest.calls.routing import Call, Route
 from penstock.operations.rest.handlers.process import LogFiles, ThreadDump, log_files, thread_dump_of
 from penstock.operations.rest.shapes.workers import (
@@ -90,7 +90,7 @@ def _text(data: bytes) -> str:
 
 
 def _asked(call: Call, ask: Callable[[WorkerInsight, DispatchedJob, str], T], of_driver: Callable[[], T]) -> T:
-    """What looks into a worker says; of a worker in this process, where nothing does, what the process says."""
+    """What looks into a worker says; of a worker in this process, where that has no answer, what the process says."""
     found = worker(call)
     if found is None:
         return of_driver()
@@ -100,7 +100,7 @@ def _asked(call: Call, ask: Callable[[WorkerInsight, DispatchedJob, str], T], of
     try:
         return ask(call.context.insight, job, found.worker.worker_id)
     except OperationError as error:
-        if found.worker.process_id == os.getpid() and isinstance(call.context.insight, NoInsight):
+        if found.worker.process_id == os.getpid():
             return of_driver()
         raise not_found(str(error)) from error
 
