@@ -90,6 +90,21 @@ def test_a_checkpoint_is_complete_when_the_jobs_history_says_so() -> None:
         assert client.get(f"/jobs/{JOB}/checkpoints/{begun.json['request-id']}").json["operation"] is None
 
 
+def test_the_next_checkpoint_is_the_answer_where_the_job_always_has_one_in_the_making() -> None:
+    view = a_view()
+    handle = Handle(view)
+    handle.checkpoint_id = None
+    with serving(handle) as client:
+        begun = client.ask("POST", f"/jobs/{JOB}/checkpoints").json["request-id"]
+        assert client.get(f"/jobs/{JOB}/checkpoints/{begun}").json["status"]["id"] == "IN_PROGRESS"
+        last = view.checkpoints.last
+        assert last is not None
+        later = replace(last, checkpoint_id=3)
+        done = replace(view.checkpoints, last=later, history=(later, *view.checkpoints.history))
+        handle.shown = replace(view, in_progress=(), checkpoints=done)
+        assert settled(client, f"/jobs/{JOB}/checkpoints/{begun}")["operation"] == {"checkpointId": 3}
+
+
 def test_a_whole_checkpoint_is_refused_because_the_backend_decides() -> None:
     with serving(Handle(a_view())) as client:
         assert client.ask("POST", f"/jobs/{JOB}/checkpoints", {"checkpointType": "FULL"}).code == 400

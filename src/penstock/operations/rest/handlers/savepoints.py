@@ -106,9 +106,9 @@ class DisposalState(msgspec.Struct, frozen=True):
 
 _IN_PROGRESS: Final = QueueStatus("IN_PROGRESS")
 _COMPLETED: Final = QueueStatus("COMPLETED")
-#: How long (s) a checkpoint waits for others that are in the making, and how often it tries.
+#: How long (s) a checkpoint waits until the job can take one, and how often it tries.
 _ROOM_SECONDS: Final = 30.0
-_PAUSE_SECONDS: Final = 0.05
+_PAUSE_SECONDS: Final = 0.25
 _pool: Final = ThreadPoolExecutor(4, "penstock-rest-operation")
 
 
@@ -148,11 +148,27 @@ def checkpoint(call: Call) -> Triggered:
 
 
 def _trigger(handle: RunningJob) -> int | None:
-    """Trigger a checkpoint as soon as there is room for one; None when there is none for a while."""
+    """Trigger a checkpoint, or wait for the next one where another is in the making; None if none begins for a while.
+
+    A job that always has one in the making has no room for one more, and its next one is as good.
+    """
+    found = handle.trigger_checkpoint().result()
+    if found is not None:
+        return found
+    known = _newest(handle.get_view().result())
     until = time.monotonic() + _ROOM_SECONDS
-    while (found := handle.trigger_checkpoint().result()) is None and time.monotonic() < until:
+    while time.monotonic() < until:
         time.sleep(_PAUSE_SECONDS)
-    return found
+        newest = _newest(handle.get_view().result())
+        found = newest if newest > known else handle.trigger_checkpoint().result()
+        if found is not None:
+            return found
+    return None
+
+
+def _newest(view: JobView) -> int:
+    """The highest id that a checkpoint has got; 0 before there is one."""
+    return max((one.checkpoint_id for one in (*view.in_progress, *view.checkpoints.history)), default=0)
 
 
 def _begin(call: Call, kind: str, trigger_id: str | None, begin: Callable[[], Future[Any]]) -> Triggered:
