@@ -67,7 +67,7 @@ def test_an_older_key_of_flinks_is_told_with_the_one_that_counts(
         "taskmanager__memory__process__size",
         "python__fn_execution__bundle__size",
         "pipeline__object_reuse",
-        "rest__port",
+        "rest__connection_timeout",
     ],
 )
 def test_an_option_of_flinks_without_effect_is_told_as_such(key: str, caplog: pytest.LogCaptureFixture) -> None:
@@ -91,12 +91,12 @@ def test_each_key_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_with_strict_configuration_unknown_keys_are_refused() -> None:
     """E1: `penstock.configuration.strict` makes an error of the warning, ahead of anything that runs; all at once."""
-    env = environment(penstock__configuration__strict="true", execution__cheese="1", rest__port="1", my__own="2")
+    env = environment(penstock__configuration__strict="true", execution__cheese="1", rest__retry__delay="1", my__own="2")
     env.from_collection([1]).print()
     with pytest.raises(ConfigurationError) as refusal:
         env.execute()
     assert "execution.cheese" in str(refusal.value)
-    assert "rest.port" in str(refusal.value)
+    assert "rest.retry.delay" in str(refusal.value)
     assert "my.own" not in str(refusal.value)
 
 
