@@ -46,7 +46,7 @@ ALLOWED = {
         ("formats/columns.py::_*", "ValueError"),
     ),
     "ConfigOption.convert catches it and raises a ConfigurationError with the key": (
-        ("base/options.py::*", "ValueError"),
+        ("base/option_types.py::*", "ValueError"),
         ("base/value_types.py::*", "ValueError"),
     ),
     "the same module catches it": (
@@ -97,7 +97,9 @@ INTERNAL = {
     "MasterKilled",
     "PlannedError",
     "QueryFailed",
+    "PlanTaken",
     "ReadingStopped",
+    "RestError",
     "StageError",
     "TaskDied",
     "WorkerKilled",

@@ -91,7 +91,9 @@ def test_each_key_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_with_strict_configuration_unknown_keys_are_refused() -> None:
     """E1: `penstock.configuration.strict` makes an error of the warning, ahead of anything that runs; all at once."""
-    env = environment(penstock__configuration__strict="true", execution__cheese="1", rest__retry__delay="1", my__own="2")
+    env = environment(
+        penstock__configuration__strict="true", execution__cheese="1", rest__retry__delay="1", my__own="2"
+    )
     env.from_collection([1]).print()
     with pytest.raises(ConfigurationError) as refusal:
         env.execute()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import json
 import logging
 import sys
@@ -151,15 +152,13 @@ def driver_log() -> DriverLog:
 
 
 def test_the_drivers_log_has_the_lines_of_its_job_and_of_no_job(driver_log: DriverLog) -> None:
-    import contextvars
-
     def say(job_id: str | None) -> None:
         if job_id is not None:
             this_thread_is_of(job_id)
         PENSTOCK.warning("of %s", job_id)
 
     for job_id in ("job-1", "job-2", None):
-        contextvars.copy_context().run(say, job_id)
+        contextvars.Context().run(say, job_id)
     driver_log.close()
     PENSTOCK.warning("after its end")
     lines = [line.rpartition(" - ")[2] for line in text(driver_log.read("driver.log")).splitlines()]
@@ -168,8 +167,11 @@ def test_the_drivers_log_has_the_lines_of_its_job_and_of_no_job(driver_log: Driv
 
 
 def test_the_drivers_log_is_bounded(driver_log: DriverLog) -> None:
-    for _ in range(30):
-        PENSTOCK.warning("x" * 60_000)
+    def say() -> None:
+        for _ in range(30):
+            PENSTOCK.warning("x" * 60_000)
+
+    contextvars.Context().run(say)
     driver_log.close()
     listed = driver_log.list()
     assert isinstance(listed, LogFiles)

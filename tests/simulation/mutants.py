@@ -240,8 +240,8 @@ def finish_without_a_last_checkpoint() -> Any:
 
 
 def complete_with_one_acknowledgement_missing() -> Any:
-    def acknowledge(original: Any, pending: Any, ack: Any) -> bool:
-        original(pending, ack)
+    def acknowledge(original: Any, pending: Any, ack: Any, now_ms: int) -> bool:
+        original(pending, ack, now_ms)
         if len(pending.missing) == 1:
             pending.missing.clear()
         return not pending.missing

@@ -64,6 +64,7 @@ class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
         self._parked: dict[KafkaTopicPartition, list[KafkaRecords]] = {}
         #: partitions whose last records were handed out by the last poll
         self._to_close: list[str] = []
+        self._is_closed = False
         self._is_last = False
         self._asked = False
         self._brokers = BrokerWatch(options.settings["bootstrap.servers"], options.unavailable_timeout_ms)
@@ -347,7 +348,10 @@ class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
             self._consumer.pause([reading.place()])
 
     def close(self) -> None:
-        """Close the consumer."""
+        """Close the consumer; a second time does nothing."""
+        if self._is_closed:
+            return
+        self._is_closed = True
         self._background.shutdown(wait=True, cancel_futures=True)
         self._consumer.unassign()  # what comes now is answers to commits
         self._commits.settle(self._consumer, lambda: self._brokers.is_down)

@@ -49,17 +49,23 @@ class Reports:
         result.add_done_callback(lambda _: self._on_end(job))
 
     def finish(self) -> None:
-        """The program has ended: tell of jobs that have, too, though their callbacks may still be on their way."""
-        for job, result in list(self._running.items()):
-            if result.done():
-                self._on_end(job)
+        """The program has ended: tell of jobs that have, too, though their callbacks may still be on their way.
+
+        Returns when all is told: a thread that still prints while the interpreter ends would make it abort.
+        """
+        with self._lock:
+            ended = [job for job, result in self._running.items() if result.done()]
+        for job in ended:
+            self._on_end(job)
 
     def _on_end(self, job: RunningJob) -> None:
         with self._lock:
             result = self._running.pop(job, None)
-        if result is None or result.cancelled() or result.exception() is not None:
-            return  # the program raises it
-        outcome = result.result()
+            if result is not None and not result.cancelled() and result.exception() is None:
+                self._tell_end(job, result.result())
+            # otherwise the program raises it
+
+    def _tell_end(self, job: RunningJob, outcome: JobExecutionResult) -> None:
         accumulators = outcome.get_all_accumulator_results()
         self._tell(
             {
