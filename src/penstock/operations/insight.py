@@ -130,6 +130,8 @@ class WorkerInsight:
     ) -> FlameGraph | None:
         """What the tasks of a vertex are at; None while they are sampled for the first time, which takes 2 s.
 
+        A job in steps has no workers that could be sampled: its graph has no samples.
+
         Args:
             job: the job.
             vertex_id: the vertex, by its id of 32 hexadecimal digits.
@@ -145,6 +147,8 @@ class WorkerInsight:
         vertex = next((v for v in view.vertices if v.vertex_id == vertex_id), None) if view is not None else None
         if vertex is None:
             raise NotThereError(f"job {job.job_id} has no vertex {shorten(vertex_id)!r}")
+        if view is not None and view.mode != "STREAMING" and not view.workers:
+            return FlameGraph(view.now_ms, FlameNode("root"))
         sampled = self._samples(job, vertex)
         if sampled.error is not None:
             raise OperationError(sampled.error)

@@ -73,10 +73,24 @@ def test_what_is_not_known_has_no_metrics(made: Made) -> None:
     assert store.jm_operator(JOB_ID, SOURCE.operator_id) == {}
 
 
-def test_a_task_that_has_said_nothing_yet_has_no_metrics(made: Made) -> None:
-    silent = replace(subtask_view(0, 0, 0), metrics=None)
-    _, store = made(view_at(0, subtasks={0: (silent,)}))
-    assert store.vertex(JOB_ID, SOURCE.operator_id) == {}
+def test_a_task_that_has_said_nothing_yet_lists_zeros_and_reports_nothing(made: Made) -> None:
+    spoken = subtask_view(0, 1, 10)
+    silent = replace(subtask_view(0, 0, 10), metrics=None)
+    _, store = made(view_at(10, subtasks={0: (silent, spoken)}))
+    listed = store.subtask(JOB_ID, SOURCE.operator_id, 0)
+    assert listed.keys() == store.subtask(JOB_ID, SOURCE.operator_id, 1).keys()
+    assert (listed["numRecordsOut"], listed["numRecordsOutPerSecond"], listed["isBackPressured"]) == (0, 0, "false")
+    tasks = [
+        one.variables for one in store.scoped() if one.scope is Scope.TASK and one.variables["task_name"] == "numbers"
+    ]
+    assert [one["subtask_index"] for one in tasks] == ["1"]
+
+
+def test_the_driver_in_the_place_of_workers_lists_what_workers_do(made: Made) -> None:
+    _, store = made(view_at(10))
+    of_driver, of_worker = store.taskmanager("driver"), store.taskmanager("worker-0")
+    assert of_driver["Status.Shuffle.Netty.UsedMemory"] == of_driver["Status.Flink.Memory.Managed.Total"] == 0
+    assert of_worker.keys() - of_driver.keys() <= {"Status.Penstock.Slow"}
 
 
 def test_what_a_function_measures_is_under_its_operator(made: Made) -> None:

@@ -8,17 +8,20 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from penstock.core.job.history import RescaleCause
 from penstock.core.job.view import JobView, VertexView
 from penstock.operations.dispatcher import DispatchedJob, Dispatcher
 from penstock.operations.metrics.charts import Charts
-from penstock.operations.metrics.processes import process_metrics
+from penstock.operations.metrics.processes import memory_metrics, process_metrics
 from penstock.operations.metrics.rates import History, Rates
 from penstock.operations.metrics.scopes import Scope, Scoped, Value, flat
 from penstock.operations.metrics.this_process import ThisProcess
 from penstock.operations.metrics.view_metrics import ViewMetrics
+
+#: The id under which the driver's process is a worker: it has no managed memory, and no channels.
+DRIVER_ID: Final = "driver"
 
 Listed: TypeAlias = dict[str, str | int | float]
 
@@ -59,11 +62,11 @@ class MetricStore:
         return flat(self._cluster().values)
 
     def taskmanager(self, tm_id: str) -> Listed:
-        """Those of a worker, by its id."""
+        """Those of a worker, by its id; of the driver, which stands in for workers where a job has none."""
         for metrics in reversed(self._current()):
             if (found := metrics.workers.get(tm_id)) is not None:
                 return flat(found.values)
-        return {}
+        return flat({**self._of_driver(), **memory_metrics(0, 0, 0)}) if tm_id == DRIVER_ID else {}
 
     def job(self, job_id: str) -> Listed:
         """Those of a job itself."""
@@ -155,8 +158,7 @@ class MetricStore:
         jobs = self._current()
         workers = [(worker.worker_id, metrics.view) for metrics in jobs for worker in metrics.view.workers]
         values: dict[str, Value] = {
-            **process_metrics(*self._driver.figures()),
-            "Status.JVM.ClassLoader.ClassesLoaded": self._driver.modules,
+            **self._of_driver(),
             "numRegisteredTaskManagers": len(workers),
             "numPendingTaskManagers": sum(metrics.view.workers_awaited for metrics in jobs),
             "numRunningJobs": len(jobs),
@@ -164,6 +166,10 @@ class MetricStore:
             "taskSlotsAvailable": sum(_is_free(worker_id, view) for worker_id, view in workers),
         }
         return Scoped(Scope.JOB_MANAGER, {"host": self._driver.host}, values)
+
+    def _of_driver(self) -> dict[str, Value]:
+        loaded = {"Status.JVM.ClassLoader.ClassesLoaded": self._driver.modules}
+        return {**process_metrics(*self._driver.figures()), **loaded}
 
 
 _shared: dict[Dispatcher, MetricStore] = {}

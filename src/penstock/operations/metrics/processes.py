@@ -42,3 +42,13 @@ def process_metrics(figures: ProcessFigures, collecting_ms_per_second: float) ->
         "Status.JVM.ClassLoader.ClassesUnloaded": 0,
         "Status.Penstock.OpenFiles": figures.open_files,
     }
+
+
+def memory_metrics(managed_used: int, managed: int, buffered: int) -> dict[str, Value]:
+    """The parts (bytes) of a worker's memory that Flink names: managed, and what waits in channels."""
+    return {
+        "Status.Flink.Memory.Managed.Used": managed_used,
+        "Status.Flink.Memory.Managed.Total": managed,
+        "Status.Shuffle.Netty.UsedMemory": buffered,
+        "Status.Shuffle.Netty.TotalMemory": buffered,
+    }

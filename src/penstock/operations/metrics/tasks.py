@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from penstock.core.graph.job_graph import OperatorInfo
-from penstock.core.job.view import VertexView
+from penstock.core.job.view import SubtaskView, VertexView
 from penstock.core.operators.watermarks import LATE_RECORDS
-from penstock.core.protocol import OperatorFigures, TaskFigures, TaskMetrics
+from penstock.core.protocol import ExecutionId, OperatorFigures, TaskFigures, TaskMetrics
 from penstock.core.records import MAX_WATERMARK, MIN_TIMESTAMP
 from penstock.operations.metrics.rates import SubtaskRates
 from penstock.operations.metrics.scopes import Summary, Value
@@ -35,6 +36,14 @@ def task_metrics(metrics: TaskMetrics, rates: SubtaskRates, is_source: bool) -> 
     else:
         values.update(user_metrics(metrics))
     return values
+
+
+def nothing_counted(vertex: VertexView, subtask: SubtaskView) -> SubtaskView:
+    """A subtask that has not reported yet, as if it had: it has counted nothing."""
+    operators = tuple(OperatorFigures(info.operator_id) for info in vertex.infos)
+    execution = ExecutionId(vertex.index, subtask.subtask, subtask.attempt)
+    metrics = TaskMetrics(execution, 0, 0, MIN_TIMESTAMP, figures=TaskFigures(operators=operators))
+    return replace(subtask, metrics=metrics)
 
 
 def _of_figures(figures: TaskFigures, rates: SubtaskRates) -> dict[str, Value]:

@@ -11,10 +11,10 @@ from penstock.base.configuration import Configuration
 from penstock.base.options import MANAGED_MEMORY_BYTES, STATE_BACKEND
 from penstock.core.job.view import SubtaskView, VertexView, WorkerView
 from penstock.operations.metrics.jobs import job_metrics
-from penstock.operations.metrics.processes import process_metrics
+from penstock.operations.metrics.processes import memory_metrics, process_metrics
 from penstock.operations.metrics.rates import Rates
 from penstock.operations.metrics.scopes import Scope, Scoped, Value, flat, of_operator
-from penstock.operations.metrics.tasks import counter_names, operator_metrics, task_metrics
+from penstock.operations.metrics.tasks import counter_names, nothing_counted, operator_metrics, task_metrics
 from penstock.operations.metrics.this_process import ThisProcess
 
 _NO_WORKER: Final = "none"
@@ -40,10 +40,8 @@ class ViewMetrics:
     # --- as lists of names -----------------------------------------------------------------------------------------
 
     def subtask(self, vertex: VertexView, subtask: SubtaskView) -> dict[str, str | int | float]:
-        """The metrics of a subtask, and of its operators with their names before them."""
-        task, *operators = self.of_subtask(vertex, subtask) or (None,)
-        if task is None:
-            return {}
+        """The metrics of a subtask, and of its operators with their names before them; zeros before it reports."""
+        task, *operators = self.of_subtask(vertex, subtask) or self._made(vertex, nothing_counted(vertex, subtask))
         listed = flat(task.values)
         for operator in operators:
             name = operator.variables["operator_name"]
@@ -144,14 +142,7 @@ class ViewMetrics:
             values.update(process_metrics(worker.process, self._rates.of_process(total, earlier)))
         managed = self._managed_bytes
         used = managed if self._has_rocksdb else 0
-        buffers = self._buffered_bytes(worker.worker_id)
-        return {
-            **values,
-            "Status.Flink.Memory.Managed.Used": used,
-            "Status.Flink.Memory.Managed.Total": managed,
-            "Status.Shuffle.Netty.UsedMemory": buffers,
-            "Status.Shuffle.Netty.TotalMemory": buffers,
-        }
+        return {**values, **memory_metrics(used, managed, self._buffered_bytes(worker.worker_id))}
 
     @cached_property
     def _managed_bytes(self) -> int:

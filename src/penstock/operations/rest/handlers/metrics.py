@@ -8,13 +8,13 @@ from typing import Any, Final
 
 import msgspec
 
+from penstock.operations.metrics.listing import DRIVER_ID
 from penstock.operations.rest.calls.context import Values
 from penstock.operations.rest.calls.errors import bad_request
 from penstock.operations.rest.calls.routing import Call, Parameter, Route
 from penstock.operations.rest.handlers.taskmanagers import workers
 from penstock.operations.rest.handlers.vertices import Metric
 from penstock.operations.rest.shapes.numbers import Number, number
-from penstock.operations.rest.shapes.workers import DRIVER_ID
 
 
 class AggregatedMetric(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -82,7 +82,7 @@ def taskmanager(call: Call) -> list[Metric]:
 def _of_worker(call: Call, asked: str) -> Values:
     found = workers(call)
     if asked == DRIVER_ID:
-        return call.context.metrics.taskmanager(DRIVER_ID) or call.context.metrics.jobmanager()
+        return call.context.metrics.taskmanager(DRIVER_ID)
     known = next((one for one in found if one.id == asked), None)
     return {} if known is None else call.context.metrics.taskmanager(known.worker.worker_id)
 

@@ -9,13 +9,13 @@ from typing import TypeVar
 
 from penstock.base.errors import OperationError
 from penstock.operations.dispatcher import DispatchedJob
+from penstock.operations.metrics.listing import DRIVER_ID
 from penstock.operations.rest.calls.answers import Text
 from penstock.operations.rest.calls.errors import not_found
 from penstock.operations.rest.calls.insight import LOG_NAME, WorkerInsight
 from penstock.operations.rest.calls.routing import Call, Route
 from penstock.operations.rest.handlers.process import LogFiles, ThreadDump, log_files, thread_dump_of
 from penstock.operations.rest.shapes.workers import (
-    DRIVER_ID,
     KnownWorker,
     TaskManagerDetails,
     TaskManagers,

@@ -19,8 +19,8 @@ from penstock.base.configuration import Configuration
 from penstock.base.options import MANAGED_MEMORY_BYTES
 from penstock.core.job.view import JobView, WorkerView
 from penstock.core.protocol import ProcessFigures
+from penstock.operations.metrics.listing import DRIVER_ID
 
-DRIVER_ID: Final = "driver"
 _MEGABYTE: Final = 1 << 20
 #: Ids that only their job tells apart: workers of a local job.
 _COUNTED: Final = re.compile(r"worker-\d+")
