@@ -134,6 +134,7 @@ PAGES: dict[str, Page] = {
     "docs/files.md": Page(),
     "docs/formats.md": Page(),
     "docs/iceberg.md": Page(("[('c0', 810.0), ('c1', 773.5), ('c2', 796.5)]",), targets=("local",)),
+    "docs/logs-and-events.md": Page(None, ("CREATED -> RUNNING", "RUNNING -> FINISHED")),
     "docs/kafka.md": Page(targets=("local",), servers=("kafka",)),
     "docs/iterations.md": Page(
         (
