@@ -6,16 +6,20 @@ import traceback
 
 import msgspec
 
+from penstock.operations.rest.shapes.java_errors import serialized_throwable
+
 
 class FailureCause(msgspec.Struct, frozen=True, rename="kebab"):
-    """The class of an error, and its text with the traceback."""
+    """The class of an error, its text with the traceback, and the same as a Java object (base64) for Flink's client."""
 
     class_: str = msgspec.field(name="class")
     stack_trace: str
+    serialized_throwable: bytes
 
 
 def failure_cause(error: BaseException) -> FailureCause:
     """Of any error; those that Penstock raises on purpose have no traceback of Penstock's own."""
     kind = type(error)
     name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-    return FailureCause(name, "".join(traceback.format_exception_only(error)).strip())
+    text = "".join(traceback.format_exception_only(error)).strip()
+    return FailureCause(name, text, serialized_throwable(name, text))
