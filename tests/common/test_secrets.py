@@ -2,6 +2,7 @@
 
 import pytest
 
+from penstock.base.configuration import Configuration
 from penstock.base.secrets import HIDDEN, is_sensitive, shown
 
 
@@ -35,3 +36,10 @@ def test_what_is_shown_keeps_keys_and_order_and_hides_values() -> None:
     options = {"b": "1", "a.token": "hunter2", "a": "2"}
     assert list(shown(options).items()) == [("b", "1"), ("a.token", HIDDEN), ("a", "2")]
     assert options["a.token"] == "hunter2"
+
+
+def test_the_text_of_a_configuration_hides_them() -> None:
+    configuration = Configuration.from_dict({"parallelism.default": "2", "s3.secret-key": "quiet"})
+    assert str(configuration) == str({"parallelism.default": "2", "s3.secret-key": HIDDEN})
+    assert repr(configuration) == f"Configuration({configuration})"
+    assert configuration.to_dict()["s3.secret-key"] == "quiet"

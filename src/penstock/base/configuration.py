@@ -8,6 +8,7 @@ from typing import Any, TypeVar, overload
 from penstock.base import value_types
 from penstock.base.config_options import ConfigOption
 from penstock.base.errors import UnsupportedError, WrongTypeError
+from penstock.base.secrets import shown
 from penstock.base.value_types import ValueType, parse_list, render
 
 __all__ = ["Configuration"]
@@ -165,7 +166,7 @@ class Configuration:
         return hash(frozenset(self.to_dict().items()))
 
     def __repr__(self) -> str:
-        return f"Configuration({self.to_dict()!r})"
+        return f"Configuration({shown(self.to_dict())!r})"
 
     def __str__(self) -> str:
-        return str(self.to_dict())
+        return str(shown(self.to_dict()))

@@ -259,6 +259,10 @@ def test_there_is_one_module(env: TableEnvironment) -> None:
 def test_options_are_set_shown_and_reset(env: TableEnvironment) -> None:
     env.execute_sql("SET 'nobody.knows' = 'x'")
     assert ("nobody.knows", "x") in rows_of(env, "SET")
+    env.execute_sql("SET 's3.secret-key' = 'quiet'")
+    assert ("s3.secret-key", "******") in rows_of(env, "SET")
+    assert env.get_config().get("s3.secret-key", "") == "quiet"
+    env.execute_sql("RESET 's3.secret-key'")
     assert env.get_config().get("nobody.knows", None) == "x"
     env.execute_sql("SET 'execution.runtime-mode' = 'BATCH'")
     env.execute_sql("RESET 'nobody.knows'")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from penstock.base.secrets import shown
 from penstock.table.session.session import TableSession
 from penstock.table.session.table_config import LOCAL_TIME_ZONE
 from penstock.table.session.table_result import TableResult
@@ -17,7 +18,7 @@ def _set(session: TableSession, statement: statements.SetOption) -> TableResult:
     if statement.resets:
         return _reset(session, statement.key)
     if statement.key is None:
-        found = sorted(session.config.to_map().items())
+        found = sorted(shown(session.config.to_map()).items())
         return results.table([("key", results.STRING), ("value", results.STRING)], found)
     value = statement.value or ""
     if statement.key == LOCAL_TIME_ZONE.key() and value != "default":
