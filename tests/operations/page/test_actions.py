@@ -46,10 +46,9 @@ def test_a_savepoint_that_fails_says_why(page: Page, world: World) -> None:
 
 def test_a_checkpoint_now(page: Page, world: World) -> None:
     ask(page, "Checkpoint")
-    page.get_by_label("Write the whole state").check()
     page.get_by_role("button", name="Take checkpoint").click()
     outcome(page, re.compile(r"complete: checkpoint \d+"))
-    assert [body for _, _, body in world.requests] == [{"checkpointType": "FULL"}]
+    assert [body for _, _, body in world.requests] == [{"checkpointType": "CONFIGURED"}]
 
 
 @pytest.mark.parametrize("drain", [False, True])

@@ -52,6 +52,18 @@ def test_rates_move_by_themselves(open_page: Opens, world: World) -> None:
     expect(rate).not_to_have_text(before)
 
 
+def test_metrics_that_fail_are_said_to(open_page: Opens, world: World) -> None:
+    errors = '{"errors": ["The metrics are away."]}'
+    page = open_page(
+        f"#/jobs/{job_of(world).id}/graph",
+        lambda page: page.route("**/subtasks/metrics?get=*", lambda route: route.fulfill(status=500, body=errors)),
+    )
+    expect(page.get_by_role("alert")).to_contain_text("The metrics are away. Their rates are made of the job's totals")
+    expect(page.get_by_role("link", name="Enrich orders with customers")).to_contain_text("k/s")
+    page.unroute_all()
+    expect(page.get_by_role("alert")).to_have_count(0)
+
+
 def test_a_vertex_has_its_subtasks_and_their_measures(open_page: Opens, world: World) -> None:
     job = job_of(world)
     page = open_page(f"#/jobs/{job.id}/graph/{job.vertices[2].id}/subtasks")

@@ -43,7 +43,7 @@ export function duration(ms: number | undefined | null): string {
   if (minutes < 60) return `${minutes} min ${Math.floor(seconds % 60)} s`;
   const hours = Math.floor(minutes / 60);
   if (hours < 48) return `${hours} h ${minutes % 60} min`;
-  return `${Math.floor(hours / 24)} d ${hours % 24} h`;
+  return hours < 240 ? `${Math.floor(hours / 24)} d ${hours % 24} h` : `${count(hours / 24)} d`;
 }
 
 const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });

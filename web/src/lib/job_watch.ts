@@ -2,11 +2,12 @@
  * The figures of a job's vertices, and what they have been over the last hour.
  *
  * Rates and shading come from Flink's metrics of each vertex, aggregated over its subtasks by the server. Where the
- * server has none for a vertex (a batch's tasks are the engine's), rates are made of the totals in the job's details.
+ * server has none for a vertex (a batch's tasks are the engine's), or does not answer, rates are made of the totals in the
+ * job's details; in the latter case the page says so.
  */
 
 import { useEffect, useState } from "preact/hooks";
-import { getJson } from "./api";
+import { ApiError, getJson } from "./api";
 import { EVERY_MS, feedOf } from "./feed";
 import { isTime, number } from "./format";
 import type { AggregatedMetric, Job, Vertex } from "./types";
@@ -67,6 +68,8 @@ export function hasEnded(state: string): boolean {
 
 export class JobWatch {
   figures = new Map<string, Figures>();
+  /** Why the metrics of a vertex were not to be had in the last turn. */
+  failure: string | undefined;
   /** By vertex and name of the figure. */
   readonly series = new Map<string, Series>();
   private readonly listeners = new Set<() => void>();
@@ -104,7 +107,7 @@ export class JobWatch {
       const then = before?.vertices.find((other) => other.id === vertex.id);
       figures.set(vertex.id, then ? ratesOf(vertex, then, job.now - (before?.now ?? job.now)) : {});
     }
-    if (!hasEnded(job.state)) await this.ask(job, figures);
+    this.failure = hasEnded(job.state) ? undefined : await this.ask(job, figures);
     this.figures = figures;
     for (const [vertex, now] of figures) {
       for (const [name, value] of Object.entries(now) as [string, number | undefined][]) {
@@ -114,7 +117,8 @@ export class JobWatch {
     for (const listener of [...this.listeners]) listener();
   }
 
-  private async ask(job: Job, figures: Map<string, Figures>): Promise<void> {
+  private async ask(job: Job, figures: Map<string, Figures>): Promise<string | undefined> {
+    let failure: string | undefined;
     const many = job.vertices.length;
     const turn = Array.from({ length: Math.min(many, VERTICES_A_TURN) }, (_, n) => job.vertices[(this.next + n) % many]);
     this.next = many > VERTICES_A_TURN ? (this.next + VERTICES_A_TURN) % many : 0;
@@ -130,11 +134,14 @@ export class JobWatch {
           const path = `/jobs/${job.jid}/vertices/${vertex.id}/subtasks/metrics?get=${METRICS}&agg=min,max,avg,sum`;
           const found = figuresOf(await getJson<AggregatedMetric[]>(path), job.now);
           figures.set(vertex.id, { ...figures.get(vertex.id), ...found });
-        } catch {
-          // The feed of the job says when the server is away; until then the totals serve.
+        } catch (error) {
+          // For want of a token the page asks by itself.
+          if (!(error instanceof ApiError)) failure = String(error);
+          else if (error.status !== 401) failure = error.sentences.join(" ");
         }
       }),
     );
+    return failure;
   }
 }
 

@@ -65,18 +65,18 @@ function firstLine(text: string): string {
   return (lines[0]?.startsWith("Traceback") ? lines.at(-1) : lines[0]) ?? "";
 }
 
-export function takeSavepoint(job: Job, directory: string, format: "CANONICAL" | "NATIVE"): void {
+export function takeSavepoint(job: Job, directory: string): void {
   void run(job, "Savepoint", async (tell) => {
-    const body = { "target-directory": directory || null, "cancel-job": false, formatType: format };
+    const body = { "target-directory": directory || null, "cancel-job": false, formatType: "CANONICAL" };
     const asked = await send<Trigger>("POST", `/jobs/${job.jid}/savepoints`, body);
     const done = await settled(`/jobs/${job.jid}/savepoints/${asked["request-id"]}`, tell);
     return `complete: ${done.location ?? ""}`;
   });
 }
 
-export function takeCheckpoint(job: Job, type: "CONFIGURED" | "FULL"): void {
+export function takeCheckpoint(job: Job): void {
   void run(job, "Checkpoint", async (tell) => {
-    const asked = await send<Trigger>("POST", `/jobs/${job.jid}/checkpoints`, { checkpointType: type });
+    const asked = await send<Trigger>("POST", `/jobs/${job.jid}/checkpoints`, { checkpointType: "CONFIGURED" });
     const done = await settled(`/jobs/${job.jid}/checkpoints/${asked["request-id"]}`, tell);
     return `complete: checkpoint ${done.checkpointId ?? ""}`;
   });
@@ -100,7 +100,7 @@ export function cancelJob(job: Job): void {
 export function rescaleJob(job: Job, requirements: Requirements): void {
   void run(job, "Rescale", async (tell) => {
     await send("PUT", `/jobs/${job.jid}/resource-requirements`, requirements);
-    tell("accepted; the job restarts from its last checkpoint");
+    tell("accepted; the job takes a checkpoint, ends its tasks and begins again from it");
     const wanted = (now: Job): boolean =>
       now.state === "RUNNING" &&
       now.vertices.every((vertex) => {

@@ -67,42 +67,33 @@ function Directory({ value, onChange }: { value: string; onChange: (value: strin
 
 function SavepointDialog({ job, onClose }: Asked): JSX.Element {
   const [directory, setDirectory] = useState("");
-  const [format, setFormat] = useState<"CANONICAL" | "NATIVE">("CANONICAL");
   return (
     <Dialog
       title={`Take a savepoint of ${job.name}?`}
       confirm="Take savepoint"
       onClose={onClose}
       onConfirm={() => {
-        takeSavepoint(job, directory.trim(), format);
+        takeSavepoint(job, directory.trim());
         onClose();
       }}
     >
       <p>
         The job goes on. Its whole state is written to a new directory, which belongs to you: nothing deletes it. A job can
-        start from it, with another parallelism or another version of the program.
+        start from it, with another parallelism, another state backend or another version of the program.
       </p>
       <Directory value={directory} onChange={setDirectory} />
-      <label>
-        Format
-        <select value={format} onChange={(event) => setFormat(event.currentTarget.value as "CANONICAL" | "NATIVE")}>
-          <option value="CANONICAL">canonical: every state backend reads it</option>
-          <option value="NATIVE">native: quicker, of this state backend</option>
-        </select>
-      </label>
     </Dialog>
   );
 }
 
 function CheckpointDialog({ job, onClose }: Asked): JSX.Element {
-  const [full, setFull] = useState(false);
   return (
     <Dialog
       title={`Take a checkpoint of ${job.name} now?`}
       confirm="Take checkpoint"
       onClose={onClose}
       onConfirm={() => {
-        takeCheckpoint(job, full ? "FULL" : "CONFIGURED");
+        takeCheckpoint(job);
         onClose();
       }}
     >
@@ -110,10 +101,6 @@ function CheckpointDialog({ job, onClose }: Asked): JSX.Element {
         The job goes on. This checkpoint is like those that it takes by itself: sinks commit what it covers, and a later one
         replaces it.
       </p>
-      <label class="check">
-        <input type="checkbox" checked={full} onChange={(event) => setFull(event.currentTarget.checked)} />
-        Write the whole state, not only what has changed
-      </label>
     </Dialog>
   );
 }
@@ -164,8 +151,9 @@ function CancelDialog({ job, onClose }: Asked): JSX.Element {
       }}
     >
       <p>
-        All tasks stop at once and no savepoint is taken. What was processed since the last checkpoint is not committed. Whether
-        checkpoints are kept depends on <code>execution.checkpointing.externalized-checkpoint-retention</code>.
+        The job ends at once and no savepoint is taken. It can go on from its last checkpoint only if that is retained:{" "}
+        <code>execution.checkpointing.externalized-checkpoint-retention</code> says so. It then reads again what it read since;
+        two-phase sinks show none of that twice.
       </p>
       <p>To be able to go on later, stop the job with a savepoint instead.</p>
     </Dialog>
@@ -197,8 +185,9 @@ function RescaleDialog({ job, onClose }: Asked): JSX.Element {
       onConfirm={send}
     >
       <p>
-        The job takes a checkpoint, stops for a moment, and goes on from it with its state distributed anew. Nothing is lost
-        and nothing is processed twice. It needs as many slots as its highest parallelism.
+        The job takes a checkpoint, ends its tasks, and begins again from the checkpoint. It does so when there are enough
+        slots, one for each subtask of its widest vertex, and runs as it is until then. All that is chained with a vertex, or
+        connected by forward edges, gets the same parallelism.
       </p>
       <Awaited answer={answer} what="parallelism of the job's vertices" />
       <div class="rescale">

@@ -50,6 +50,12 @@ export function JobView({ jobId, parts }: { jobId: string; parts: string[] }): J
         <Actions job={job} />
       </div>
       <JobFigures job={job} watch={watch} />
+      {watch.failure && (
+        <p class="note warn" role="alert">
+          The server has no metrics of some vertices: {watch.failure} Their rates are made of the job's totals, and their
+          watermarks are not known.
+        </p>
+      )}
       {job.state === "FAILED" || job.state === "RESTARTING" || job.state === "FAILING" ? <WhyFailed job={job} /> : null}
       <Tabs label="Views of the job" current={tab} tabs={tabs.map(([key, title]) => ({ key, title, href: href("jobs", jobId, key) }))} />
       <Shown tab={tab} job={job} watch={watch} parts={parts.slice(1)} />
