@@ -51,7 +51,7 @@ def test_subtasks_of_a_running_job() -> None:
     assert source.metrics is not None
     assert source.metrics.records_in == 10
     assert view.vertices[0].subtasks[1].metrics is None
-    assert view.since_ms == {JobStatus.CREATED: 0, JobStatus.RUNNING: 0}
+    assert view.since_ms == {JobStatus.INITIALIZING: 0, JobStatus.CREATED: 0, JobStatus.RUNNING: 0}
 
 
 def test_checkpoints_in_the_making_and_done() -> None:

@@ -134,12 +134,14 @@ def savepoint(page: Page, folder: Path) -> None:
 
 
 def traceback_of(page: Page, folder: Path) -> None:
+    started = page.locator(".figure", has_text="Started").inner_text()
     (folder / "poison").touch()
     page.get_by_role("navigation", name="Views of the job").get_by_role("link", name="Exceptions").click()
     trace = page.get_by_role("region", name="Traceback of ValueError").first
     expect(trace).to_contain_text("ValueError: invalid literal for int() with base 10: 'unreadable'")
     expect(trace.locator(".own").first).to_contain_text(Path(__file__).name)
     expect(page.locator(".job-head")).to_contain_text("running")
+    assert page.locator(".figure", has_text="Started").inner_text() == started
 
 
 def test_watch_a_job_take_a_savepoint_see_it_fail_and_cancel_it(opened: Opens, job: RunningJob, tmp_path: Path) -> None:

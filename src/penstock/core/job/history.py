@@ -124,8 +124,8 @@ class JobHistory:
         self.restarts = 0
 
     def moved(self, status: JobStatus, now_ms: int) -> None:
-        """The job has come to a status."""
-        self.since_ms = {**self.since_ms, status: now_ms}
+        """The job has come to a status. It initializes once, with the first: a restart comes to the others again."""
+        self.since_ms = {JobStatus.INITIALIZING: now_ms, **self.since_ms, status: now_ms}
 
     def rescaled(self, rescale: RescaleRecord) -> None:
         """The job has another parallelism."""
