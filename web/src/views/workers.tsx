@@ -165,6 +165,7 @@ export function ProcessMetrics({ path }: { path: string }): JSX.Element {
 function shown(id: string, value: string | undefined): string {
   const number = Number(value);
   if (value === undefined || value === "" || Number.isNaN(number)) return value ?? "–";
+  if (/\.Count$/.test(id)) return count(number);
   if (/Memory|Bytes|\.(Used|Max|Committed)$/.test(id)) return bytes(number);
   return Number.isInteger(number) ? count(number) : number.toPrecision(4);
 }
