@@ -2,7 +2,7 @@
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
-.PHONY: help env java postgres browser page check format test demo bench bench-guard sim reference options connectors functions lock clean
+.PHONY: help env java postgres browser page page-images check format test demo bench bench-guard sim reference options connectors functions lock clean
 
 PYTEST_ARGS ?=
 # Much of a test on Spark is waiting, so three processes are worth having on two cores.
@@ -39,6 +39,9 @@ browser: ## find a Chromium; root on Debian gets one installed
 
 page: ## build the page that shows jobs (needs Node.js 20 or newer)
 	@scripts/page
+
+page-images: env page browser ## take the pictures of the page for the documents
+	@$(RUN) python -m tests.operations.page.images docs/images
 
 check: env ## lint, format, types and the import contract
 	@$(RUN) ruff check
