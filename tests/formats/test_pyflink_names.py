@@ -79,13 +79,24 @@ def test_csv_schema_builder_checks() -> None:
         CsvSchema.builder().add_string_column("a").add_string_column("a")
     with pytest.raises(ConfigurationError, match="none at position 1"):
         CsvSchema.builder().add_array_column("a").remove_array_element_separator(1)
-    with pytest.raises(NotImplementedError, match="after the last column"):
-        CsvSchema.builder().add_string_column("a").set_any_property_name("rest")
+    with pytest.raises(ConfigurationError, match="is that of a column"):
+        CsvSchema.builder().add_string_column("a").set_any_property_name("a").build()
     first = CsvSchema.builder().add_string_column("a").build()
     schema = (
         CsvSchema.builder().add_columns_from(first).set_use_header().set_strict_headers().disable_quote_char().build()
     )
     assert CsvReaderFormat.for_schema(schema).create_decoder(b"b,a\n").decode(b'1,"\n', True).values == [Row(a='"')]
+
+
+def test_fields_after_the_last_column_are_left_out_where_the_schema_has_a_name_for_them() -> None:
+    builder = CsvSchema.builder().add_string_column("a").add_number_column("b")
+    lines = b'x,1\ny,2,more,"and more"\n'
+    strict = CsvReaderFormat.for_schema(builder.build()).create_decoder(b"")
+    assert [found.line for found in strict.decode(lines, True).malformed] == [1]
+    builder.set_any_property_name("rest")
+    both_ways(builder, Row(a="x", b=1), b"x,1\n")
+    decoder = CsvReaderFormat.for_schema(builder.build()).create_decoder(b"")
+    assert decoder.decode(lines, True).values == [Row(a="x", b=1), Row(a="y", b=2)]
 
 
 def both_ways(builder: CsvSchemaBuilder, row: Row, data: bytes) -> None:

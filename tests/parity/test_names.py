@@ -30,7 +30,6 @@ NOT_AVAILABLE = {
     ("datastream.stream_execution_environment", "StreamExecutionEnvironment.set_python_requirements"): (
         "workers install no packages; an environment is shipped as an archive"
     ),
-    ("datastream.formats.csv", "CsvSchemaBuilder.set_any_property_name"): "rows have no place for fields without name",
 }
 
 #: Methods of users' classes whose default says when they are needed.

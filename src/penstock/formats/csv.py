@@ -58,6 +58,7 @@ class CsvFormat(StreamFormat[Any]):
         multiline: see the module; makes the file one split.
         array_separator: what stands between the elements of a column of arrays.
         array_separators: the same for single columns, by name.
+        extra_fields: leave out fields after the last column, rather than to take the record for malformed.
         charset: how the text is encoded; one that extends ASCII.
         on_error: see `StreamFormat`. A record is malformed if it has too few or too many fields, stray quotes, a text
             that is not of its column's type, or bytes that are not of the charset. Empty lines are not records.
@@ -82,6 +83,7 @@ class CsvFormat(StreamFormat[Any]):
         multiline: bool = False,
         array_separator: str = ";",
         array_separators: Mapping[str, str] | None = None,
+        extra_fields: bool = False,
         charset: str = "utf-8",
         on_error: OnError = "fail",
         malformed_output: OutputTag | None = None,
@@ -106,6 +108,7 @@ class CsvFormat(StreamFormat[Any]):
         self.null_values = frozenset([null_values] if isinstance(null_values, str) else null_values)
         self.array_separator = array_separator
         self.array_separators = dict(array_separators or {})
+        self.extra_fields = extra_fields
         self.charset = check_charset(charset)
 
     def create_decoder(self, header: bytes) -> LineDecoder[Any]:
@@ -175,6 +178,8 @@ class _CsvDecoder(LineDecoder[Any]):
         return [line for line in lines if not line.startswith("#")] if self._format.comments else lines
 
     def _from_rows(self, rows: list[list[str]]) -> list[Any]:
+        if self._format.extra_fields:
+            rows = [row[: self._width] for row in rows]
         widths = set(map(len, rows))
         if widths - {self._width}:
             raise FormatError(f"{max(widths - {self._width})} fields, expected {self._width}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.base.composite_types import ObjectArrayTypeInfo
-from penstock.base.errors import ConfigurationError, UnsupportedError
+from penstock.base.errors import ConfigurationError
 from penstock.base.typeinfo import RowTypeInfo, TypeInformation, Types
 from penstock.codecs.messages import OnError
 from penstock.formats.csv import CsvFormat
@@ -43,6 +43,7 @@ class CsvSchemaBuilder:
     def __init__(self) -> None:
         self._columns: dict[str, TypeInformation] = {}
         self._array_separators: dict[str, str] = {}
+        self._any_property: str | None = None
         self._settings: dict[str, Any] = {"header": False}
 
     def build(self) -> CsvSchema:
@@ -53,6 +54,10 @@ class CsvSchemaBuilder:
         """
         if not self._columns:
             raise ConfigurationError("a CSV schema needs columns")
+        if self._any_property in self._columns:
+            raise ConfigurationError(
+                f"the name of further fields, {self._any_property!r}, is that of a column; choose another one"
+            )
         settings = {**self._settings, "array_separators": dict(self._array_separators)}
         if settings.get("array_separator", ";") is None:
             del settings["array_separator"]
@@ -168,11 +173,15 @@ class CsvSchemaBuilder:
         return self._set("line_end", separator)
 
     def set_any_property_name(self, name: str) -> CsvSchemaBuilder:
-        """Would name the fields after the last column; not available: raises NotImplementedError."""
-        raise UnsupportedError(
-            f"fields after the last column have no place in a row, whatever their name ({name!r}): add a column for "
-            "each, or send such lines to `malformed_output` (CsvReaderFormat.for_schema)"
-        )
+        """Lets lines have fields after the last column, under this name, which rows leave out: they have columns only.
+
+        Without it such a line is malformed. What is written has no such fields.
+
+        Raises:
+            ConfigurationError: when the schema is built, if it has a column of that name.
+        """
+        self._any_property = name
+        return self._set("extra_fields", True)
 
     def set_allow_comments(self, allow: bool = True) -> CsvSchemaBuilder:
         """Leaves out lines that begin with `#`; off unless set."""
@@ -206,5 +215,9 @@ def csv_format(schema: CsvSchema, on_error: OnError = "fail", **more: Any) -> Cs
 
 def csv_writer(schema: CsvSchema) -> CsvWriterFactory:
     """The factory of writers of what a schema describes."""
-    settings = {name: value for name, value in schema.settings.items() if name not in ("comments", "skip_first_row")}
+    settings = {
+        name: value
+        for name, value in schema.settings.items()
+        if name not in ("comments", "skip_first_row", "extra_fields")
+    }
     return CsvWriterFactory(schema.row_type, **settings)
