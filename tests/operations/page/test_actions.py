@@ -57,7 +57,7 @@ def test_stop_with_a_savepoint(page: Page, world: World, drain: bool) -> None:
     if drain:
         page.get_by_label("Drain").check()
         expect(page.get_by_role("dialog")).to_contain_text("windows would fire twice")
-    page.get_by_role("button", name="Drain and stop" if drain else "Stop", exact=True).last.click()
+    page.get_by_role("dialog").get_by_role("button", name="Drain and stop" if drain else "Stop", exact=True).click()
     outcome(page, "stopped; savepoint: file:/var/savepoints")
     assert [body["drain"] for _, _, body in world.requests] == [drain]
     expect(page.locator(".job-head")).to_contain_text("finished")
