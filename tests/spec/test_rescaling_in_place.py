@@ -116,7 +116,7 @@ def test_a_job_takes_the_slots_that_there_are(tmp_path: Path, store_directory: P
     assert set(subtasks(job)) == {2}
     release.touch()
     assert stop.wait(PATIENCE_S)
-    wait_until(lambda: set(subtasks(job)) == {3}, "rescaled")
+    wait_until(lambda: set(subtasks(job)) == {3} and len(job.get_view().result().rescales) == 2, "rescaled")
     causes = [rescale.cause for rescale in job.get_view().result().rescales]
     assert causes == [RescaleCause.NEW_RESOURCE_AVAILABLE, RescaleCause.INITIAL_SCHEDULE]
     job.get_job_execution_result().result(PATIENCE_S)
