@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import count
 from typing import Any
 
 import pytest
 from tests.core.task.fakes import Rig
 
+from penstock.base.metrics import MetricGroup
 from penstock.core.operators.record.stateless import FilterOperator, FlatMapOperator, MapOperator
 from penstock.core.protocol import OperatorFigures, TaskFigures
 from penstock.core.records import MIN_TIMESTAMP, Batch, CheckpointBarrier, Watermark
@@ -113,19 +115,31 @@ def test_buffers_and_bytes_are_counted() -> None:
 
 
 def test_the_size_of_records_is_looked_at_now_and_then() -> None:
-    count = ByteCount()
+    size = ByteCount()
     for number in range(65):
-        before = count.bytes
-        count.add(Batch(["x" * 100] if number else ["x"]))
-        assert count.bytes > before
+        before = size.bytes
+        size.add(Batch(["x" * 100] if number else ["x"]))
+        assert size.bytes > before
     small, large = estimated_bytes(Batch(["x"])), estimated_bytes(Batch(["x" * 100]))
-    assert count.bytes == 64 * small + large
+    assert size.bytes == 64 * small + large
+
+
+def test_a_gauge_of_the_user_is_asked_once_for_a_report() -> None:
+    """What a task and its operators show is the same measurement."""
+    rig = Rig([partial(MapOperator, double)], partitioner=ForwardPartitioner())
+    assert rig.task.chain is not None
+    asked = count()
+    MetricGroup(rig.task.chain.contexts[0].metrics).gauge("asked", lambda: next(asked))
+    metrics = rig.task.metrics()
+    assert metrics.gauges == {"asked": 0.0}
+    assert metrics.figures is not None
+    assert metrics.figures.operators[0].gauges == {"asked": 0.0}
 
 
 def test_an_empty_batch_has_no_bytes() -> None:
-    count = ByteCount()
-    count.add(Batch([]))
-    assert count.bytes == 0
+    size = ByteCount()
+    size.add(Batch([]))
+    assert size.bytes == 0
 
 
 def test_the_last_checkpoint_shows_its_delay_and_alignment() -> None:

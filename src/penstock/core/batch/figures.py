@@ -18,7 +18,7 @@ from penstock.core.operators.source.source import SourceOperator
 from penstock.core.protocol import ExecutionId, OperatorFigures, TaskFigures, TaskMetrics
 from penstock.core.records import MIN_TIMESTAMP, Batch
 from penstock.core.task.channels.sizes import ByteCount
-from penstock.core.task.metrics import Summary, metrics_of
+from penstock.core.task.metrics import Summary, metrics_of_task
 from penstock.core.task.operator_chain import OperatorChain
 from penstock.storage.metadata import CheckpointMetadata
 
@@ -66,13 +66,14 @@ def task_metrics(
     source = chain.head
     records_in = source.records_out if isinstance(source, SourceOperator) else head.records
     records_out = sum(exchange.records for exchange in exchanges.values())
+    operators = chain.figures(head.records, watermark_ms)
     figures = TaskFigures(
         busy_ms,
         bytes_in=head.bytes.bytes,
         bytes_out=sum(exchange.bytes.bytes for exchange in exchanges.values()),
-        operators=chain.figures(0 if isinstance(source, SourceOperator) else records_in, watermark_ms),
+        operators=operators,
     )
-    metrics = metrics_of(chain.contexts)
+    metrics = metrics_of_task(operators)
     return pickle.dumps(TaskMetrics(execution, records_in, records_out, watermark_ms, *metrics, figures=figures), 5)
 
 

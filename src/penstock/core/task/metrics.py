@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from penstock.core.operators.context import OperatorContext
+from penstock.core.protocol import OperatorFigures
 
 Summary = tuple[int, float, float, float]
+#: Counters, gauges and distributions, by name.
+Metrics = tuple[dict[str, int], dict[str, float], dict[str, Summary]]
 
 
 def side_output_counter(tag_id: str) -> str:
@@ -14,14 +17,22 @@ def side_output_counter(tag_id: str) -> str:
     return f"side_output.{tag_id}.records"
 
 
-def metrics_of(contexts: Iterable[OperatorContext]) -> tuple[dict[str, int], dict[str, float], dict[str, Summary]]:
-    """Counters, added up by name, gauges and distributions, of the operators and of the user's functions."""
+def metrics_of_operator(context: OperatorContext) -> Metrics:
+    """What an operator and the user's function in it have measured; asks each of the user's gauges."""
+    counters = dict(context.counters)
+    for name, value in context.metrics.counters().items():
+        counters[name] = counters.get(name, 0) + value
+    return counters, context.metrics.gauges(), context.metrics.distributions()
+
+
+def metrics_of_task(operators: Iterable[OperatorFigures]) -> Metrics:
+    """The same of all operators of a task: counters added up by name; of one name, the last gauge counts."""
     counters: dict[str, int] = {}
     gauges: dict[str, float] = {}
     distributions: dict[str, Summary] = {}
-    for context in contexts:
-        for name, value in (*context.counters.items(), *context.metrics.counters().items()):
+    for operator in operators:
+        for name, value in operator.counters.items():
             counters[name] = counters.get(name, 0) + value
-        gauges.update(context.metrics.gauges())
-        distributions.update(context.metrics.distributions())
+        gauges.update(operator.gauges)
+        distributions.update(operator.distributions)
     return counters, gauges, distributions

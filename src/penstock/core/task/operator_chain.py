@@ -10,7 +10,7 @@ from penstock.core.operators.context import OperatorContext
 from penstock.core.protocol import OperatorFigures
 from penstock.core.records import MIN_TIMESTAMP, Batch, Watermark, WatermarkStatus
 from penstock.core.task.channels.result_partition import ResultPartition
-from penstock.core.task.metrics import metrics_of, side_output_counter
+from penstock.core.task.metrics import metrics_of_operator, side_output_counter
 from penstock.core.task.program import VertexProgram
 from penstock.state.captures import StateCapture
 
@@ -112,7 +112,9 @@ class OperatorChain:
         self._timed_behind_head = [o for o in self._timed if o is not self.head]
 
     def figures(self, records_in: int, watermark_ms: int) -> tuple[OperatorFigures, ...]:
-        """Each operator's figures; the two arguments are what has come to the head of the chain."""
+        """Each operator's figures, none before `setup`; the two arguments are what has come to the head."""
+        if not self.contexts:
+            return ()
         figures = []
         for index, (context, output) in enumerate(zip(self.contexts, self._outputs, strict=True)):
             chained = self.program.operators[index]
@@ -131,7 +133,7 @@ class OperatorChain:
                     output.records + context.fused_records,
                     reached,
                     output.watermark,
-                    *metrics_of([context]),
+                    *metrics_of_operator(context),
                 )
             )
         return tuple(figures)

@@ -62,7 +62,7 @@ from penstock.core.task.channels.result_partition import ResultPartition
 from penstock.core.task.contexts import operator_context
 from penstock.core.task.ending import Ending, EndOfTask
 from penstock.core.task.failures import failure_of
-from penstock.core.task.metrics import metrics_of
+from penstock.core.task.metrics import metrics_of_task
 from penstock.core.task.opening import Opening
 from penstock.core.task.operator_chain import OperatorChain
 from penstock.core.task.phases import Phase, TaskLife
@@ -150,18 +150,21 @@ class StreamTask:
         contexts = [] if self.chain is None else self.chain.contexts
         accumulators = [(name, pickled(a)) for context in contexts for name, a in context.accumulators.items()]
         source, loop = self.source, self._loop
+        records_in, watermark = (0, MIN_TIMESTAMP) if loop is None else (loop.records_in, loop.watermark)
+        operators = () if self.chain is None else self.chain.figures(records_in, watermark)
         return TaskMetrics(
             self.execution,
-            source.records_out if source is not None else 0 if loop is None else loop.records_in,
+            source.records_out if source is not None else records_in,
             sum(p.records_out for p in self.partitions.values()),
-            MIN_TIMESTAMP if loop is None else loop.watermark,
-            *metrics_of(contexts),
+            watermark,
+            *metrics_of_task(operators),
             tuple(accumulators),
             task_figures(
                 self.times,
                 self.gate,
                 self.partitions.values(),
                 loop,
+                operators,
                 self.snapshots.last_part,
                 self._initialization_ms,
                 self._mails,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from penstock.core.protocol import TaskFigures
+from penstock.core.protocol import OperatorFigures, TaskFigures
 from penstock.core.task.channels.input_gate import InputGate
 from penstock.core.task.channels.result_partition import ResultPartition
 from penstock.core.task.processing import ProcessingLoop
@@ -17,6 +17,7 @@ def task_figures(
     gate: InputGate,
     partitions: Iterable[ResultPartition],
     loop: ProcessingLoop | None,
+    operators: tuple[OperatorFigures, ...],
     last_part: Part | None,
     initialization_ms: int,
     mails: int,
@@ -41,5 +42,5 @@ def task_figures(
         mails_queued,
         0 if last_part is None else last_part.start_delay_ms,
         0 if last_part is None else last_part.alignment_ms,
-        () if loop is None else loop.chain.figures(loop.records_in, loop.watermark),
+        operators,
     )
