@@ -6,54 +6,56 @@ Read one with `configuration.read(PARALLELISM)`. Names end in the unit of the va
 
 from __future__ import annotations
 
-from penstock.base import option_types, value_types
-from penstock.base.option_types import REGISTRY, Option
+from penstock.base import value_types
+from penstock.base.option_types import (
+    COUNT,
+    PORT,
+    POSITIVE,
+    POSITIVE_TIME_MS,
+    REGISTRY,
+    SIZE_BYTES,
+    TIME_MS,
+    Option,
+    at_least,
+    option,
+    to_fraction,
+    to_inner_fraction,
+    to_max_parallelism,
+    to_ports,
+    unset,
+)
 from penstock.base.value_types import BOOLEAN, DURATION_MS, FLOAT, MAPPING, STRING, ValueType, choice
 
 __all__ = ["REGISTRY", "Option"]
 
-_COUNT = option_types.COUNT
-_PORT = option_types.PORT
-_POSITIVE = option_types.POSITIVE
-_POSITIVE_TIME_MS = option_types.POSITIVE_TIME_MS
-_SIZE_BYTES = option_types.SIZE_BYTES
-_TIME_MS = option_types.TIME_MS
-_at_least = option_types.at_least
-_option = option_types.option
-_to_fraction = option_types.to_fraction
-_to_inner_fraction = option_types.to_inner_fraction
-_to_max_parallelism = option_types.to_max_parallelism
-_to_ports = option_types.to_ports
-_unset = option_types.unset
-
 # The program ---------------------------------------------------------------------------------------------------------
 
-PARALLELISM = _option("parallelism.default", _POSITIVE, 1, "The parallelism of operators that do not set their own.")
-PIPELINE_NAME = _unset("pipeline.name", STRING, "The name of the job in lists, logs and Spark's pages.")
-MAX_PARALLELISM = _option(
+PARALLELISM = option("parallelism.default", POSITIVE, 1, "The parallelism of operators that do not set their own.")
+PIPELINE_NAME = unset("pipeline.name", STRING, "The name of the job in lists, logs and Spark's pages.")
+MAX_PARALLELISM = option(
     "pipeline.max-parallelism",
-    ValueType("integer", _to_max_parallelism),
+    ValueType("integer", to_max_parallelism),
     128,
     "The number of key groups that keyed state is divided into. Parallelism cannot exceed it, and it is fixed for the "
     "life of a job's state.",
 )
-OPERATOR_CHAINING_ENABLED = _option(
+OPERATOR_CHAINING_ENABLED = option(
     "pipeline.operator-chaining.enabled", BOOLEAN, True, "Whether to chain operators that can run in one task."
 )
-AUTO_WATERMARK_INTERVAL_MS = _option(
-    "pipeline.auto-watermark-interval", _TIME_MS, 200, "The interval at which watermark generators emit watermarks."
+AUTO_WATERMARK_INTERVAL_MS = option(
+    "pipeline.auto-watermark-interval", TIME_MS, 200, "The interval at which watermark generators emit watermarks."
 )
-AUTO_GENERATE_UIDS = _option(
+AUTO_GENERATE_UIDS = option(
     "pipeline.auto-generate-uids",
     BOOLEAN,
     True,
     "Whether Penstock generates a uid for an operator without one. If false, a missing uid is an error.",
 )
-GLOBAL_JOB_PARAMETERS = _option(
+GLOBAL_JOB_PARAMETERS = option(
     "pipeline.global-job-parameters", MAPPING, {}, "The user's own settings, readable in every function."
 )
 
-CONFIGURATION_STRICT = _option(
+CONFIGURATION_STRICT = option(
     "penstock.configuration.strict",
     BOOLEAN,
     False,
@@ -62,39 +64,39 @@ CONFIGURATION_STRICT = _option(
 
 # Where and how it runs -----------------------------------------------------------------------------------------------
 
-RUNTIME_MODE = _option(
+RUNTIME_MODE = option(
     "execution.runtime-mode",
     choice("STREAMING", "BATCH", "AUTOMATIC", "MICRO_BATCH"),
     "STREAMING",
     "How the job runs: as a stream, as a batch, as a batch if all its sources are bounded, or in epochs.",
 )
-BATCH_SAVEPOINT_PATH = _unset(
+BATCH_SAVEPOINT_PATH = unset(
     "execution.batch.savepoint-path",
     STRING,
     "Where a job in BATCH mode writes its final state, so that other jobs can resume from it: a directory that does "
     "not exist yet, on any fsspec file system that all workers can reach. Unbounded sources are read up to their "
     "current end.",
 )
-MICRO_BATCH_INTERVAL_MS = _unset(
+MICRO_BATCH_INTERVAL_MS = unset(
     "execution.micro-batch.interval",
-    _TIME_MS,
+    TIME_MS,
     "The interval between the starts of epochs in MICRO_BATCH mode. If unset, epochs run back to back until nothing is "
     "left to read.",
 )
-MICRO_BATCH_RECORDS_MAX = _unset(
+MICRO_BATCH_RECORDS_MAX = unset(
     "execution.micro-batch.max-records",
-    _POSITIVE,
+    POSITIVE,
     "The maximum number of records a source subtask reads in an epoch. If unset, it reads all available records. "
     "Streaming data frames use Spark's own options instead.",
 )
-EXECUTION_TARGET = _option(
+EXECUTION_TARGET = option(
     "execution.target",
     choice("spark", "local"),
     "spark",
     "Where the job runs: on Spark, or in this process on one thread.",
 )
-EXECUTION_ATTACHED = _option("execution.attached", BOOLEAN, True, "Whether `execute` waits for the job to end.")
-ON_SIGTERM = _option(
+EXECUTION_ATTACHED = option("execution.attached", BOOLEAN, True, "Whether `execute` waits for the job to end.")
+ON_SIGTERM = option(
     "penstock.on-sigterm",
     choice("none", "stop-with-savepoint", "cancel"),
     "none",
@@ -102,133 +104,131 @@ ON_SIGTERM = _option(
     "savepoint in execution.checkpointing.savepoint-dir, or by cancelling it. It reacts to a second SIGTERM as it "
     "would without Penstock.",
 )
-BUFFER_TIMEOUT_MS = _option(
+BUFFER_TIMEOUT_MS = option(
     "execution.buffer-timeout.interval",
-    _at_least(-1, DURATION_MS),
+    at_least(-1, DURATION_MS),
     100,
     "The maximum time a partly filled network buffer waits before it is sent. 0 sends it at once.",
 )
-CACHE_DIR = _unset(
+CACHE_DIR = unset(
     "penstock.cache.dir",
     STRING,
     "The directory for cached streams, on any fsspec file system that all workers can reach. If unset, the temporary "
     "directory of this machine.",
 )
-PYTHON_FILES = _unset(
+PYTHON_FILES = unset(
     "python.files", STRING, "Python files, zips and directories that functions import, separated by commas."
 )
-PYTHON_ARCHIVES = _unset(
+PYTHON_ARCHIVES = unset(
     "python.archives", STRING, "Archives to unpack where functions run, as path#directory, separated by commas."
 )
-PYTHON_EXECUTABLE = _unset(
+PYTHON_EXECUTABLE = unset(
     "python.executable", STRING, "The Python executable of the workers of a Spark session that Penstock starts."
 )
-SPARK_JARS = _unset("spark.jars", STRING, "Jars for a Spark session that Penstock starts, separated by commas.")
-SPARK_MASTER = _unset("spark.master", STRING, "The Spark master to connect to if no Spark session is given.")
-SPARK_APP_NAME = _option(
-    "spark.app.name", STRING, "penstock", "The name of the Spark application that Penstock starts."
-)
+SPARK_JARS = unset("spark.jars", STRING, "Jars for a Spark session that Penstock starts, separated by commas.")
+SPARK_MASTER = unset("spark.master", STRING, "The Spark master to connect to if no Spark session is given.")
+SPARK_APP_NAME = option("spark.app.name", STRING, "penstock", "The name of the Spark application that Penstock starts.")
 
 # Checkpoints ---------------------------------------------------------------------------------------------------------
 
-CHECKPOINTING_INTERVAL_MS = _unset(
+CHECKPOINTING_INTERVAL_MS = unset(
     "execution.checkpointing.interval",
-    _POSITIVE_TIME_MS,
+    POSITIVE_TIME_MS,
     "The interval between the starts of checkpoints. If unset, the job takes none.",
 )
-CHECKPOINTING_MODE = _option(
+CHECKPOINTING_MODE = option(
     "execution.checkpointing.mode",
     choice("EXACTLY_ONCE", "AT_LEAST_ONCE"),
     "EXACTLY_ONCE",
     "The guarantee for state after a failure: each record counts exactly once, or at least once.",
 )
-CHECKPOINTING_TIMEOUT_MS = _option(
+CHECKPOINTING_TIMEOUT_MS = option(
     "execution.checkpointing.timeout",
-    _POSITIVE_TIME_MS,
+    POSITIVE_TIME_MS,
     600_000,
     "The maximum time a checkpoint may take before it is aborted.",
 )
-CHECKPOINTING_MIN_PAUSE_MS = _option(
+CHECKPOINTING_MIN_PAUSE_MS = option(
     "execution.checkpointing.min-pause",
-    _TIME_MS,
+    TIME_MS,
     0,
     "The minimum time between the end of one checkpoint and the start of the next.",
 )
-CHECKPOINTING_MAX_CONCURRENT = _option(
+CHECKPOINTING_MAX_CONCURRENT = option(
     "execution.checkpointing.max-concurrent-checkpoints",
-    _POSITIVE,
+    POSITIVE,
     1,
     "The maximum number of checkpoints in progress at the same time.",
 )
-CHECKPOINTING_TOLERABLE_FAILURES = _option(
+CHECKPOINTING_TOLERABLE_FAILURES = option(
     "execution.checkpointing.tolerable-failed-checkpoints",
-    _COUNT,
+    COUNT,
     0,
     "The number of consecutive checkpoint failures the job tolerates.",
 )
-CHECKPOINTING_DIR = _unset(
+CHECKPOINTING_DIR = unset(
     "execution.checkpointing.dir", STRING, "The directory for checkpoints, on any fsspec file system."
 )
-SAVEPOINT_DIR = _unset("execution.checkpointing.savepoint-dir", STRING, "The default directory for savepoints.")
-CHECKPOINTING_NUM_RETAINED = _option(
-    "execution.checkpointing.num-retained", _POSITIVE, 1, "The number of completed checkpoints to keep."
+SAVEPOINT_DIR = unset("execution.checkpointing.savepoint-dir", STRING, "The default directory for savepoints.")
+CHECKPOINTING_NUM_RETAINED = option(
+    "execution.checkpointing.num-retained", POSITIVE, 1, "The number of completed checkpoints to keep."
 )
-CHECKPOINT_RETENTION = _option(
+CHECKPOINT_RETENTION = option(
     "execution.checkpointing.externalized-checkpoint-retention",
     choice("NO_EXTERNALIZED_CHECKPOINTS", "DELETE_ON_CANCELLATION", "RETAIN_ON_CANCELLATION"),
     "DELETE_ON_CANCELLATION",
     "Whether checkpoints outlive a job: never, unless it is cancelled or finishes, or also if it is cancelled.",
 )
-CHECKPOINTING_INLINE_BYTES = _option(
+CHECKPOINTING_INLINE_BYTES = option(
     "execution.checkpointing.data-inline-threshold",
-    _SIZE_BYTES,
+    SIZE_BYTES,
     20 * 1024,
     "State up to this size is stored in the checkpoint's metadata instead of a separate file.",
 )
-UNALIGNED_ENABLED = _option(
+UNALIGNED_ENABLED = option(
     "execution.checkpointing.unaligned.enabled",
     BOOLEAN,
     False,
     "Whether barriers may overtake records. The checkpoint then includes those records. On the way to an operator with "
     "a broadcast input they overtake none.",
 )
-FORCE_UNALIGNED = _option(
+FORCE_UNALIGNED = option(
     "execution.checkpointing.unaligned.forced",
     BOOLEAN,
     False,
     "Whether to take unaligned checkpoints where Flink refuses to. No effect: Penstock refuses them to no job.",
 )
-ALIGNED_TIMEOUT_MS = _option(
+ALIGNED_TIMEOUT_MS = option(
     "execution.checkpointing.aligned-checkpoint-timeout",
-    _TIME_MS,
+    TIME_MS,
     0,
     "How long an unaligned checkpoint tries to align first. With 0 it does not try.",
 )
-ALIGNMENT_HELD_BACK_BYTES_MAX = _unset(
+ALIGNMENT_HELD_BACK_BYTES_MAX = unset(
     "execution.checkpointing.max-alignment-bytes",
-    _SIZE_BYTES,
+    SIZE_BYTES,
     "Approximately how much data an alignment may hold back before the task declines the checkpoint. If unset, there "
     "is no limit.",
 )
-LOCAL_BACKUP_ENABLED = _unset(
+LOCAL_BACKUP_ENABLED = unset(
     "execution.checkpointing.local-backup.enabled",
     BOOLEAN,
     "Whether a worker keeps copies of its state files on its disk. If unset, execution.state-recovery.from-local "
     "decides.",
 )
-LOCAL_BACKUP_DIR = _unset(
+LOCAL_BACKUP_DIR = unset(
     "execution.checkpointing.local-backup.dirs",
     STRING,
     "The directory for those copies on each worker's machine. If unset, the machine's temporary directory.",
 )
-RECOVERY_FROM_LOCAL = _option(
+RECOVERY_FROM_LOCAL = option(
     "execution.state-recovery.from-local",
     BOOLEAN,
     False,
     "Whether a task that restarts in the same worker reads its local copies of state files, not the checkpoint's.",
 )
-RECOVERY_PATH = _unset("execution.state-recovery.path", STRING, "The savepoint or checkpoint that the job starts from.")
-RECOVERY_FROM_LATEST = _option(
+RECOVERY_PATH = unset("execution.state-recovery.path", STRING, "The savepoint or checkpoint that the job starts from.")
+RECOVERY_FROM_LATEST = option(
     "penstock.recovery.from-latest",
     BOOLEAN,
     False,
@@ -237,7 +237,7 @@ RECOVERY_FROM_LATEST = _option(
     "option. If that job has finished, there is nothing left to do. If its driver still runs, that driver is deposed: "
     "it commits and deletes nothing more.",
 )
-HIGH_AVAILABILITY_TYPE = _option(
+HIGH_AVAILABILITY_TYPE = option(
     "high-availability.type",
     choice("NONE", "FILE", "ZOOKEEPER"),
     "NONE",
@@ -245,150 +245,150 @@ HIGH_AVAILABILITY_TYPE = _option(
     "one of them resumes the job as with penstock.recovery.from-latest. With ZOOKEEPER, the drivers may be on any "
     "hosts, and ZooKeeper elects the one that runs the job. Drivers find each other by the job's name.",
 )
-HIGH_AVAILABILITY_DIR = _unset(
+HIGH_AVAILABILITY_DIR = unset(
     "high-availability.storageDir",
     STRING,
     "With FILE, the directory of the lock that elects the leader, on this host. If unset, execution.checkpointing.dir.",
 )
-HIGH_AVAILABILITY_CLUSTER_ID = _option(
+HIGH_AVAILABILITY_CLUSTER_ID = option(
     "high-availability.cluster-id",
     STRING,
     "/default",
     "Separates jobs of the same name from each other in ZooKeeper: drivers with another id are no standbys.",
 )
-ZOOKEEPER_QUORUM = _unset(
+ZOOKEEPER_QUORUM = unset(
     "high-availability.zookeeper.quorum", STRING, "The servers of ZooKeeper: host:port,host:port,host:port."
 )
-ZOOKEEPER_PATH_ROOT = _option(
+ZOOKEEPER_PATH_ROOT = option(
     "high-availability.zookeeper.path.root",
     STRING,
     "/penstock",
     "The path in ZooKeeper under which Penstock keeps its nodes: root, cluster id, job.",
 )
-ZOOKEEPER_SESSION_TIMEOUT_MS = _option(
+ZOOKEEPER_SESSION_TIMEOUT_MS = option(
     "high-availability.zookeeper.client.session-timeout",
-    _POSITIVE_TIME_MS,
+    POSITIVE_TIME_MS,
     60_000,
     "How long ZooKeeper may hear nothing of the driver that runs the job before a standby takes the job over. The "
     "servers keep this within limits of their own, by default 2 and 20 of their ticks.",
 )
-ZOOKEEPER_CONNECTION_TIMEOUT_MS = _option(
+ZOOKEEPER_CONNECTION_TIMEOUT_MS = option(
     "high-availability.zookeeper.client.connection-timeout",
-    _POSITIVE_TIME_MS,
+    POSITIVE_TIME_MS,
     15_000,
     "How long a driver waits for ZooKeeper when it begins, and when it says how its job has ended.",
 )
-ZOOKEEPER_TOLERATE_SUSPENDED = _option(
+ZOOKEEPER_TOLERATE_SUSPENDED = option(
     "high-availability.zookeeper.client.tolerate-suspended-connections",
     BOOLEAN,
     False,
     "Whether a driver that has lost its connection to ZooKeeper still leads, until its session is over. If false, its "
     "job is suspended at once.",
 )
-ZOOKEEPER_ACL = _option(
+ZOOKEEPER_ACL = option(
     "high-availability.zookeeper.client.acl",
     choice("open", "creator"),
     "open",
     "Who may read and change Penstock's nodes in ZooKeeper: everybody, or only who has the same "
     "high-availability.zookeeper.client.authorization.",
 )
-ZOOKEEPER_AUTHORIZATION = _unset(
+ZOOKEEPER_AUTHORIZATION = unset(
     "high-availability.zookeeper.client.authorization",
     MAPPING,
     "As whom drivers come to ZooKeeper: scheme:credentials, such as digest:'user:password'.",
 )
-RECOVERY_IGNORE_UNCLAIMED_STATE = _option(
+RECOVERY_IGNORE_UNCLAIMED_STATE = option(
     "execution.state-recovery.ignore-unclaimed-state",
     BOOLEAN,
     False,
     "Whether to drop state that no operator of the program claims. If false, such state is an error.",
 )
-RECOVERY_MATCH_BY_PLACE = _option(
+RECOVERY_MATCH_BY_PLACE = option(
     "penstock.recovery.match-by-place",
     BOOLEAN,
     False,
     "Whether an operator without a uid takes the state that was written at its place in the program even if the "
     "operators around it have changed. That state may belong to another operator.",
 )
-RECOVERY_PAST_DAMAGED = _option(
+RECOVERY_PAST_DAMAGED = option(
     "penstock.recovery.past-damaged-checkpoint",
     choice("refuse", "fall-back"),
     "refuse",
     "What a job with committing sinks does if its newest checkpoint is damaged: fail, or fall back to the previous one "
     "and commit again what was committed since. Jobs without such sinks always fall back.",
 )
-RECOVERY_CLAIM_MODE = _option(
+RECOVERY_CLAIM_MODE = option(
     "execution.state-recovery.claim-mode",
     choice("NO_CLAIM", "CLAIM"),
     "NO_CLAIM",
     "Whether the job may delete the snapshot it starts from: never, or once its own first checkpoint is complete.",
 )
-STATE_BACKEND = _option(
+STATE_BACKEND = option(
     "state.backend.type",
     choice("hashmap", "rocksdb"),
     "hashmap",
     "Where keyed state is kept: in memory, or in RocksDB.",
 )
 
-ROCKSDB_LOCAL_DIR = _unset(
+ROCKSDB_LOCAL_DIR = unset(
     "state.backend.rocksdb.localdir",
     STRING,
     "The directory for RocksDB's files on each worker's machine. If unset, the machine's temporary directory.",
 )
-ROCKSDB_BLOCK_CACHE_BYTES = _option(
+ROCKSDB_BLOCK_CACHE_BYTES = option(
     "state.backend.rocksdb.block.cache-size",
-    _SIZE_BYTES,
+    SIZE_BYTES,
     32 << 20,
     "The size of RocksDB's block cache, for each operator in each subtask. It has no effect with a budget for the "
     "worker.",
 )
-ROCKSDB_WRITE_BUFFER_BYTES = _option(
+ROCKSDB_WRITE_BUFFER_BYTES = option(
     "state.backend.rocksdb.writebuffer.size",
-    _SIZE_BYTES,
+    SIZE_BYTES,
     16 << 20,
     "The size of each of the two buffers that collect rows in memory before RocksDB writes them to a file. With a "
     "budget for the worker it is the size at most.",
 )
-ROCKSDB_OBJECT_CACHE_BYTES = _option(
+ROCKSDB_OBJECT_CACHE_BYTES = option(
     "state.backend.rocksdb.object-cache-size",
-    _SIZE_BYTES,
+    SIZE_BYTES,
     32 << 20,
     "The approximate size of the cache of entries kept as Python objects in front of RocksDB, so that hot keys are not "
     "serialised on each access. It has no effect with a budget for the worker.",
 )
-MANAGED_MEMORY_BYTES = _unset(
+MANAGED_MEMORY_BYTES = unset(
     "taskmanager.memory.managed.size",
-    _SIZE_BYTES,
+    SIZE_BYTES,
     "The memory that all RocksDB stores of a worker, which is one slot, share: blocks, write buffers, and entries kept "
     "as Python objects. If unset, every store has the sizes above.",
 )
-ROCKSDB_MEMORY_MANAGED = _option(
+ROCKSDB_MEMORY_MANAGED = option(
     "state.backend.rocksdb.memory.managed",
     BOOLEAN,
     True,
     "Whether the RocksDB stores of a worker share its managed memory, if that is set.",
 )
-ROCKSDB_MEMORY_FIXED_PER_SLOT_BYTES = _unset(
+ROCKSDB_MEMORY_FIXED_PER_SLOT_BYTES = unset(
     "state.backend.rocksdb.memory.fixed-per-slot",
-    _SIZE_BYTES,
+    SIZE_BYTES,
     "The memory that all RocksDB stores of a worker share, instead of the managed memory.",
 )
-ROCKSDB_WRITE_BUFFER_RATIO = _option(
+ROCKSDB_WRITE_BUFFER_RATIO = option(
     "state.backend.rocksdb.memory.write-buffer-ratio",
-    ValueType("number", _to_inner_fraction),
+    ValueType("number", to_inner_fraction),
     0.5,
     "The part of RocksDB's share of the budget that write buffers may take. Blocks of files have the rest.",
 )
-ROCKSDB_OBJECT_CACHE_RATIO = _option(
+ROCKSDB_OBJECT_CACHE_RATIO = option(
     "state.backend.rocksdb.memory.object-cache-ratio",
-    ValueType("number", _to_inner_fraction),
+    ValueType("number", to_inner_fraction),
     0.33,
     "The part of the budget for entries kept as Python objects, divided evenly among the stores. RocksDB has the rest.",
 )
 
 # Restarts ------------------------------------------------------------------------------------------------------------
 
-RESTART_STRATEGY = _unset(
+RESTART_STRATEGY = unset(
     "restart-strategy.type",
     choice(
         "none",
@@ -405,124 +405,124 @@ RESTART_STRATEGY = _unset(
     ),
     "How a failed job restarts. If unset, exponential-delay with checkpointing and none without.",
 )
-FAILOVER_STRATEGY = _option(
+FAILOVER_STRATEGY = option(
     "jobmanager.execution.failover-strategy",
     choice("region", "full"),
     "region",
     "What begins again after a failure: the regions of the job that failed, which exchange no records with others, or "
     "all of it.",
 )
-SCHEDULER = _option(
+SCHEDULER = option(
     "jobmanager.scheduler",
     choice("default", "adaptive", aliases={"Default": "default", "Adaptive": "adaptive"}),
     "default",
     "How a streaming job gets its slots: default waits for all that its parallelism needs; adaptive runs at the "
     "parallelism that the slots at hand allow, and rescales when slots come or go.",
 )
-SCHEDULER_MODE = _unset(
+SCHEDULER_MODE = unset(
     "scheduler-mode",
     choice("reactive"),
     "If reactive, the adaptive scheduler takes all slots that there are, whatever parallelism the program sets: each "
     "operator goes up to its maximum parallelism.",
 )
-ADAPTIVE_MIN_PARALLELISM = _option(
+ADAPTIVE_MIN_PARALLELISM = option(
     "penstock.adaptive-scheduler.min-parallelism",
-    _POSITIVE,
+    POSITIVE,
     1,
     "The lowest parallelism at which the adaptive scheduler runs an operator; operators of a lower one keep theirs.",
 )
-SUBMISSION_WAIT_MS = _unset(
+SUBMISSION_WAIT_MS = unset(
     "jobmanager.adaptive-scheduler.submission.resource-wait-timeout",
-    _TIME_MS,
+    TIME_MS,
     "How long the adaptive scheduler waits for the slots of the lowest parallelism before the job fails. If unset, 5 "
     "minutes, and without limit in reactive mode.",
 )
-SUBMISSION_STABILIZATION_MS = _unset(
+SUBMISSION_STABILIZATION_MS = unset(
     "jobmanager.adaptive-scheduler.submission.resource-stabilization-timeout",
-    _TIME_MS,
+    TIME_MS,
     "How long a job that has fewer slots than it wants, but enough, waits for more before it begins, also after a "
     "failure. If unset, 10 s, and 0 in reactive mode.",
 )
-EXECUTING_COOLDOWN_MS = _option(
+EXECUTING_COOLDOWN_MS = option(
     "jobmanager.adaptive-scheduler.executing.cooldown-after-rescaling",
-    _TIME_MS,
+    TIME_MS,
     30_000,
     "How long a job that was rescaled runs before new slots can lead to the next rescaling.",
 )
-EXECUTING_STABILIZATION_MS = _unset(
+EXECUTING_STABILIZATION_MS = unset(
     "jobmanager.adaptive-scheduler.executing.resource-stabilization-timeout",
-    _TIME_MS,
+    TIME_MS,
     "How long a running job that gets some of the slots that it lacks waits for the rest before it is rescaled. If "
     "unset, 60 s, and 0 in reactive mode.",
 )
-RESCALE_MAX_CHECKPOINT_FAILURES = _option(
+RESCALE_MAX_CHECKPOINT_FAILURES = option(
     "jobmanager.adaptive-scheduler.rescale-trigger.max-checkpoint-failures",
-    _POSITIVE,
+    POSITIVE,
     2,
     "After how many failed checkpoints a job is rescaled from an older one.",
 )
-RESCALE_MAX_DELAY_MS = _unset(
+RESCALE_MAX_DELAY_MS = unset(
     "jobmanager.adaptive-scheduler.rescale-trigger.max-delay",
-    _TIME_MS,
+    TIME_MS,
     "How long a job that is to be rescaled waits for a new checkpoint before it goes on from an older one. If unset, "
     "as long as a checkpoint may take (execution.checkpointing.timeout).",
 )
-FIXED_DELAY_ATTEMPTS = _option(
-    "restart-strategy.fixed-delay.attempts", _COUNT, 1, "The number of restarts before the job fails for good."
+FIXED_DELAY_ATTEMPTS = option(
+    "restart-strategy.fixed-delay.attempts", COUNT, 1, "The number of restarts before the job fails for good."
 )
-FIXED_DELAY_MS = _option("restart-strategy.fixed-delay.delay", _TIME_MS, 1_000, "The wait before each restart.")
-FAILURE_RATE_MAX_FAILURES = _option(
+FIXED_DELAY_MS = option("restart-strategy.fixed-delay.delay", TIME_MS, 1_000, "The wait before each restart.")
+FAILURE_RATE_MAX_FAILURES = option(
     "restart-strategy.failure-rate.max-failures-per-interval",
-    _POSITIVE,
+    POSITIVE,
     1,
     "The number of failures within the interval that lead to a restart. One more fails the job for good.",
 )
-FAILURE_RATE_INTERVAL_MS = _option(
+FAILURE_RATE_INTERVAL_MS = option(
     "restart-strategy.failure-rate.failure-rate-interval",
-    _POSITIVE_TIME_MS,
+    POSITIVE_TIME_MS,
     60_000,
     "The interval over which failures are counted.",
 )
-FAILURE_RATE_DELAY_MS = _option("restart-strategy.failure-rate.delay", _TIME_MS, 1_000, "The wait before each restart.")
-EXPONENTIAL_INITIAL_BACKOFF_MS = _option(
-    "restart-strategy.exponential-delay.initial-backoff", _POSITIVE_TIME_MS, 1_000, "The wait before the first restart."
+FAILURE_RATE_DELAY_MS = option("restart-strategy.failure-rate.delay", TIME_MS, 1_000, "The wait before each restart.")
+EXPONENTIAL_INITIAL_BACKOFF_MS = option(
+    "restart-strategy.exponential-delay.initial-backoff", POSITIVE_TIME_MS, 1_000, "The wait before the first restart."
 )
-EXPONENTIAL_MAX_BACKOFF_MS = _option(
-    "restart-strategy.exponential-delay.max-backoff", _POSITIVE_TIME_MS, 60_000, "The longest wait before a restart."
+EXPONENTIAL_MAX_BACKOFF_MS = option(
+    "restart-strategy.exponential-delay.max-backoff", POSITIVE_TIME_MS, 60_000, "The longest wait before a restart."
 )
-EXPONENTIAL_MULTIPLIER = _option(
+EXPONENTIAL_MULTIPLIER = option(
     "restart-strategy.exponential-delay.backoff-multiplier",
-    _at_least(1.0, FLOAT),
+    at_least(1.0, FLOAT),
     1.5,
     "The factor by which the wait grows from one restart to the next.",
 )
-EXPONENTIAL_RESET_THRESHOLD_MS = _option(
+EXPONENTIAL_RESET_THRESHOLD_MS = option(
     "restart-strategy.exponential-delay.reset-backoff-threshold",
-    _POSITIVE_TIME_MS,
+    POSITIVE_TIME_MS,
     3_600_000,
     "How long a job must run without failure for the wait to return to its initial value.",
 )
-EXPONENTIAL_JITTER_FACTOR = _option(
+EXPONENTIAL_JITTER_FACTOR = option(
     "restart-strategy.exponential-delay.jitter-factor",
-    ValueType("number", _to_fraction),
+    ValueType("number", to_fraction),
     0.1,
     "The fraction of the wait by which it varies at random.",
 )
-EXPONENTIAL_ATTEMPTS_MAX = _option(
+EXPONENTIAL_ATTEMPTS_MAX = option(
     "restart-strategy.exponential-delay.attempts-before-reset-backoff",
-    _POSITIVE,
+    POSITIVE,
     2**31 - 1,
     "The number of consecutive restarts before the job fails for good. The default is no practical limit.",
 )
-FAILURE_ENRICHERS = _unset(
+FAILURE_ENRICHERS = unset(
     "jobmanager.failure-enrichers",
     STRING,
     "Classes that put labels on failures, as module:Class, separated by commas; the client's process imports them. "
     "penstock.core.failure:TypeFailureEnricher says whether a failure is the USER's or the SYSTEM's.",
 )
-IDENTICAL_FAILURES_MAX = _option(
+IDENTICAL_FAILURES_MAX = option(
     "penstock.restart.identical-failures-max",
-    _COUNT,
+    COUNT,
     10,
     "The number of identical failures, with no completed checkpoint in between, after which a job fails for good "
     "whatever its restart strategy. 0 means no limit. Refused connections, time-outs and the like are not counted.",
@@ -530,163 +530,163 @@ IDENTICAL_FAILURES_MAX = _option(
 
 # The end of tasks ----------------------------------------------------------------------------------------------------
 
-TASK_CANCELLATION_INTERVAL_MS = _option(
+TASK_CANCELLATION_INTERVAL_MS = option(
     "task.cancellation.interval",
-    _POSITIVE_TIME_MS,
+    POSITIVE_TIME_MS,
     30_000,
     "The interval at which the log lists cancelled tasks that have not ended.",
 )
-TASK_CANCELLATION_TIMEOUT_MS = _option(
+TASK_CANCELLATION_TIMEOUT_MS = option(
     "task.cancellation.timeout",
-    _TIME_MS,
+    TIME_MS,
     180_000,
     "How long cancelled tasks may take to end. After that their worker is killed or, if the job runs in the client's "
     "process, the client stops waiting. 0 means no limit.",
 )
 
-SLOW_WORKERS_THRESHOLD_MS = _option(
+SLOW_WORKERS_THRESHOLD_MS = option(
     "penstock.slow-workers.threshold",
-    _POSITIVE_TIME_MS,
+    POSITIVE_TIME_MS,
     30_000,
     "How long a worker's loop may stand still, or a checkpoint may wait for a few tasks when the others have "
     "acknowledged it, before the log and the job's view name the worker. Heartbeats tell of it.",
 )
-SLOW_WORKERS_REPLACE_AFTER_MS = _unset(
+SLOW_WORKERS_REPLACE_AFTER_MS = unset(
     "penstock.slow-workers.replace-after",
-    _POSITIVE_TIME_MS,
+    POSITIVE_TIME_MS,
     "How long a worker's loop may stand still while its tasks run. After that the job gives the worker up like one "
     "that was lost, and goes back to the last checkpoint. By default no worker is given up for that.",
 )
 
 # REST ----------------------------------------------------------------------------------------------------------------
 
-REST_PORT = _unset(
+REST_PORT = unset(
     "rest.port",
-    _PORT,
+    PORT,
     "The port of the REST API. If neither this nor rest.bind-port is set, there is no server. 0 is any free port.",
 )
-REST_BIND_PORT = _unset(
+REST_BIND_PORT = unset(
     "rest.bind-port",
-    ValueType("ports", _to_ports),
+    ValueType("ports", to_ports),
     "The ports to try, in order, such as 8081-8090 or 8081,9081. If unset, rest.port.",
 )
-REST_ADDRESS = _unset(
+REST_ADDRESS = unset(
     "rest.address", STRING, "The name by which others reach the server; requests to it by this name are answered."
 )
-REST_BIND_ADDRESS = _option(
+REST_BIND_ADDRESS = option(
     "rest.bind-address",
     STRING,
     "127.0.0.1",
     "The address that the server listens at. Beyond this host it needs security.ssl.rest.enabled, or "
     "penstock.rest.insecure.",
 )
-REST_INSECURE = _option(
+REST_INSECURE = option(
     "penstock.rest.insecure",
     BOOLEAN,
     False,
     "Whether the server may listen beyond this host without TLS. Whoever sees the traffic can then read the tokens.",
 )
-REST_TOKEN = _unset(
+REST_TOKEN = unset(
     "penstock.rest.token",
     STRING,
     "The operator's token: requests that change something or reveal settings, logs or stacks need it as Authorization: "
     "Bearer. If unset, there is none on this host, and a generated one beyond it.",
 )
-REST_READER_TOKEN = _unset(
+REST_READER_TOKEN = unset(
     "penstock.rest.reader-token",
     STRING,
     "The reader's token: if set, every request needs it or the operator's; it changes nothing.",
 )
-REST_TOKEN_DIRECTORY = _unset(
+REST_TOKEN_DIRECTORY = unset(
     "penstock.rest.token-dir",
     STRING,
     "Where the file with a generated token is, readable by its user alone. If unset, ~/.penstock.",
 )
-REST_ALLOWED_HOSTS = _unset(
+REST_ALLOWED_HOSTS = unset(
     "penstock.rest.allowed-hosts",
     STRING,
     "Further names, separated by commas, by which browsers may call the server, such as that of a proxy.",
 )
-REST_ALLOW_ORIGIN = _unset(
+REST_ALLOW_ORIGIN = unset(
     "web.access-control-allow-origin",
     STRING,
     "The origin whose pages may read the answers, such as https://dashboards.example. If unset, none but the server's.",
 )
-REST_SSL_ENABLED = _option("security.ssl.rest.enabled", BOOLEAN, False, "Whether the server speaks TLS.")
-REST_SSL_CERTIFICATE = _unset(
+REST_SSL_ENABLED = option("security.ssl.rest.enabled", BOOLEAN, False, "Whether the server speaks TLS.")
+REST_SSL_CERTIFICATE = unset(
     "security.ssl.rest.certificate", STRING, "The file of the server's certificate, and of those above it, in PEM."
 )
-REST_SSL_KEY = _unset("security.ssl.rest.key", STRING, "The file of the certificate's private key, in PEM.")
-REST_SSL_KEY_PASSWORD = _unset("security.ssl.rest.key-password", STRING, "The password of the private key.")
-REST_PROFILING_ENABLED = _option(
+REST_SSL_KEY = unset("security.ssl.rest.key", STRING, "The file of the certificate's private key, in PEM.")
+REST_SSL_KEY_PASSWORD = unset("security.ssl.rest.key-password", STRING, "The password of the private key.")
+REST_PROFILING_ENABLED = option(
     "rest.profiling.enabled", BOOLEAN, False, "Not supported: an error if true. Flame graphs show where time goes."
 )
 
 # Workers and the network between them --------------------------------------------------------------------------------
 
-HEARTBEAT_INTERVAL_MS = _option(
-    "heartbeat.interval", _POSITIVE_TIME_MS, 10_000, "The interval between heartbeats of a worker."
+HEARTBEAT_INTERVAL_MS = option(
+    "heartbeat.interval", POSITIVE_TIME_MS, 10_000, "The interval between heartbeats of a worker."
 )
-HEARTBEAT_TIMEOUT_MS = _option(
-    "heartbeat.timeout", _POSITIVE_TIME_MS, 50_000, "How long a worker may be silent before it counts as lost."
+HEARTBEAT_TIMEOUT_MS = option(
+    "heartbeat.timeout", POSITIVE_TIME_MS, 50_000, "How long a worker may be silent before it counts as lost."
 )
-SLOT_REQUEST_TIMEOUT_MS = _option(
-    "slot.request.timeout", _POSITIVE_TIME_MS, 300_000, "How long a job waits for the slots it needs."
+SLOT_REQUEST_TIMEOUT_MS = option(
+    "slot.request.timeout", POSITIVE_TIME_MS, 300_000, "How long a job waits for the slots it needs."
 )
-REDUNDANT_WORKERS = _option(
+REDUNDANT_WORKERS = option(
     "slotmanager.redundant-taskmanager-num",
-    _COUNT,
+    COUNT,
     0,
     "How many workers a streaming job on Spark has beyond those it needs. They are up and idle, each in a slot, and "
     "take the places of workers that are lost, so that a restart waits for none to start.",
 )
-BUFFERS_PER_CHANNEL = _option(
+BUFFERS_PER_CHANNEL = option(
     "taskmanager.network.memory.buffers-per-channel",
-    _POSITIVE,
+    POSITIVE,
     2,
     "The maximum number of buffers a channel may have in flight.",
 )
-NETWORK_BUFFER_RECORDS = _option(
-    "penstock.network.buffer-records", _POSITIVE, 4096, "The maximum number of records in a network buffer."
+NETWORK_BUFFER_RECORDS = option(
+    "penstock.network.buffer-records", POSITIVE, 4096, "The maximum number of records in a network buffer."
 )
-NETWORK_FRAME_BYTES_MAX = _option(
+NETWORK_FRAME_BYTES_MAX = option(
     "penstock.network.max-frame-bytes",
-    _at_least(1024, value_types.BYTES_COUNT),
+    at_least(1024, value_types.BYTES_COUNT),
     64 << 20,
     "The largest message between workers. Larger buffers and records are split; a larger message is a protocol error.",
 )
-NETWORK_RECORD_BYTES_MAX = _option(
+NETWORK_RECORD_BYTES_MAX = option(
     "penstock.network.record-bytes-max",
-    _at_least(1024, value_types.BYTES_COUNT),
+    at_least(1024, value_types.BYTES_COUNT),
     1 << 30,
     "The largest record that one worker sends to another, and the largest piece of state or results sent to the job "
     "master at once. Within a process, records of any size are passed as they are.",
 )
-SOURCE_BATCH_RECORDS = _option(
-    "penstock.source.batch-records", _POSITIVE, 4096, "The maximum number of records a source emits at a time."
+SOURCE_BATCH_RECORDS = option(
+    "penstock.source.batch-records", POSITIVE, 4096, "The maximum number of records a source emits at a time."
 )
 
 # Metrics -------------------------------------------------------------------------------------------------------------
 
-METRICS_REPORTERS = _unset(
+METRICS_REPORTERS = unset(
     "metrics.reporters",
     STRING,
     "The names, with commas between, of the reporters to start that `metrics.reporter.<name>.*` describe; by default "
     "all of them.",
 )
-TRACE_REPORTERS = _unset(
+TRACE_REPORTERS = unset(
     "traces.reporters",
     STRING,
     "The names, with commas between, of the reporters of traces to start that `traces.reporter.<name>.*` describe; by "
     "default all of them.",
 )
-METRICS_SCOPE_DELIMITER = _option(
+METRICS_SCOPE_DELIMITER = option(
     "metrics.scope.delimiter", STRING, ".", "What stands between the parts of a metric's name, where it has no labels."
 )
 
 
 def _scope_format(key: str, default: str, whose: str) -> Option[str]:
-    return _option(key, STRING, default, f"How the name of a metric of {whose} begins, for reporters without labels.")
+    return option(key, STRING, default, f"How the name of a metric of {whose} begins, for reporters without labels.")
 
 
 #: by Flink's logical scope
@@ -709,36 +709,36 @@ SCOPE_FORMATS = {
 
 # Logs and events -----------------------------------------------------------------------------------------------------
 
-LOGS_DIR = _unset(
+LOGS_DIR = unset(
     "penstock.logs.dir",
     STRING,
     "A directory for logs, which each process of a job has on its machine. Files are in `<dir>/<job id>`: those of the "
     "driver and of workers, and what functions print. If unset, workers keep theirs until they end, and the driver its "
     "last lines in memory.",
 )
-LOGS_LEVEL = _option(
+LOGS_LEVEL = option(
     "penstock.logs.level", choice("DEBUG", "INFO", "WARNING", "ERROR"), "INFO", "The least level of what logs keep."
 )
-LOGS_FORMAT = _option(
+LOGS_FORMAT = option(
     "penstock.logs.format", choice("text", "json"), "text", "The form of lines: text, or a JSON object each."
 )
-LOGS_FILE_BYTES_MAX = _option(
-    "penstock.logs.max-file-size", _SIZE_BYTES, 10 << 20, "The size at which a process begins another log file."
+LOGS_FILE_BYTES_MAX = option(
+    "penstock.logs.max-file-size", SIZE_BYTES, 10 << 20, "The size at which a process begins another log file."
 )
-LOGS_FILES_MAX = _option("penstock.logs.max-files", _POSITIVE, 5, "How many log files a process keeps.")
-LOGS_OUTPUT_BYTES_MAX = _option(
+LOGS_FILES_MAX = option("penstock.logs.max-files", POSITIVE, 5, "How many log files a process keeps.")
+LOGS_OUTPUT_BYTES_MAX = option(
     "penstock.logs.max-output-size",
-    _SIZE_BYTES,
+    SIZE_BYTES,
     10 << 20,
     "How much of what functions print a worker keeps, the newest.",
 )
-EVENT_LISTENERS = _unset(
+EVENT_LISTENERS = unset(
     "penstock.event-listeners",
     STRING,
     "Classes that hear of what happens to the job, as `module:Class`, separated by commas: each is an `EventListener`, "
     "made without arguments when the job starts, and called in a thread of its own.",
 )
-EVENTS_FILE = _unset(
+EVENTS_FILE = unset(
     "penstock.events.file",
     STRING,
     "A file of this machine that gets a JSON object a line for whatever happens to the job. It is appended to.",
