@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+#: A shorter secret hides nothing in text, and would be found in other words.
+SECRET_CHARS_MIN: Final = 4
+
 #: What stands in the place of a secret; Flink's.
 HIDDEN: Final = "******"
 
@@ -44,3 +47,8 @@ def shown(options: Mapping[str, str]) -> dict[str, str]:
     {'parallelism.default': '2', 's3.secret-key': '******'}
     """
     return {key: HIDDEN if is_sensitive(key) else value for key, value in options.items()}
+
+
+def values_to_hide(options: Mapping[str, str]) -> tuple[str, ...]:
+    """The secrets among the values of options, for what hides them in text; those that are too short are left out."""
+    return tuple(sorted({v for key, v in options.items() if is_sensitive(key) and len(v) >= SECRET_CHARS_MIN}))

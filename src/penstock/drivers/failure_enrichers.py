@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 import inspect
 import logging
 import threading
 from collections import deque
 from collections.abc import Awaitable, Mapping
-from typing import Any
 
 from penstock.base.configuration import Configuration
 from penstock.base.errors import ConfigurationError, ContractError, UserFunctionError
 from penstock.base.options import FAILURE_ENRICHERS
 from penstock.core.failure import FailureEnricher, FailureEnricherContext, FailureType, Labels
 from penstock.core.job.history import FAILURES_MAX, JobHistory
+from penstock.drivers.named_objects import named_object
 
 _log = logging.getLogger("penstock.job")
 
@@ -64,10 +63,7 @@ def failure_enrichers(configuration: Configuration) -> list[EnricherLabeller]:
 def _made(path: str) -> FailureEnricher:
     module_name, _, name = path.partition(":") if ":" in path else path.rpartition(".")
     try:
-        found: Any = importlib.import_module(module_name)
-        for part in name.split("."):
-            found = getattr(found, part)
-        enricher = found()
+        enricher = named_object(module_name, name)()
     except Exception as error:
         problem = f"{path!r} cannot be made: {type(error).__name__}: {error}"
         raise ConfigurationError(f"{FAILURE_ENRICHERS.key()}: {problem}; write module:Class") from error

@@ -6,10 +6,7 @@ from dataclasses import dataclass
 
 from penstock.base import options
 from penstock.base.configuration import Configuration
-from penstock.base.secrets import is_sensitive
-
-#: A shorter secret hides nothing, and would be found in other words.
-SECRET_CHARS_MIN = 4
+from penstock.base.secrets import values_to_hide
 
 
 @dataclass(frozen=True)
@@ -40,7 +37,6 @@ class LogSettings:
     def of(cls, configuration: Configuration, job_id: str) -> LogSettings:
         """Read the options."""
         read = configuration.read
-        set_values = configuration.to_dict().items()
         return cls(
             job_id,
             read(options.LOGS_DIR),
@@ -49,5 +45,5 @@ class LogSettings:
             read(options.LOGS_FILE_BYTES_MAX),
             read(options.LOGS_FILES_MAX),
             read(options.LOGS_OUTPUT_BYTES_MAX),
-            tuple(sorted({v for key, v in set_values if is_sensitive(key) and len(v) >= SECRET_CHARS_MIN})),
+            values_to_hide(configuration.to_dict()),
         )

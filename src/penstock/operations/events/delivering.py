@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import json
 import logging
 import threading
@@ -14,10 +13,10 @@ from typing import Any, Final
 from penstock.base.configuration import Configuration
 from penstock.base.errors import ConfigurationError
 from penstock.base.options import EVENT_LISTENERS, EVENTS_FILE
-from penstock.base.secrets import is_sensitive
+from penstock.base.secrets import values_to_hide
 from penstock.core.job.view import JobView
 from penstock.drivers.log_forms import without_secrets
-from penstock.drivers.log_settings import SECRET_CHARS_MIN
+from penstock.drivers.named_objects import named_object
 from penstock.drivers.running_job import RunningJob
 from penstock.operations.events.deriving import Deriver
 from penstock.operations.events.model import EventListener, JobEvent
@@ -143,9 +142,7 @@ def listener_classes(configuration: Configuration) -> list[type[EventListener]]:
     for path in filter(None, (path.strip() for path in (configuration.read(EVENT_LISTENERS) or "").split(","))):
         module_name, _, name = path.partition(":")
         try:
-            made: Any = importlib.import_module(module_name)
-            for part in name.split("."):
-                made = getattr(made, part)
+            made = named_object(module_name, name)
         except Exception as error:
             problem = f"{path!r} cannot be imported: {type(error).__name__}: {error}"
             raise ConfigurationError(f"{key}: {problem}; write module:Class") from error
@@ -161,12 +158,9 @@ def subscribe_configured(events: JobEvents, handle: RunningJob, configuration: C
     One that cannot be made is logged: the job runs already.
     """
     path = configuration.read(EVENTS_FILE)
-    secrets = tuple(
-        value for key, value in configuration.to_dict().items() if is_sensitive(key) and len(value) >= SECRET_CHARS_MIN
-    )
     makers: list[Callable[[], EventListener]] = [*listener_classes(configuration)]
     if path is not None:
-        makers.append(lambda: EventFile(path, secrets))
+        makers.append(lambda: EventFile(path, values_to_hide(configuration.to_dict())))
     listening = False
     for make in makers:
         try:
