@@ -41,7 +41,7 @@ class LastLines(logging.Handler):
         super().__init__()
         self._lines: deque[str] = deque()
         self._chars = 0
-        self._written_ms = int(time.time() * 1000)
+        self.written_ms = int(time.time() * 1000)
         self._own = threading.Lock()
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -51,19 +51,22 @@ class LastLines(logging.Handler):
             self._chars += len(line)
             while self._chars > KEPT_CHARS_MAX:
                 self._chars -= len(self._lines.popleft())
-            self._written_ms = int(record.created * 1000)
+            self.written_ms = int(record.created * 1000)
+
+    def text(self) -> str:
+        """What is kept."""
+        with self._own:
+            return "".join(self._lines)
 
     def list(self) -> Answer:
         """The one log."""
-        with self._own:
-            return LogFiles((LogFile(f"{DRIVER}.log", len("".join(self._lines).encode()), self._written_ms),))
+        return LogFiles((LogFile(f"{DRIVER}.log", len(self.text().encode()), self.written_ms),))
 
     def read(self, name: str) -> Answer:
         """That log."""
         if name not in ("", f"{DRIVER}.log"):
             return Refused(f"there is no log file {name!r}", is_unknown=True)
-        with self._own:
-            return FileText("".join(self._lines).encode())
+        return FileText(self.text().encode())
 
 
 class DriverLog:

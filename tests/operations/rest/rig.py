@@ -27,6 +27,8 @@ from penstock.core.job.history import FailureRecord, RescaleCause, RescaleRecord
 from penstock.core.job.resource_requirements import Bounds
 from penstock.core.job.view import JobView, SubtaskView, VertexView, WorkerView
 from penstock.core.protocol import ExecutionId, ProcessFigures, TaskFigures, TaskMetrics
+from penstock.drivers.questions import Answer as Answered
+from penstock.drivers.questions import Question, Refused
 from penstock.drivers.running_job import RunningJob, completed
 from penstock.operations.dispatcher import DispatchedJob, Dispatcher
 from penstock.operations.rest.calls.context import RestContext
@@ -133,6 +135,9 @@ class Handle:
 
     def get_accumulators(self) -> Future[dict[str, Any]]:
         return completed({"words": 7})
+
+    def ask_worker(self, worker_id: str, question: Question, timeout_ms: int = 0) -> Future[Answered]:
+        return completed(Refused("its process answers no questions"))
 
     def ask(self, question: Callable[[Any], Any]) -> Future[Any]:
         return completed({0: Bounds(1, 2), 1: Bounds(1, 2)})

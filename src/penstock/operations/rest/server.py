@@ -14,7 +14,6 @@ import uvicorn
 from penstock.base.configuration import Configuration
 from penstock.base.errors import OperationError
 from penstock.operations.dispatcher import Dispatcher
-from penstock.operations.insight import WorkerInsight
 from penstock.operations.metrics.listing import MetricStore
 from penstock.operations.rest.application import application
 from penstock.operations.rest.calls.context import RestContext
@@ -141,7 +140,7 @@ def serve(dispatcher: Dispatcher, configuration: Configuration) -> RestServer:
         OperationError: if no port is free.
     """
     settings = RestSettings.of(configuration)
-    context = RestContext(dispatcher, configuration, MetricStore.of(dispatcher), insight=WorkerInsight())
+    context = RestContext(dispatcher, configuration, MetricStore.of(dispatcher))
     server = RestServer(context, settings)
     context.own.listen()
     server.start()

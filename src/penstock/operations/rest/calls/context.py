@@ -11,8 +11,9 @@ from typing import Protocol, TypeAlias
 from penstock.base.configuration import Configuration
 from penstock.core.job.view import JobView
 from penstock.operations.dispatcher import DispatchedJob, Dispatcher
-from penstock.operations.rest.calls.insight import NoInsight, OwnProcess, WorkerInsight
+from penstock.operations.insight import WorkerInsight
 from penstock.operations.rest.calls.operations import Operations
+from penstock.operations.rest.calls.own_process import OwnProcess
 from penstock.operations.rest.calls.unseen import unseen_view
 
 Values: TypeAlias = Mapping[str, "str | float"]
@@ -120,7 +121,7 @@ class RestContext:
     dispatcher: Dispatcher
     configuration: Configuration
     metrics: Metrics = field(default_factory=NoMetrics)
-    insight: WorkerInsight = field(default_factory=NoInsight)
+    insight: WorkerInsight = field(default_factory=WorkerInsight)
     own: OwnProcess = field(default_factory=OwnProcess)
     shut_down: Callable[[], None] = lambda: None
     port: int = 0

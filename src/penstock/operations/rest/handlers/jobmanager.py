@@ -13,7 +13,7 @@ import msgspec
 from penstock.base.secrets import shown
 from penstock.operations.rest.calls.answers import Text
 from penstock.operations.rest.calls.errors import not_found
-from penstock.operations.rest.calls.insight import LOG_NAME
+from penstock.operations.rest.calls.own_process import LOG_NAME
 from penstock.operations.rest.calls.routing import Call, Route
 from penstock.operations.rest.handlers.process import LogFiles, ThreadDump, log_files, thread_dump_of
 

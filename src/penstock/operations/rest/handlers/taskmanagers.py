@@ -9,10 +9,11 @@ from typing import TypeVar
 
 from penstock.base.errors import OperationError
 from penstock.operations.dispatcher import DispatchedJob
+from penstock.operations.insight import WorkerInsight
 from penstock.operations.metrics.listing import DRIVER_ID
 from penstock.operations.rest.calls.answers import Text
 from penstock.operations.rest.calls.errors import not_found
-from penstock.operations.rest.calls.insight import LOG_NAME, WorkerInsight
+from penstock.operations.rest.calls.own_process import LOG_NAME
 from penstock.operations.rest.calls.routing import Call, Route
 from penstock.operations.rest.handlers.process import LogFiles, ThreadDump, log_files, thread_dump_of
 from penstock.operations.rest.shapes.workers import (
