@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.servers.ports import free_port
+from tests.unpacking import unpack
 
 from penstock.trial.jars import java, made_once, retrieve
 
@@ -56,7 +57,7 @@ def _fill(directory: Path) -> None:
         ]
         retrieve([*arguments, "-retrieve", work / "[artifact].[ext]"])
         with tarfile.open(work / "apicurio-registry-app.tar.gz") as archive:
-            archive.extractall(directory, filter="data")
+            unpack(archive, directory)
 
 
 @contextmanager

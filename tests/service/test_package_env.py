@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from tests.unpacking import unpack
 
 from penstock.base.errors import OperationError
 from penstock.service.cli import main
@@ -37,7 +38,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Result]:
     result = package_env(folder / "env.tar.gz", "--only", "click", "--only", "XXHash", *without(LARGE))
     assert result.exit_code == 0, result.output
     with tarfile.open(folder / "env.tar.gz") as archive:
-        archive.extractall(folder / "unpacked", filter="data")
+        unpack(archive, folder / "unpacked")
     return folder, result
 
 
