@@ -103,7 +103,7 @@ def teller() -> Callable[[Event], None]:
     """Where this process tells of its jobs: to who started it, else on stdout."""
     number = os.environ.pop(REPORT_VARIABLE, None)
     if number is None:
-        return lambda event: print("\n".join(lines_of(event)), flush=True)
+        return _tell_stdout
     file = os.fdopen(int(number), "w")
 
     def tell(event: Event) -> None:
@@ -111,6 +111,12 @@ def teller() -> Callable[[Event], None]:
             print(json.dumps(event), file=file, flush=True)
 
     return tell
+
+
+def _tell_stdout(event: Event) -> None:
+    """In one write: a sink of the program prints from another thread, and what `print` writes comes in two parts."""
+    sys.stdout.write("\n".join(lines_of(event)) + "\n")
+    sys.stdout.flush()
 
 
 def lines_of(event: Event) -> list[str]:
