@@ -1,4 +1,4 @@
-"""Expressions of the Table API are the nodes that SQL makes for the same."""
+"""A3: expressions of the Table API are the nodes that SQL makes for the same."""
 
 from __future__ import annotations
 

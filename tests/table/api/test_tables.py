@@ -1,4 +1,4 @@
-"""Tables that the Table API makes have the plans of the same queries in SQL."""
+"""A3: tables that the Table API makes have the plans of the same queries in SQL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Spark answers natively is what the kernels answer: for values at all edges of types, of each function."""
+"""A4: what Spark answers natively is what the kernels answer: for values at all edges of types, of each function."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs of tables in BATCH: results, data frames, INSERTs, plans, and what is refused."""
+"""A4: programs of tables in BATCH: results, data frames, INSERTs, plans, and what is refused."""
 
 from __future__ import annotations
 

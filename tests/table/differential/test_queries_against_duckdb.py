@@ -1,4 +1,4 @@
-"""Random queries over random changes: what a stream has told in the end is what DuckDB says of the last rows."""
+"""A4: random queries over random changes: what a stream has told in the end is what DuckDB says of the last rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data frames and Arrow tables in and out."""
+"""A3: data frames and Arrow tables in and out."""
 
 from __future__ import annotations
 

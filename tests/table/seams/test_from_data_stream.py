@@ -1,4 +1,4 @@
-"""Tables of streams: which columns a stream has, and what a schema or expressions make of them."""
+"""A3: tables of streams: which columns a stream has, and what a schema or expressions make of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streams of tables: rows, changes, the older forms, and one job for tables and streams."""
+"""A3: streams of tables: rows, changes, the older forms, and one job for tables and streams."""
 
 from __future__ import annotations
 

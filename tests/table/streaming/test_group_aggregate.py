@@ -1,4 +1,4 @@
-"""Groups that are kept up through any changelog, however it is cut, and through snapshots."""
+"""A4: groups that are kept up through any changelog, however it is cut, and through snapshots."""
 
 from __future__ import annotations
 

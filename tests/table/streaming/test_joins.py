@@ -1,4 +1,4 @@
-"""Joins of two changelogs: what each change sends, and that all of it comes to the join of the tables."""
+"""A4: joins of two changelogs: what each change sends, and that all of it comes to the join of the tables."""
 
 from __future__ import annotations
 

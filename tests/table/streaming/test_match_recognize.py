@@ -1,4 +1,4 @@
-"""MATCH_RECOGNIZE in streams: by event time, unless a test says otherwise."""
+"""A4: MATCH_RECOGNIZE in streams: by event time, unless a test says otherwise."""
 
 from __future__ import annotations
 

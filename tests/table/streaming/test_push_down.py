@@ -1,4 +1,4 @@
-"""What goes into tables of files: filters, partitions, fields of rows, limits. Results are the same as without."""
+"""A3: what goes into tables of files: filters, partitions, fields of rows, limits. Results are the same as without."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns that nobody reads are left out of plans, and results stay."""
+"""A3: columns that nobody reads are left out of plans, and results stay."""
 
 from __future__ import annotations
 

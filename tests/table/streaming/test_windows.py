@@ -1,4 +1,4 @@
-"""Windows of tables: which rows they have, when they give their result, and what a recovery keeps."""
+"""A4: windows of tables: which rows they have, when they give their result, and what a recovery keeps."""
 
 from __future__ import annotations
 
