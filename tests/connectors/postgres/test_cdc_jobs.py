@@ -110,6 +110,24 @@ def test_a_savepoint_and_another_parallelism(database: Database, tmp_path: Path)
     assert database.execute("SELECT id, v, times FROM seen ORDER BY id, v") == all_versions(5)
 
 
+def test_epochs_read_all_that_is_there(database: Database, tmp_path: Path) -> None:
+    """I1: without an interval a job of epochs ends when it has read the table, and the log as far as it went."""
+    database.execute(TABLES)
+    options = {
+        "execution.runtime-mode": "MICRO_BATCH",
+        "execution.checkpointing.dir": str(tmp_path),
+        "penstock.recovery.from-latest": "true",
+    }
+    for turn in range(3):
+        env = environment(2, **options)
+        build(env, database)
+        env.execute("epochs")
+        found = database.execute("SELECT id, v, times FROM seen ORDER BY id, v")
+        assert found == all_versions(2 * turn)  # in the order of each key, though two transactions are in an epoch
+        for _ in range(2):  # in two transactions
+            database.execute("UPDATE t SET v = v + 1")
+
+
 @pytest.mark.parametrize("mode", [RuntimeExecutionMode.BATCH, RuntimeExecutionMode.STREAMING])
 def test_a_table_is_read_and_written_in_both_modes(database: Database, mode: RuntimeExecutionMode) -> None:
     """I1: the same rows."""

@@ -16,7 +16,7 @@ from penstock.connectors.postgres.cdc.chunks import Chunk, ChunkReading
 from penstock.connectors.postgres.cdc.log_stream import Keepalive, LogStream, ReplicationRefused
 from penstock.connectors.postgres.cdc.position import CdcSplit, TablePosition
 from penstock.connectors.postgres.cdc.settings import SNAPSHOT, CdcSettings, Output
-from penstock.connectors.postgres.cdc.slots import check_slot, described
+from penstock.connectors.postgres.cdc.slots import check_slot, described, end_of_log
 from penstock.connectors.postgres.cdc.table import CdcTable
 from penstock.connectors.postgres.client import connect, driver
 from penstock.core.columns.batch import ColumnBatch
@@ -59,6 +59,7 @@ class CdcReader(SourceReader[Any, CdcSplit]):
         self._complete: deque[int] = deque()
         self._confirmed = 0
         self._server_lsn = 0
+        self._until_lsn = 0
         context.gauge("postgres.bytesBehind", self._bytes_behind)
         context.gauge("postgres.bytesKept", self._bytes_kept)
 
@@ -115,10 +116,15 @@ class CdcReader(SourceReader[Any, CdcSplit]):
         return self._poll_log(max_records)
 
     def retry_after_ms(self) -> int:
-        """Rows of a table come at any time, and so do changes behind many that were passed over."""
-        if self._stream is not None and self._has_more:
-            return 1
-        return 2 if self._reading is not None else super().retry_after_ms()
+        """0 until the log is read as far as it went when it was asked for, which is what an epoch of MICRO_BATCH reads.
+
+        That takes up to 15 s where the log ends in the middle of a record: so often a server writes all of it.
+        """
+        split = self._split
+        if split is None:
+            return super().retry_after_ms()
+        is_behind = self._stream is None or self._has_more or split.log.lsn < self._until_lsn
+        return 0 if is_behind else super().retry_after_ms()
 
     # --- the table ---------------------------------------------------------------------------------------------------
 
@@ -212,6 +218,7 @@ class CdcReader(SourceReader[Any, CdcSplit]):
             with connect(settings.address) as connection:
                 self._table, self._outputs = described(connection, settings)
                 check_slot(connection, settings, split.log.lsn)
+                self._until_lsn = end_of_log(connection)
             self._stream = LogStream(settings.address, settings.slot, settings.publication, split.log.lsn)
         except ReplicationRefused as error:
             if not error.is_in_use:

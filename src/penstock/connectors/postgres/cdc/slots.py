@@ -139,9 +139,14 @@ def _start_lsn(connection: psycopg.Connection[Any], settings: CdcSettings) -> in
     confirmed = checked_slot(found, settings)
     if settings.startup != LATEST:
         return confirmed
-    row = connection.execute("SELECT pg_current_wal_lsn()::text").fetchone()
+    return max(confirmed, end_of_log(connection))
+
+
+def end_of_log(connection: psycopg.Connection[Any]) -> int:
+    """Where the log ends that the server can send by now."""
+    row = connection.execute("SELECT pg_current_wal_flush_lsn()::text").fetchone()
     assert row is not None
-    return max(confirmed, lsn_of(row[0]))
+    return lsn_of(row[0])
 
 
 def _make_slot(connection: psycopg.Connection[Any], slot: str) -> None:

@@ -36,8 +36,10 @@ PORT = 5432
 class PostgresSource(Source[Any, CdcSplit]):
     """Reads a table of PostgreSQL and then its changes; made by `PostgresSourceBuilder`.
 
-    Records are rows with names and kinds. The source runs in one subtask, so that the changes of a row keep their
-    order; `penstock.connectors.postgres.cdc` says what it guarantees, and why.
+    Records are rows with names and kinds. One subtask reads it, so that the changes of a row keep their order: all the
+    way to the operators behind a `key_by` where the steps before it have the source's parallelism. A source of
+    parallelism 1 in front of more subtasks would deal the changes of a row out among them.
+    `penstock.connectors.postgres.cdc` says what it guarantees, and why.
     """
 
     def __init__(self, settings: CdcSettings) -> None:
@@ -48,10 +50,6 @@ class PostgresSource(Source[Any, CdcSplit]):
         """Bounded for the table alone."""
         is_bounded = self.settings.startup == SNAPSHOT
         return Boundedness.BOUNDED if is_bounded else Boundedness.CONTINUOUS_UNBOUNDED
-
-    def max_parallelism(self) -> int | None:
-        """One subtask reads it."""
-        return 1
 
     def create_enumerator(
         self, context: SplitEnumeratorContext[CdcSplit], restored: Any | None
