@@ -5,12 +5,15 @@ from __future__ import annotations
 import logging
 import stat
 from pathlib import Path
+from typing import cast
 
 import pytest
-from tests.operations.rest.rig import JOB, Handle, a_view, serving
+from tests.operations.rest.rig import JOB, Handle, a_view, graph_of, serving
 
 from penstock.base.configuration import Configuration
 from penstock.base.errors import ConfigurationError, UnsupportedError
+from penstock.drivers.running_job import RunningJob
+from penstock.operations.dispatcher import DispatchedJob
 from penstock.operations.rest.application import BODY_BYTES_MAX
 from penstock.operations.rest.settings import RestSettings
 
@@ -94,6 +97,32 @@ def test_what_reveals_something_needs_a_token_and_the_rest_only_where_there_is_a
 def test_no_token_is_shown_by_the_server_itself() -> None:
     with serving(Handle(a_view()), configuration={"penstock.rest.token": "operators"}) as client:
         assert b"operators" not in client.get("/jobmanager/config", OPERATOR).body
+
+
+def test_the_log_of_the_server_shows_no_jobs_secret() -> None:
+    """What is logged may hold them: an error that names an address with a password, a job's options."""
+    first, later = {"s3.secret-key": "swordfish"}, {"sasl.password": "open sesame"}
+    with serving(Handle(a_view()), configuration=first) as client:
+        own = client.context.own
+        own.listen()
+        try:
+            log = logging.getLogger("penstock.test")
+            log.warning("cannot open s3://me:swordfish@bucket, nor with %s", "open sesame")
+            try:
+                raise OSError("refused: swordfish")
+            except OSError:
+                log.exception("it failed")
+        finally:
+            own.forget()
+        assert "open sesame" in client.get("/jobmanager/log").body.decode(), "no job has this secret yet"
+        handle = Handle(a_view(job_id="e" * 32))
+        job = DispatchedJob(cast("RunningJob", handle), graph_of(a_view()), Configuration.from_dict(later))
+        client.context.dispatcher.add(job)
+        for path in ("/jobmanager/log", "/jobmanager/logs/penstock.log"):
+            text = client.get(path).body.decode()
+            assert "s3://me:******@bucket, nor with ******" in text
+            assert "OSError: refused: ******" in text
+            assert "swordfish" not in text
 
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:8081", "localhost.evil.example", ""])

@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 from penstock.base.configuration import Configuration
+from penstock.base.secrets import values_to_hide
 from penstock.core.job.view import JobView
+from penstock.drivers.log_settings import LogSettings
 from penstock.operations.dispatcher import DispatchedJob, Dispatcher
 from penstock.operations.insight import WorkerInsight
 from penstock.operations.rest.calls.operations import Operations
@@ -122,12 +124,18 @@ class RestContext:
     configuration: Configuration
     metrics: Metrics = field(default_factory=NoMetrics)
     insight: WorkerInsight = field(default_factory=WorkerInsight)
-    own: OwnProcess = field(default_factory=OwnProcess)
+    own: OwnProcess = field(init=False)
     shut_down: Callable[[], None] = lambda: None
     port: int = 0
     operations: Operations = field(default_factory=Operations)
     cache: ViewCache = field(default_factory=ViewCache)
     began_ms: int = field(default_factory=lambda: int(time.time() * 1000))
+
+    def __post_init__(self) -> None:
+        self.own = OwnProcess(LogSettings.of(self.configuration, ""), self._secrets)
+
+    def _secrets(self) -> list[str]:
+        return [value for job in self.dispatcher.jobs() for value in values_to_hide(job.configuration.to_dict())]
 
     def view(self, job: DispatchedJob) -> JobView:
         """A job as of at most half a second ago, or as it can be told from its graph when it has said nothing yet."""

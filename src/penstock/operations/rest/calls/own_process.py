@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Sequence
 from typing import Final
 
-from penstock.drivers.driver_log import LastLines
+from penstock.drivers.driver_log import DRIVER, LastLines
 from penstock.drivers.listener import KEEPS
+from penstock.drivers.log_forms import form_of, without_secrets
+from penstock.drivers.log_settings import LogSettings
 from penstock.drivers.stacks import threads
 
 LOG_NAME: Final = "penstock.log"
-_FORM: Final = "%(asctime)s %(levelname)-7s %(name)s [%(threadName)s] - %(message)s"
 
 
 class OwnProcess:
-    """This process: its threads, and the last of what Penstock has logged in it."""
+    """This process: its threads, and the last of what Penstock has logged in it.
 
-    def __init__(self) -> None:
+    Args:
+        settings: the form of the lines, and the secrets of the job that asked for the server.
+        secrets: those of all jobs, asked for whenever somebody reads: a job may come long after the server.
+    """
+
+    def __init__(self, settings: LogSettings, secrets: Callable[[], Sequence[str]]) -> None:
+        self._secrets = secrets
         self.tail = LastLines()
         self.tail.set_name(f"{KEEPS}rest")
-        self.tail.setFormatter(logging.Formatter(_FORM))
+        self.tail.setFormatter(form_of(settings, DRIVER))
 
     def listen(self) -> None:
         """Begin to keep what is logged."""
@@ -38,8 +46,8 @@ class OwnProcess:
         return [(LOG_NAME, len(self.log().encode()), self.tail.written_ms)]
 
     def log(self) -> str:
-        """Its text."""
-        return self.tail.text() or "nothing was logged yet\n"
+        """Its text, without secrets of jobs."""
+        return without_secrets(self.tail.text(), self._secrets()) or "nothing was logged yet\n"
 
     def stdout(self) -> str:
         """Not kept: it goes where the program's output goes."""
