@@ -57,6 +57,8 @@ def test_figures_over_subtasks_are_numbers() -> None:
         assert round(all_of_them["skew"], 3) == 33.333
         (chosen,) = client.get(f"{path}?get=numRecordsIn&agg=min,max&subtasks=1-5").json
         assert chosen == {"id": "numRecordsIn", "min": 20.0, "max": 20.0}
+        for none in ("", ",", "%20"):
+            assert client.get(f"{path}?get=numRecordsIn&agg={none}").json == [all_of_them]
         (nan,) = client.get(f"{path}?get=skewed&agg=max").json
         assert nan == {"id": "skewed", "max": "NaN"}
         assert client.get(f"{path}?get=isBackPressured").json == []

@@ -167,8 +167,8 @@ def _ranges(text: str | None) -> list[range] | None:
 
 
 def _aggregated(call: Call, sources: Iterable[Values]) -> list[AggregatedMetric]:
-    asked, ways = call.query.get("get"), call.query.get("agg")
-    wanted = list(_AGGREGATIONS) if ways is None else [way.strip().lower() for way in ways.split(",")]
+    asked, ways = call.query.get("get"), call.query.get("agg") or ""
+    wanted = [way.strip().lower() for way in ways.split(",") if way.strip()] or list(_AGGREGATIONS)
     for way in wanted:
         if way not in _AGGREGATIONS:
             raise bad_request(f"agg takes {', '.join(_AGGREGATIONS)}, not {way[:50]!r}")
@@ -184,7 +184,7 @@ def _aggregated(call: Call, sources: Iterable[Values]) -> list[AggregatedMetric]
 
 
 _GET = Parameter("get", "The metrics whose values are asked for, by their ids; without it, all ids.")
-_AGG = Parameter("agg", "How values are put together: min, max, avg, sum, skew, with commas; all without it.")
+_AGG = Parameter("agg", "How values are put together: min, max, avg, sum, skew, with commas; all where it is empty.")
 _ONE = (_GET,)
 _VERTEX = "/jobs/:jobid/vertices/:vertexid"
 
