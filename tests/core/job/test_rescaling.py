@@ -6,7 +6,7 @@ import pytest
 from tests.core.job.master_rig import MasterRig, two_vertices
 
 from penstock.core.graph.execution_graph import ExecutionGraph
-from penstock.core.job.history import RescaleCause
+from penstock.core.job.history import RescaleCause, RescaleEnd
 from penstock.core.protocol import DeclineCheckpoint, TriggerCheckpoint, WorkerRequestFailed
 
 ADAPTIVE: dict[str, str | None] = {"jobmanager.scheduler": "adaptive"}
@@ -73,6 +73,19 @@ def test_a_running_job_is_rescaled_from_a_checkpoint_of_that_moment() -> None:
     assert rig.answers == [({"source": 2, "sink": 3}, None)]
 
 
+def test_a_request_is_open_until_the_job_runs_as_was_asked() -> None:
+    rig = Rig()
+    rig.run_all()
+    rig.ask(sink=1)
+    [request] = rig.master.view().rescale_requests
+    assert (request.wanted, request.end, request.ended_ms) == ({"sink": (2, 1)}, None, None)
+    rig.complete()
+    rig.end_cancelled()
+    rig.run_all()
+    assert rig.master.view().rescale_requests == ()
+    assert len(rig.master.view().rescales) == 1
+
+
 def test_no_restart_is_counted_and_no_failure() -> None:
     rig = Rig()
     rig.run_all()
@@ -126,6 +139,9 @@ def test_without_slots_the_job_goes_on_as_it_was_and_who_asked_is_told() -> None
     assert result is None
     assert error is not None
     assert "it needs 4 slots, and there are 2 within 5000 ms (slot.request.timeout); the job goes on" in error
+    [request] = rig.master.view().rescale_requests
+    assert (request.wanted, request.end) == ({"sink": (2, 4)}, RescaleEnd.NO_RESOURCES_OR_PARALLELISMS_CHANGE)
+    assert (request.ended_ms, request.reason) == (request.at_ms + 5_000, error)
     assert rig.withdrawn == 2
     assert rig.statuses[-1] == "RUNNING"
 
@@ -231,6 +247,7 @@ def test_without_any_checkpoint_it_is_not_rescaled() -> None:
         rig.clock.advance(100)
         rig.master.on_time()
     assert rig.answers == [(None, "no checkpoint could be completed, and without one the job would begin anew")]
+    assert [one.end for one in rig.master.view().rescale_requests] == [RescaleEnd.EXCEPTION_OCCURRED]
     assert rig.parallelism == [2, 2]
 
 
@@ -243,6 +260,7 @@ def test_a_job_that_is_being_cancelled_is_not_rescaled() -> None:
     rig.end_cancelled()
     assert rig.statuses[-1] == "CANCELED"
     assert rig.answers == [(None, "the job is CANCELED")]
+    assert [one.end for one in rig.master.view().rescale_requests] == [RescaleEnd.JOB_CANCELED]
 
 
 def test_the_last_who_asks_counts() -> None:
@@ -251,6 +269,8 @@ def test_the_last_who_asks_counts() -> None:
     rig.ask(sink=3)
     rig.ask(sink=1)
     assert rig.answers == [(None, "it was asked for another parallelism since")]
+    ends = [one.end for one in rig.master.view().rescale_requests]
+    assert ends == [None, RescaleEnd.RESOURCE_REQUIREMENTS_UPDATED]
     assert rig.withdrawn == 1
     rig.complete()
     rig.end_cancelled()
@@ -319,6 +339,21 @@ def begun_with(workers: int, parallelism: int, conf: dict[str, str] | None = Non
     rig.master.on_time()
     rig.run_all()
     return rig
+
+
+def test_a_request_ends_without_the_slots_and_the_requirements_stay() -> None:
+    rig = begun_with(2, 2, {"slot.request.timeout": "5 s"})
+    rig.ask(sink=3)
+    rig.clock.advance(5_000)
+    rig.master.on_time()
+    assert rig.answers == [({"source": 2, "sink": 2}, None)], "what the job runs at"
+    [request] = rig.master.view().rescale_requests
+    assert request.end is RescaleEnd.NO_RESOURCES_OR_PARALLELISMS_CHANGE
+    assert request.reason == "there are 2 of 3 slots"
+    rig.register(1)
+    rig.complete()
+    rig.end_cancelled()
+    assert rig.has_begun_attempt(1, [2, 3])
 
 
 def test_it_is_rescaled_when_the_slots_come_that_it_lacks() -> None:

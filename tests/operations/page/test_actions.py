@@ -89,6 +89,15 @@ def test_rescale_one_vertex_and_see_it(page: Page, world: World) -> None:
     expect(page.get_by_role("link", name=window.name)).to_contain_text("7running")
 
 
+def test_a_rescaling_that_gets_no_slots_ends(page: Page, world: World) -> None:
+    world.lacks_slots = True
+    ask(page, "Rescale")
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label(world.jobs[0].vertices[3].name).fill("7")
+    dialog.get_by_role("button", name="Rescale one vertex").click()
+    outcome(page, "the job was not rescaled: it needs 7 slots, and there are 4")
+
+
 def test_escape_closes_the_question_and_gives_the_keyboard_back(page: Page, world: World) -> None:
     ask(page, "Stop")
     expect(page.get_by_role("dialog")).to_be_visible()

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.operations.rest.rig import COUNT, JOB, SOURCE, Client, Handle, a_view, serving
+from tests.operations.rest.rig import BEGAN_MS, COUNT, JOB, SOURCE, Client, Handle, a_view, serving
 
 from penstock.base.errors import CheckpointError
+from penstock.core.job.history import RescaleEnd, RescaleRequest
 from penstock.operations.rest.calls.errors import RestError
 from penstock.operations.rest.calls.operations import KEPT_SECONDS, OPERATIONS_MAX, Operations
 
@@ -208,3 +209,29 @@ def test_changes_of_the_parallelism_are_listed() -> None:
         assert client.get(f"/jobs/{JOB}/rescales/overview").json["rescalesCounts"]["completed"] == 1
     with serving(Handle(a_view(mode="BATCH"))) as client:
         assert client.get(f"/jobs/{JOB}/rescales/history").code == 404
+
+
+def test_a_request_for_another_parallelism_is_listed_until_it_is_followed() -> None:
+    asked = RescaleRequest(BEGAN_MS + 5_000, 0, {"count": (2, 4)})
+    view = a_view(rescale_requests=(asked,))
+    handle = Handle(view)
+    with serving(handle) as client:
+        is_open, done = client.get(f"/jobs/{JOB}/rescales/history").json
+        assert (is_open["terminalState"], is_open["endTimestampInMillis"]) == (None, None)
+        assert (is_open["triggerCause"], done["terminalState"]) == ("UPDATE_REQUIREMENT", "COMPLETED")
+        vertex = is_open["vertices"][COUNT]
+        numbers = (vertex["preRescaleParallelism"], vertex["desiredParallelism"], vertex["postRescaleParallelism"])
+        assert numbers == (2, 4, None)
+        counts = client.get(f"/jobs/{JOB}/rescales/summary").json["rescalesCounts"]
+        assert counts == {"ignored": 0, "inProgress": 1, "completed": 1, "failed": 0}
+    end = RescaleEnd.NO_RESOURCES_OR_PARALLELISMS_CHANGE
+    over = replace(asked, ended_ms=BEGAN_MS + 9_000, end=end, reason="it needs 4 slots")
+    with serving(Handle(replace(view, rescale_requests=(over,)))) as client:
+        ignored = client.get(f"/jobs/{JOB}/rescales/overview").json["latest"]["ignored"]
+        assert (ignored["terminalState"], ignored["terminatedReason"]) == ("IGNORED", end.value)
+        (step,) = ignored["schedulerStates"]
+        assert (step["durationInMillis"], step["stringifiedException"]) == (4_000, "it needs 4 slots")
+        assert client.get(f"/jobs/{JOB}/rescales/details/{ignored['rescaleUuid']}").json == ignored
+    failed = replace(over, end=RescaleEnd.EXCEPTION_OCCURRED)
+    with serving(Handle(replace(view, rescale_requests=(failed,)))) as client:
+        assert client.get(f"/jobs/{JOB}/rescales/overview").json["rescalesCounts"]["failed"] == 1

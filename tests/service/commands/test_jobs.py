@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from datetime import datetime
+from typing import Any
 
 import pytest
 from click.testing import Result
@@ -170,6 +171,29 @@ def test_rescale_names_vertices_by_parts_and_waits(penstock: Penstock, server: F
         SOURCE: {"parallelism": {"lowerBound": 1, "upperBound": 2}},
         SINK: {"parallelism": {"lowerBound": 1, "upperBound": 4}},
     }
+
+
+def test_rescale_ends_when_the_job_goes_on_as_it_was(penstock: Penstock, server: FakeServer) -> None:
+    """An earlier request that came to nothing says nothing of this one."""
+
+    def ignored(number: int, why: str | None) -> dict[str, Any]:
+        step = {"state": "Executing", "stringifiedException": why}
+        reason = "NO_RESOURCES_OR_PARALLELISMS_CHANGE"
+        made = {"rescaleUuid": str(number) * 32, "triggerCause": "UPDATE_REQUIREMENT", "schedulerStates": [step]}
+        return {**made, "terminalState": "IGNORED", "terminatedReason": reason}
+
+    is_open = {**ignored(2, None), "terminalState": None}
+    server.answers[f"GET /jobs/{JOB}"] = details()
+    server.answers[f"PUT /jobs/{JOB}/resource-requirements"] = {}
+    before = ignored(1, "an earlier one")
+    for why, told in (("it needs 4 slots", "it needs 4 slots"), (None, "NO_RESOURCES_OR_PARALLELISMS_CHANGE")):
+        turns = InTurn([before], [is_open, before], [ignored(2, why), before])
+        server.answers[f"GET /jobs/{JOB}/rescales/history"] = turns
+        assert f"was not rescaled: {told}" in penstock("rescale", JOB, "Counts=4", code=1).output
+    done_with_fewer = {**ignored(2, None), "terminalState": "COMPLETED"}
+    server.answers[f"GET /jobs/{JOB}"] = InTurn(details(), details(2), details(3))
+    server.answers[f"GET /jobs/{JOB}/rescales/history"] = InTurn([before], [before], [done_with_fewer, before])
+    assert penstock("rescale", JOB, "Counts=4").output.splitlines()[-1] == "Counts -> Sink: Print: 3"
 
 
 @pytest.mark.parametrize(

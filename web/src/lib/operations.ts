@@ -2,7 +2,7 @@
 
 import { ApiError, getJson, send } from "./api";
 import { Store } from "./store";
-import type { Job, Requirements, Trigger, TriggerStatus } from "./types";
+import type { Job, Requirements, Rescale, Trigger, TriggerStatus } from "./types";
 
 export interface Operation {
   id: number;
@@ -97,21 +97,36 @@ export function cancelJob(job: Job): void {
   });
 }
 
+/** What has become of requests for another parallelism, newest first. A server without a history of them says nothing. */
+async function endedRescales(job: Job): Promise<Rescale[]> {
+  try {
+    const history = await getJson<Rescale[]>(`/jobs/${job.jid}/rescales/history`);
+    return history.filter((one) => one.terminalState !== null && one.triggerCause === "UPDATE_REQUIREMENT");
+  } catch (error) {
+    if (error instanceof ApiError) return [];
+    throw error;
+  }
+}
+
 export function rescaleJob(job: Job, requirements: Requirements): void {
   void run(job, "Rescale", async (tell) => {
+    const before = new Set((await endedRescales(job)).map((one) => one.rescaleUuid));
     await send("PUT", `/jobs/${job.jid}/resource-requirements`, requirements);
     tell("accepted; the job takes a checkpoint, ends its tasks and begins again from it");
     const wanted = (now: Job): boolean =>
-      now.state === "RUNNING" &&
-      now.vertices.every((vertex) => {
-        const asked = requirements[vertex.id]?.parallelism;
-        return !asked || (vertex.parallelism >= asked.lowerBound && vertex.parallelism <= asked.upperBound);
-      });
+      now.vertices.every((vertex) => vertex.parallelism === (requirements[vertex.id]?.parallelism.upperBound ?? vertex.parallelism));
     for (;;) {
       await pause(POLL_MS);
+      const ended = (await endedRescales(job)).find((one) => !before.has(one.rescaleUuid));
       const now = await getJson<Job>(`/jobs/${job.jid}`);
-      if (wanted(now)) return "the job runs at its new parallelism";
+      if (now.state === "RUNNING" && (wanted(now) || ended?.terminalState === "COMPLETED")) {
+        return "the job runs at its new parallelism";
+      }
       if (["FAILED", "CANCELED", "FINISHED"].includes(now.state)) throw new Error(`the job is ${now.state}`);
+      if (ended && ended.terminalState !== "COMPLETED") {
+        const why = ended.schedulerStates.at(-1)?.stringifiedException ?? ended.terminatedReason ?? "";
+        throw new ApiError(200, [`the job was not rescaled: ${firstLine(why)}`]);
+      }
       tell(`the job is ${now.state.toLowerCase()}`);
     }
   });

@@ -294,3 +294,12 @@ export interface TriggerStatus {
 }
 
 export type Requirements = Record<string, { parallelism: { lowerBound: number; upperBound: number } }>;
+
+/** A change of the parallelism, or a request for one; without a state while it is open. */
+export interface Rescale {
+  rescaleUuid: string;
+  terminalState: "COMPLETED" | "FAILED" | "IGNORED" | null;
+  terminatedReason: string | null;
+  triggerCause: string;
+  schedulerStates: { stringifiedException: string | null }[];
+}

@@ -81,6 +81,38 @@ class RescaleRecord:
     checkpoint_id: int | None = None
 
 
+class RescaleEnd(enum.Enum):
+    """Why a request for another parallelism is over without it; Flink's names."""
+
+    EXCEPTION_OCCURRED = "EXCEPTION_OCCURRED"
+    RESOURCE_REQUIREMENTS_UPDATED = "RESOURCE_REQUIREMENTS_UPDATED"
+    NO_RESOURCES_OR_PARALLELISMS_CHANGE = "NO_RESOURCES_OR_PARALLELISMS_CHANGE"
+    JOB_FINISHED = "JOB_FINISHED"
+    JOB_FAILED = "JOB_FAILED"
+    JOB_CANCELED = "JOB_CANCELED"
+
+
+@dataclass(frozen=True)
+class RescaleRequest:
+    """Somebody has asked for another parallelism, and the job does not have it: not yet, or it never came to that.
+
+    Attributes:
+        at_ms: when it was asked for (ms since the epoch).
+        attempt: the attempt that ran then.
+        wanted: the parallelism then and the one that was asked for, by the name of the vertex.
+        ended_ms: when it was over (ms since the epoch); None while the job waits for slots or a checkpoint.
+        end: why it was over.
+        reason: the same for people.
+    """
+
+    at_ms: int
+    attempt: int
+    wanted: Mapping[str, tuple[int, int]]
+    ended_ms: int | None = None
+    end: RescaleEnd | None = None
+    reason: str = ""
+
+
 @dataclass(frozen=True)
 class DepartureRecord:
     """A worker that was announced as leaving while it lived.
@@ -118,6 +150,8 @@ class JobHistory:
         self._labels: Mapping[int, Mapping[str, str]] = {}
         #: newest first
         self.rescales: tuple[RescaleRecord, ...] = ()
+        #: newest first; one that the job has followed is none of them any more
+        self.rescale_requests: tuple[RescaleRequest, ...] = ()
         #: newest first
         self.departures: tuple[DepartureRecord, ...] = ()
         #: after failures
@@ -130,6 +164,17 @@ class JobHistory:
     def rescaled(self, rescale: RescaleRecord) -> None:
         """The job has another parallelism."""
         self.rescales = (rescale, *self.rescales)[:RESCALES_MAX]
+
+    def rescale_asked(self, request: RescaleRequest) -> None:
+        """Somebody asks for another parallelism."""
+        self.rescale_requests = (request, *self.rescale_requests)[:RESCALES_MAX]
+
+    def rescale_ended(self, now_ms: int, end: RescaleEnd | None, reason: str = "") -> None:
+        """What was asked for last is over: the job has it (None), or not."""
+        last, *others = self.rescale_requests
+        if end is not None:
+            others.insert(0, replace(last, ended_ms=now_ms, end=end, reason=reason))
+        self.rescale_requests = tuple(others)
 
     def departs(self, departure: DepartureRecord) -> None:
         """A worker is leaving."""

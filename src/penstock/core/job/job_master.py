@@ -39,7 +39,7 @@ from penstock.core.graph.states import JOB_MOVES, ExecutionState
 from penstock.core.job.departures import Departures
 from penstock.core.job.failure_labels import Labeller
 from penstock.core.job.guarantees import guarantees
-from penstock.core.job.history import JobHistory
+from penstock.core.job.history import JobHistory, RescaleEnd
 from penstock.core.job.job_failures import JobFailures
 from penstock.core.job.job_recovery import JobRecovery
 from penstock.core.job.job_savepoints import JobSavepoints, SavepointWaiter
@@ -673,7 +673,7 @@ class JobMaster:
         self.failure = error
         self._part.end()
         self._failures.remember_end(error)
-        self._rescaling.end("another job master leads")
+        self._rescaling.end(RescaleEnd.EXCEPTION_OCCURRED, "another job master leads")
         self.checkpoints.suspend()
         self._sources.close()
         self._move(_S.SUSPENDED, str(error))
@@ -691,7 +691,7 @@ class JobMaster:
         self._end(status, is_known=True)
 
     def _end(self, status: JobStatus, is_known: bool = False) -> None:
-        self._rescaling.end(f"the job is {status.name}")
+        self._rescaling.end(RescaleEnd[f"JOB_{status.name}"], f"the job is {status.name}")
         self.checkpoints.end(f"the job is {status.name}")
         self._sources.close()
         if status is _S.FINISHED:

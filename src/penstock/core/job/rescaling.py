@@ -31,7 +31,7 @@ from penstock.core.checkpoint.coordinator import CheckpointCoordinator
 from penstock.core.graph.execution_graph import ExecutionGraph
 from penstock.core.graph.job_graph import JobGraph
 from penstock.core.job.departures import Departures
-from penstock.core.job.history import JobHistory, RescaleCause, RescaleRecord
+from penstock.core.job.history import JobHistory, RescaleCause, RescaleEnd, RescaleRecord, RescaleRequest
 from penstock.core.job.news import JobNews, RescaleDue
 from penstock.core.job.resource_requirements import ResourceRequirements, is_adaptive, is_reactive, requirements_of
 from penstock.core.job.slot_pool import SlotPool
@@ -153,8 +153,13 @@ class Rescaling:
                 f"the job would need {requirements.sufficient} slots, but Spark has {self._slot_pool.slots_max}",
             )
             return
-        self._refuse("it was asked for another parallelism since")
+        self._refuse(RescaleEnd.RESOURCE_REQUIREMENTS_UPDATED, "it was asked for another parallelism since")
         self._request = request = _Request(requirements, waiter)
+        names, now = {vertex.name: vertex.index for vertex in self._graph.job_graph.vertices}, self._graph.parallelism
+        changed = {
+            name: (now[v], requirements[v].upper) for name, v in names.items() if requirements[v].upper != now[v]
+        }
+        self._master.history.rescale_asked(RescaleRequest(self._clock.now_ms(), self._graph.attempt, changed))
         if self.is_adaptive:
             self.requirements = requirements
         self._require()
@@ -179,29 +184,35 @@ class Rescaling:
             self._timers.call_later(RETRY_MS, lambda: self._on_request_timeout(request))
             return
         if self.is_adaptive:
-            self._answer(request)
+            # The requirements stay: the job is rescaled when slots come.
+            slots = f"there are {len(self._slot_pool)} of {request.requirements.desired} slots"
+            self._answer(request, RescaleEnd.NO_RESOURCES_OR_PARALLELISMS_CHANGE, slots)
             return
         needed = request.requirements.sufficient
         self._refuse(
+            RescaleEnd.NO_RESOURCES_OR_PARALLELISMS_CHANGE,
             f"it needs {needed} slots, and there are {len(self._slot_pool)} within {self._request_timeout_ms} ms "
-            f"({SLOT_REQUEST_TIMEOUT_MS.key()}); the job goes on as it was"
+            f"({SLOT_REQUEST_TIMEOUT_MS.key()}); the job goes on as it was",
         )
 
     def on_request_failed(self, reason: str) -> None:
         """A worker that the job does not need could not be started."""
         self._master.departures.on_request_failed(reason)
         if not self.is_adaptive:
-            self._refuse(f"a worker could not be started: {reason}")
+            self._refuse(RescaleEnd.EXCEPTION_OCCURRED, f"a worker could not be started: {reason}")
 
-    def _refuse(self, reason: str) -> None:
+    def _refuse(self, end: RescaleEnd, reason: str) -> None:
         request, self._request = self._request, None
         if request is not None:
+            self._master.history.rescale_ended(self._clock.now_ms(), end, reason)
             self._effects.answer(request.waiter, None, reason)
             self._require()
             self._slot_pool.request()
 
-    def _answer(self, request: _Request) -> None:
+    def _answer(self, request: _Request, end: RescaleEnd | None = None, reason: str = "") -> None:
+        """The job runs as was asked, or at what there is (`end`)."""
         self._request = None
+        self._master.history.rescale_ended(self._clock.now_ms(), end, reason)
         self._effects.answer(request.waiter, {v.name: v.parallelism for v in self._graph.job_graph.vertices}, None)
 
     # --- watching the slots ----------------------------------------------------------------------------------------
@@ -291,7 +302,8 @@ class Rescaling:
             self._effects.log(f"is not {self.purpose}: no checkpoint could be completed")
             if self._master.departures.is_move_due:
                 self._look_again(now_ms + self._cooldown_ms, now_ms)
-            self._refuse("no checkpoint could be completed, and without one the job would begin anew")
+            reason = "no checkpoint could be completed, and without one the job would begin anew"
+            self._refuse(RescaleEnd.EXCEPTION_OCCURRED, reason)
             return
         if not checkpoints.in_progress():
             checkpoints.trigger_now()
@@ -351,11 +363,12 @@ class Rescaling:
         record = RescaleRecord(self._clock.now_ms(), self._graph.attempt, self._cause, changed, checkpoint_id)
         self._master.history.rescaled(record)
 
-    def end(self, reason: str) -> None:
-        """The job ends."""
+    def end(self, end: RescaleEnd, reason: str) -> None:
+        """The job ends, or another job master has it."""
         self.phase = None
         request, self._request = self._request, None
         if request is not None:
+            self._master.history.rescale_ended(self._clock.now_ms(), end, reason)
             self._effects.answer(request.waiter, None, reason)
 
     def _described(self, goal: Mapping[int, int], former: Mapping[int, int] | None = None) -> str:

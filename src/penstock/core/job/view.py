@@ -11,7 +11,7 @@ from penstock.core.checkpoint.statistics import CheckpointRecord, CheckpointStat
 from penstock.core.graph.execution_graph import ExecutionGraph
 from penstock.core.graph.job_graph import JobEdge, JobGraph, OperatorInfo
 from penstock.core.graph.states import ExecutionState
-from penstock.core.job.history import DepartureRecord, FailureRecord, JobHistory, RescaleRecord
+from penstock.core.job.history import DepartureRecord, FailureRecord, JobHistory, RescaleRecord, RescaleRequest
 from penstock.core.protocol import ProcessFigures, TaskMetrics
 
 
@@ -118,6 +118,7 @@ class JobView:
         now_ms: when the view was made (ms since the epoch).
         configuration: the options of the job as they were set. They may hold secrets.
         workers_awaited: how many workers are asked for and not there yet.
+        rescale_requests: the last requests for another parallelism that the job has not followed, newest first.
     """
 
     job_id: str
@@ -137,6 +138,7 @@ class JobView:
     now_ms: int = 0
     configuration: Mapping[str, str] = field(default_factory=dict)
     workers_awaited: int = 0
+    rescale_requests: tuple[RescaleRequest, ...] = ()
 
 
 def subtask_views(
@@ -199,4 +201,5 @@ def job_view(
         now_ms,
         configuration.to_dict(),
         workers_awaited,
+        history.rescale_requests,
     )

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from penstock.base.errors import OperationError, WrongValueError
 from penstock.service.client.jobs import ENDED, job_id_of, vertex_of
-from penstock.service.client.rest_client import RestClient
+from penstock.service.client.rest_client import RestClient, first_line
 
 PAUSE_SECONDS: Final = 0.5
 
@@ -39,7 +39,7 @@ def rescale(
     """Ask for the parallelisms and, unless detached, wait until the job has them.
 
     Raises:
-        OperationError: if the job refuses, has no such vertex, or ends meanwhile.
+        OperationError: if the job refuses, has no such vertex, ends meanwhile, or goes on as it was for want of slots.
     """
     job_id = job_id_of(client, named)
     job = client.get(f"/jobs/{job_id}")
@@ -48,6 +48,7 @@ def rescale(
         vertex["id"]: {"parallelism": {"lowerBound": 1, "upperBound": changed.get(vertex["id"], vertex["parallelism"])}}
         for vertex in job["vertices"]
     }
+    known = _ended(client, job_id).keys()
     told(f"Rescaling job {job_id}.")
     client.request("PUT", f"/jobs/{job_id}/resource-requirements", bounds)
     if detached:
@@ -60,7 +61,30 @@ def rescale(
         now = {vertex["id"]: vertex for vertex in job["vertices"]}
         if job["state"] == "RUNNING" and all(now[one]["parallelism"] == number for one, number in changed.items()):
             break
+        over = next((one for uuid, one in _ended(client, job_id).items() if uuid not in known), None)
+        if over is not None and over["terminalState"] != "COMPLETED":
+            raise OperationError(f"job {job_id} was not rescaled: {_reason(over)}")
+        if over is not None and job["state"] == "RUNNING":
+            break  # an adaptive job, at as much as there are slots for
         sleep(PAUSE_SECONDS)
     for vertex in job["vertices"]:
         told(f"{vertex['name']}: {vertex['parallelism']}")
     return {"job": job_id, "parallelism": {vertex["name"]: vertex["parallelism"] for vertex in job["vertices"]}}
+
+
+def _ended(client: RestClient, job_id: str) -> dict[str, dict[str, Any]]:
+    """What has become of requests, by their ids, newest first; Flink keeps none of them with its default scheduler."""
+    try:
+        history = client.get(f"/jobs/{job_id}/rescales/history")
+    except OperationError:
+        return {}
+    return {
+        one["rescaleUuid"]: one
+        for one in history
+        if one["terminalState"] is not None and one["triggerCause"] == "UPDATE_REQUIREMENT"
+    }
+
+
+def _reason(rescale: Mapping[str, Any]) -> str:
+    texts = [state["stringifiedException"] for state in rescale["schedulerStates"]]
+    return next((first_line(text) for text in reversed(texts) if text), str(rescale["terminatedReason"]))

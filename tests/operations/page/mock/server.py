@@ -21,6 +21,15 @@ class NotFound(Exception):
     """There is no such thing."""
 
 
+def ignored_rescale(number: int) -> dict[str, Any]:
+    """A request for another parallelism that the job did not follow."""
+    step = {"state": "Executing", "stringifiedException": "it needs 7 slots, and there are 4"}
+    ended = {"terminalState": "IGNORED", "terminatedReason": "NO_RESOURCES_OR_PARALLELISMS_CHANGE"}
+    return {"rescaleUuid": hex_id(f"rescale {number}"), "triggerCause": "UPDATE_REQUIREMENT", **ended} | {
+        "schedulerStates": [step]
+    }
+
+
 class World:
     """The jobs, and what has been asked of them; `requests` are those that change something, `busy_s` how long
     savepoints and the like take."""
@@ -34,6 +43,8 @@ class World:
         self.results: dict[str, dict[str, Any]] = {}
         self.lock = threading.Lock()
         self.fails_savepoints = False
+        self.lacks_slots = False
+        self.rescales: list[dict[str, Any]] = []
 
     def job(self, job_id: str) -> Job:
         found = next((job for job in self.jobs if job.id == job_id), None)
@@ -52,6 +63,9 @@ class World:
                 return {"request-id": self.begin(self.job(job_id), what, body)}
             case ["PUT", "jobs", job_id, "resource-requirements"]:
                 job = self.job(job_id)
+                if self.lacks_slots:
+                    self.rescales.insert(0, ignored_rescale(len(self.rescales)))
+                    return {}
                 for vertex in job.vertices:
                     vertex.parallelism = body[vertex.id]["parallelism"]["upperBound"]
                 return {}
@@ -152,6 +166,8 @@ class World:
                 }
             case ["jobmanager", "config"]:
                 return [{"key": f"option.{n}", "value": str(n)} for n in range(20)]
+            case ["rescales", "history"]:
+                return self.rescales
             case ["resource-requirements"]:
                 bounds = {vertex.id: {"lowerBound": 1, "upperBound": vertex.parallelism} for vertex in job.vertices}
                 return {vertex_id: {"parallelism": bound} for vertex_id, bound in bounds.items()}

@@ -73,9 +73,8 @@ def require(call: Call) -> Empty:
 
 
 def history(call: Call) -> list[shapes.Rescale]:
-    """The changes that are remembered, newest first."""
-    view = _with_tasks(call)
-    return [shapes.rescale(view, record) for record in view.rescales]
+    """The changes that are remembered, and requests that came to nothing or are open; newest first."""
+    return shapes.rescales(_with_tasks(call))
 
 
 def overview(call: Call) -> shapes.RescalesOverview:
@@ -96,10 +95,9 @@ def config(call: Call) -> shapes.RescalesConfig:
 
 def details(call: Call) -> shapes.Rescale:
     """One change."""
-    view = _with_tasks(call)
-    for record in view.rescales:
-        if shapes.rescale_id(view, record) == call.path["rescaleuuid"]:
-            return shapes.rescale(view, record)
+    for one in shapes.rescales(_with_tasks(call)):
+        if one.rescale_uuid == call.path["rescaleuuid"]:
+            return one
     raise not_found(f"Rescale {call.path['rescaleuuid']} not found")
 
 

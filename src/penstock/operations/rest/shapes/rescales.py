@@ -1,12 +1,14 @@
 """Changes of a job's parallelism, as Flink's adaptive scheduler tells them.
 
-A record is made when the tasks of the new parallelism are deployed, so all of them are complete, and take no time.
+A record is made when the tasks of the new parallelism are deployed, so it is complete and takes no time. A request that
+the job does not follow, or has not followed yet, is one that is IGNORED, FAILED, or without an end.
 """
 
 from __future__ import annotations
 
 import hashlib
-from typing import Literal
+from collections.abc import Mapping
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -20,11 +22,14 @@ from penstock.base.options import (
     SUBMISSION_STABILIZATION_MS,
     SUBMISSION_WAIT_MS,
 )
-from penstock.core.job.history import RESCALES_MAX, RescaleRecord
+from penstock.core.job.history import RESCALES_MAX, RescaleCause, RescaleEnd, RescaleRecord, RescaleRequest
 from penstock.core.job.view import JobView
 from penstock.operations.rest.shapes.jobs import group_id
 from penstock.operations.rest.shapes.numbers import Summary, summary
 from penstock.operations.rest.shapes.workers import Resource
+
+#: How a rescaling is over, in Flink's words.
+TerminalState: TypeAlias = Literal["COMPLETED", "FAILED", "IGNORED"]
 
 
 class RescaledVertex(msgspec.Struct, frozen=True, rename="camel"):
@@ -74,9 +79,9 @@ class Rescale(msgspec.Struct, frozen=True, rename="camel"):
     scheduler_states: list[SchedulerState]
     start_timestamp_in_millis: int
     end_timestamp_in_millis: int | None
-    terminal_state: Literal["COMPLETED", "FAILED", "IGNORED"]
+    terminal_state: TerminalState | None
     trigger_cause: str
-    terminated_reason: str
+    terminated_reason: str | None
 
 
 class RescalesCounts(msgspec.Struct, frozen=True, rename="camel"):
@@ -127,56 +132,89 @@ class RescalesConfig(msgspec.Struct, frozen=True, rename="camel"):
     rescale_on_failed_checkpoint_count: int
 
 
-def rescale(view: JobView, record: RescaleRecord) -> Rescale:
-    """One record, with the vertices that have changed."""
+def rescales(view: JobView) -> list[Rescale]:
+    """All that are remembered, newest first."""
+    known = [rescale(view, record) for record in (*view.rescale_requests, *view.rescales)]
+    return sorted(known, key=lambda one: -one.start_timestamp_in_millis)[:RESCALES_MAX]
+
+
+def rescale(view: JobView, record: RescaleRecord | RescaleRequest) -> Rescale:
+    """A change or a request, with the vertices that have changed, or were to."""
+    if isinstance(record, RescaleRecord):
+        return _rescale(view, record, record.changed, record.at_ms, "COMPLETED", record.cause, "SUCCEEDED")
+    end, ended_ms = record.end, record.ended_ms
+    state: TerminalState | None = None
+    if end is not None:
+        state = "FAILED" if end is RescaleEnd.EXCEPTION_OCCURRED else "IGNORED"
+    reason = None if end is None else end.value
+    made = _rescale(view, record, record.wanted, ended_ms, state, RescaleCause.UPDATE_REQUIREMENT, reason)
+    lasted = None if ended_ms is None else ended_ms - record.at_ms
+    step = SchedulerState("Executing", record.at_ms, ended_ms, lasted, record.reason or None)
+    return msgspec.structs.replace(made, scheduler_states=[step])
+
+
+def _rescale(
+    view: JobView,
+    record: RescaleRecord | RescaleRequest,
+    changes: Mapping[str, tuple[int, int]],
+    ended_ms: int | None,
+    state: TerminalState | None,
+    cause: RescaleCause,
+    reason: str | None,
+) -> Rescale:
     by_name = {vertex.name: vertex for vertex in view.vertices}
     vertices, slots = {}, dict[str, tuple[int, int]]()
-    for name, (before, after) in record.changed.items():
+    for name, (before, after) in changes.items():
         vertex = by_name.get(name)
         if vertex is None:
             continue
         group = vertex.slot_sharing_group
+        now = after if state == "COMPLETED" else None
         vertices[vertex.vertex_id] = RescaledVertex(
-            vertex.vertex_id, name, group_id(group), group, after, 1, before, after
+            vertex.vertex_id, name, group_id(group), group, after, 1, before, now
         )
         old, new = slots.get(group, (0, 0))
         slots[group] = (max(old, before), max(new, after))
+    wanted = f"{view.job_id} {sorted(changes.items())}"
     return Rescale(
         rescale_uuid=rescale_id(view, record),
-        resource_requirements_uuid=hashlib.md5(
-            f"{view.job_id} {sorted(record.changed.items())}".encode(), usedforsecurity=False
-        ).hexdigest(),
+        resource_requirements_uuid=hashlib.md5(wanted.encode(), usedforsecurity=False).hexdigest(),
         rescale_attempt_id=record.attempt,
         vertices=vertices,
-        slots={group_id(name): _slots(name, before, after) for name, (before, after) in slots.items()},
+        slots={group_id(name): _slots(name, *both, state) for name, both in slots.items()},
         scheduler_states=[],
         start_timestamp_in_millis=record.at_ms,
-        end_timestamp_in_millis=record.at_ms,
-        terminal_state="COMPLETED",
-        trigger_cause=record.cause.value,
-        terminated_reason="SUCCEEDED",
+        end_timestamp_in_millis=ended_ms,
+        terminal_state=state,
+        trigger_cause=cause.value,
+        terminated_reason=reason,
     )
 
 
-def rescale_id(view: JobView, record: RescaleRecord) -> str:
-    """The id of a record: made of the job and the attempt."""
-    return hashlib.md5(f"{view.job_id} {record.attempt} {record.at_ms}".encode(), usedforsecurity=False).hexdigest()
+def rescale_id(view: JobView, record: RescaleRecord | RescaleRequest) -> str:
+    """The id of a record: made of the job, the attempt, and when it was."""
+    kind = "" if isinstance(record, RescaleRecord) else " asked"
+    text = f"{view.job_id} {record.attempt} {record.at_ms}{kind}"
+    return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()
 
 
-def _slots(name: str, before: int, after: int) -> RescaledSlots:
-    nothing_said = Resource(0.0, 0)
-    return RescaledSlots(group_id(name), name, nothing_said, after, 1, before, after, nothing_said)
+def _slots(name: str, before: int, after: int, state: TerminalState | None) -> RescaledSlots:
+    nothing_said, now = Resource(0.0, 0), after if state == "COMPLETED" else before
+    return RescaledSlots(group_id(name), name, nothing_said, after, 1, before, now, nothing_said)
 
 
 def counts(view: JobView) -> RescalesCounts:
-    """All that are remembered are complete."""
-    return RescalesCounts(0, 0, len(view.rescales), 0)
+    """Of those that are remembered."""
+    states = [one.terminal_state for one in rescales(view)]
+    return RescalesCounts(*(states.count(state) for state in ("IGNORED", None, "COMPLETED", "FAILED")))
 
 
 def overview(view: JobView) -> RescalesOverview:
-    """Counts, and the latest."""
-    latest = rescale(view, view.rescales[0]) if view.rescales else None
-    return RescalesOverview(counts(view), LatestRescales(latest))
+    """Counts, and the latest of each kind."""
+    latest = {one.terminal_state: one for one in reversed(rescales(view))}
+    return RescalesOverview(
+        counts(view), LatestRescales(latest.get("COMPLETED"), latest.get("FAILED"), latest.get("IGNORED"))
+    )
 
 
 def summaries(view: JobView) -> RescalesSummary:
