@@ -78,6 +78,12 @@ class RestClient:
                 raise OperationError(refusal(error.code, error.read().decode("utf-8", "replace"))) from None
         except (URLError, HTTPException, OSError) as error:
             reason = getattr(error, "reason", error)
+            if isinstance(reason, ssl.SSLCertVerificationError):
+                why = reason.verify_message.rstrip(".")
+                raise OperationError(
+                    f"the certificate of {self.address.url} is not trusted ({why}): name a file of certificates to "
+                    "trust with -D security.ssl.rest.certificate=FILE"
+                ) from error
             raise OperationError(
                 f"nothing answers at {self.address.url} ({reason}): start a job with penstock run, or name its address "
                 "with -m host:port"

@@ -134,7 +134,8 @@ class RescalesConfig(msgspec.Struct, frozen=True, rename="camel"):
 
 def rescales(view: JobView) -> list[Rescale]:
     """All that are remembered, newest first."""
-    known = [rescale(view, record) for record in (*view.rescale_requests, *view.rescales)]
+    known = [rescale(view, record) for record in view.rescales]
+    known += [rescale(view, request) for request in view.rescale_requests]
     return sorted(known, key=lambda one: -one.start_timestamp_in_millis)[:RESCALES_MAX]
 
 
