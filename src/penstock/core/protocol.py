@@ -304,6 +304,7 @@ class AcknowledgeCheckpoint(msgspec.Struct, frozen=True, tag=True):
     async_ms: int = 0
     start_delay_ms: int = 0
     stored_bytes: int = 0
+    processed_bytes: int = 0
 
 
 class DeclineCheckpoint(msgspec.Struct, frozen=True, tag=True):
@@ -349,6 +350,7 @@ class OperatorFigures(msgspec.Struct, frozen=True, array_like=True):
     """One operator of a subtask: records that came in and went out, and its watermarks (ms; the least while none).
 
     Of the operator and of the user's function in it: counters, gauges, and distributions (count, sum, least, greatest).
+    `measured`: what the runtime measures of an operator of its kind, by Flink's names.
     """
 
     operator_id: str
@@ -359,6 +361,7 @@ class OperatorFigures(msgspec.Struct, frozen=True, array_like=True):
     counters: dict[str, int] = {}
     gauges: dict[str, float] = {}
     distributions: dict[str, tuple[int, float, float, float]] = {}
+    measured: dict[str, int | float] = {}
 
 
 class TaskFigures(msgspec.Struct, frozen=True, array_like=True):
@@ -385,6 +388,7 @@ class TaskFigures(msgspec.Struct, frozen=True, array_like=True):
     checkpoint_start_delay_ms: int = 0
     checkpoint_alignment_ms: int = 0
     operators: tuple[OperatorFigures, ...] = ()
+    fired_timers: int = 0
 
 
 class TaskMetrics(msgspec.Struct, frozen=True, tag=True):

@@ -216,3 +216,16 @@ def test_a_recovered_source_that_had_finished_holds_nobody_back() -> None:
     harness.context.report_watermark = reported.append
     harness.recover_finished()
     assert reported == [MAX_WATERMARK]
+
+
+def test_a_source_says_how_late_its_records_are_and_for_how_long_there_are_none() -> None:
+    rig = Rig(MONOTONOUS)
+    rig.wait(100)
+    assert rig.operator.measured() == {"currentEmitEventTimeLag": -1, "sourceIdleTime": 0}
+    rig.poll("+a", of("a", 20, 40))
+    rig.wait(30)
+    assert rig.operator.measured() == {"currentEmitEventTimeLag": 60, "sourceIdleTime": 30}
+    rig.source.script.append(of("a", 120))
+    rig.operator.add_splits((), False)
+    rig.operator.emit_next(100)
+    assert rig.operator.measured() == {"currentEmitEventTimeLag": 10, "sourceIdleTime": 0}

@@ -80,7 +80,12 @@ class GateRig:
         return self.clock.now_ms()
 
     def trigger_checkpoint(
-        self, barrier: CheckpointBarrier, alignment_ms: int, held_back_bytes: int, is_complete: bool = True
+        self,
+        barrier: CheckpointBarrier,
+        alignment_ms: int,
+        held_back_bytes: int,
+        is_complete: bool = True,
+        processed_bytes: int = 0,
     ) -> None:
         assert barrier.checkpoint_id not in self.taken, "a part is taken once"
         self.log.append(f"take {barrier.checkpoint_id}")

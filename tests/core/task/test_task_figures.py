@@ -10,11 +10,13 @@ import pytest
 from tests.core.task.fakes import Rig
 
 from penstock.base.metrics import MetricGroup
+from penstock.core.operators.record.process import KeyedProcessOperator
 from penstock.core.operators.record.stateless import FilterOperator, FlatMapOperator, MapOperator
 from penstock.core.protocol import OperatorFigures, TaskFigures
 from penstock.core.records import MIN_TIMESTAMP, Batch, CheckpointBarrier, Watermark
 from penstock.core.task.channels.partitioners import ForwardPartitioner
 from penstock.core.task.channels.sizes import ByteCount, estimated_bytes
+from penstock.datastream.functions import KeyedProcessFunction
 
 
 def double(value: int) -> int:
@@ -150,3 +152,35 @@ def test_the_last_checkpoint_shows_its_delay_and_alignment() -> None:
     rig.feed(1, CheckpointBarrier(1, 2))
     found = figures(rig)
     assert (found.checkpoint_start_delay_ms, found.checkpoint_alignment_ms) == (3, 10)
+
+
+class Alarm(KeyedProcessFunction):
+    """Sets a timer at each value, which sends it on."""
+
+    def process_element(self, value, ctx):
+        ctx.timer_service().register_event_time_timer(value)
+
+    def on_timer(self, timestamp, ctx):
+        yield timestamp
+
+
+def test_timers_that_have_fired_are_counted() -> None:
+    rig = Rig([partial(KeyedProcessOperator, Alarm(), double)], partitioner=ForwardPartitioner())
+    rig.feed(0, Batch([1, 2, 3, 30], [0, 0, 0, 0]))
+    rig.feed(0, Watermark(10))
+    assert figures(rig).fired_timers == 3
+    rig.feed(0, Watermark(30))
+    assert figures(rig).fired_timers == 4
+
+
+def test_a_checkpoint_says_what_was_processed_while_it_was_aligned() -> None:
+    rig = Rig([partial(MapOperator, double)], partitioner=ForwardPartitioner(), inputs=2)
+    before, during, after = Batch([1] * 4), Batch([2] * 4), Batch([3] * 4)
+    rig.feed(0, before)
+    rig.feed(0, CheckpointBarrier(1, 0))
+    rig.feed(1, during)
+    rig.feed(1, CheckpointBarrier(1, 0))
+    rig.feed(1, after)
+    part = rig.task.snapshots.last_part
+    assert part is not None
+    assert part.processed_bytes == estimated_bytes(during)

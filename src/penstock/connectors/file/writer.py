@@ -284,6 +284,7 @@ class FileWriter(SinkWriter[Any, FileCommittable]):
         assert part.format is not None
         part.format.finish()
         size_bytes = part.stream.tell()
+        self._context.count("numBytesSend", size_bytes)
         try:
             close_part(part.stream, part.open_path, part.closed_path)
         except FileNotFoundError as error:

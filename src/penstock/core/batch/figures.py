@@ -20,7 +20,7 @@ from penstock.core.records import MIN_TIMESTAMP, Batch
 from penstock.core.task.channels.sizes import ByteCount
 from penstock.core.task.metrics import Summary, metrics_of_task
 from penstock.core.task.operator_chain import OperatorChain
-from penstock.storage.metadata import CheckpointMetadata
+from penstock.storage.metadata import CheckpointMetadata, encode_metadata
 
 
 class CountedInput:
@@ -72,6 +72,7 @@ def task_metrics(
         bytes_in=head.bytes.bytes,
         bytes_out=sum(exchange.bytes.bytes for exchange in exchanges.values()),
         operators=operators,
+        fired_timers=sum(context.fired_timers for context in chain.contexts),
     )
     metrics = metrics_of_task(operators)
     return pickle.dumps(TaskMetrics(execution, records_in, records_out, watermark_ms, *metrics, figures=figures), 5)
@@ -103,6 +104,7 @@ class JobFigures:
             subtasks=len(self.tasks),
             acknowledged=len(self.tasks),
             parts=self._parts(checkpoint, begun_ms, now_ms),
+            metadata_bytes=len(encode_metadata(checkpoint)),
         )
         self.checkpoints = self.checkpoints.with_triggered().with_completed(record)
 
@@ -150,6 +152,7 @@ def _figures_sum(one: TaskFigures | None, later: TaskFigures | None) -> TaskFigu
         bytes_in=one.bytes_in + later.bytes_in,
         bytes_out=one.bytes_out + later.bytes_out,
         operators=tuple(_operator_sum(known.get(figures.operator_id), figures) for figures in later.operators),
+        fired_timers=one.fired_timers + later.fired_timers,
     )
 
 
@@ -165,6 +168,7 @@ def _operator_sum(one: OperatorFigures | None, later: OperatorFigures) -> Operat
         _added(one.counters, later.counters),
         {**one.gauges, **later.gauges},
         _merged(one.distributions, later.distributions),
+        later.measured,
     )
 
 

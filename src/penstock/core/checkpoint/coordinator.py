@@ -45,7 +45,7 @@ from penstock.core.protocol import (
     TriggerCheckpoint,
 )
 from penstock.storage.job_marks import BEGUN, JobMark, LeftByJobs
-from penstock.storage.metadata import CheckpointMetadata, StateFile, checksum
+from penstock.storage.metadata import CheckpointMetadata, StateFile, checksum, encode_metadata
 
 #: How soon the last checkpoint of a job that only waits for it is tried again.
 LAST_CHECKPOINT_RETRY_MS: Final = 1_000
@@ -512,7 +512,10 @@ class CheckpointCoordinator:
         metadata = pending.metadata(self._job_id)
         store = self._store
 
-        def done(path: str | None, error: BaseException | None) -> None:
+        def complete() -> tuple[str, int]:
+            return store.complete(metadata, pending.savepoint_path), len(encode_metadata(metadata))
+
+        def done(written: tuple[str, int] | None, error: BaseException | None) -> None:
             was_settled = self.is_settled
             del self._writing[pending.checkpoint_id]
             if self._pending.get(pending.checkpoint_id) is not pending:
@@ -524,10 +527,11 @@ class CheckpointCoordinator:
                 self._doubt(pending)
                 self._abort(pending.checkpoint_id, reason, self._running, heals)
             else:
-                self._on_visible(pending, metadata, path)
+                assert written is not None
+                self._on_visible(pending, metadata, *written)
             self._tell_if_settled_now(was_settled)
 
-        self._calls.run(lambda: store.complete(metadata, pending.savepoint_path), done)
+        self._calls.run(complete, done)
 
     def _tell_if_settled_now(self, was_settled: bool) -> None:
         if self.is_settled and not was_settled:
@@ -543,10 +547,13 @@ class CheckpointCoordinator:
         self._collect_garbage()
         self._tell_if_settled_now(False)
 
-    def _on_visible(self, pending: PendingCheckpoint, metadata: CheckpointMetadata, path: str | None) -> None:
+    def _on_visible(
+        self, pending: PendingCheckpoint, metadata: CheckpointMetadata, path: str, metadata_bytes: int
+    ) -> None:
         del self._pending[pending.checkpoint_id]
         now = self._clock.steady_ms()
-        record = pending.record(CheckpointStatus.COMPLETED, now, metadata.state_bytes, path=path)
+        completed = CheckpointStatus.COMPLETED
+        record = pending.record(completed, now, metadata.state_bytes, path=path, metadata_bytes=metadata_bytes)
         self.statistics = self.statistics.with_completed(record)
         if pending.savepoint is not None:
             if pending.savepoint.command.stop is not None:

@@ -85,6 +85,7 @@ class PendingCheckpoint:
                 ack.held_back_bytes,
                 ack.sync_ms,
                 ack.async_ms,
+                ack.processed_bytes,
             )
         )
         if ack.finished:
@@ -110,6 +111,7 @@ class PendingCheckpoint:
         state_bytes: int | None = None,
         failure: str | None = None,
         path: str | None = None,
+        metadata_bytes: int = 0,
     ) -> CheckpointRecord:
         """It as of now, a steady time (ms), for the history."""
         return CheckpointRecord(
@@ -131,6 +133,7 @@ class PendingCheckpoint:
             self.savepoint is not None and self.savepoint.command.stop is not None,
             sum(part.stored_bytes for part in self._parts),
             tuple(self._parts),
+            metadata_bytes,
         )
 
     def metadata(self, job_id: str) -> CheckpointMetadata:

@@ -34,6 +34,7 @@ class SubtaskCheckpoint:
         held_back_bytes: what it held back meanwhile, or stored of records in flight.
         sync_ms: how long it stood still.
         async_ms: how long it wrote after that.
+        processed_bytes: what it processed while it aligned.
     """
 
     vertex: int
@@ -47,6 +48,7 @@ class SubtaskCheckpoint:
     held_back_bytes: int = 0
     sync_ms: int = 0
     async_ms: int = 0
+    processed_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,7 @@ class CheckpointRecord:
         stops: whether the job ends with it.
         stored_bytes: what was written for it, without what it shares with earlier ones.
         parts: what subtasks have stored.
+        metadata_bytes: how long its metadata is, once it is complete.
     """
 
     checkpoint_id: int
@@ -109,6 +112,12 @@ class CheckpointRecord:
     stops: bool = False
     stored_bytes: int = 0
     parts: tuple[SubtaskCheckpoint, ...] = ()
+    metadata_bytes: int = 0
+
+    @property
+    def processed_bytes(self) -> int:
+        """What all subtasks together processed while they aligned."""
+        return sum(part.processed_bytes for part in self.parts)
 
 
 @dataclass(frozen=True)

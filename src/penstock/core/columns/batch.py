@@ -79,6 +79,12 @@ class ColumnBatch(Batch):
         return ColumnBatch(self.data, rowtimes, self.kinds)
 
 
+def last_timestamp(batch: Batch) -> int | None:
+    """The timestamp (ms) of the last record; None where there is none."""
+    times = batch.rowtimes if isinstance(batch, ColumnBatch) else batch.timestamps
+    return int(times[-1]) if times is not None and len(times) else None
+
+
 class SplitColumnBatch(ColumnBatch):
     """A batch of one of several splits that a reader has opened, see `SourceReaderContext.open_split`."""
 

@@ -131,6 +131,10 @@ class StreamOperator:
         """All inputs became idle, or one became active again."""
         self.output.emit_status(idle)
 
+    def measured(self) -> dict[str, int | float]:
+        """What it measures of itself, by Flink's names; asked at each report."""
+        return {}
+
     def late_outputs(self) -> tuple[str, ...]:
         """The tags of side outputs for late records, which are empty as a rule."""
         return ()

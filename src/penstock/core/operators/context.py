@@ -57,6 +57,8 @@ class OperatorContext:
     owes_nothing: bool = False
     #: records that it has handed to the operator after it by doing that one's work, too
     fused_records: int = 0
+    #: timers of functions and windows that have fired
+    fired_timers: int = 0
 
     def __post_init__(self) -> None:
         self.run = self.run or str(self.attempt)

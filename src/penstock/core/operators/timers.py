@@ -90,11 +90,14 @@ class TimerQueue:
             self._table.drop(timestamp)
         self._heap.clear()
 
-    def fire(self, up_to: int, on_timer: Callable[[int, Any], None]) -> bool:
-        """Call `on_timer(timestamp, item)` for all that is due at or before `up_to`; timers may be added meanwhile."""
-        fired = False
+    def fire(self, up_to: int, on_timer: Callable[[int, Any], None]) -> int:
+        """Call `on_timer(timestamp, item)` for all that is due at or before `up_to`; timers may be added meanwhile.
+
+        Returns how many have fired.
+        """
+        fired = 0
         for timestamp, item in self.due(up_to):
-            fired = True
+            fired += 1
             on_timer(timestamp, item)
         return fired
 

@@ -134,6 +134,7 @@ class OperatorChain:
                     reached,
                     output.watermark,
                     *metrics_of_operator(context),
+                    self.operators[index].measured(),
                 )
             )
         return tuple(figures)

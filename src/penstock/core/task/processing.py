@@ -28,7 +28,6 @@ from penstock.core.records import (
 from penstock.core.task.barriers import BarrierHandler
 from penstock.core.task.channels.input_gate import InputChannel, InputGate
 from penstock.core.task.channels.result_partition import ResultPartition
-from penstock.core.task.channels.sizes import ByteCount
 from penstock.core.task.operator_chain import OperatorChain
 from penstock.core.task.phases import Phase, TaskLife
 from penstock.core.task.watermark_valve import WatermarkValve
@@ -80,7 +79,6 @@ class ProcessingLoop:
         self.source = source
         self.barriers = barriers
         self.records_in = 0
-        self.bytes_in = ByteCount()
         self._life = life
         self._gate = gate
         self._partitions = partitions
@@ -237,7 +235,7 @@ class ProcessingLoop:
             channel, element = polled
             if isinstance(element, Batch):
                 self.records_in += len(element)
-                self.bytes_in.add(element)
+                self._gate.bytes_in.add(element)
                 self.chain.head.process_batch(element, channel.input_index)
                 return True
             self._handlers[type(element)](channel, element)

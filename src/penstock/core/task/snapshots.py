@@ -32,6 +32,7 @@ class Part:
     sync_ms: int
     captured_ms: int
     start_delay_ms: int
+    processed_bytes: int
 
 
 class TaskSnapshots:
@@ -142,6 +143,7 @@ class TaskSnapshots:
                     self._clock.now_ms() - part.captured_ms,
                     part.start_delay_ms,
                     writer.stored_bytes,
+                    part.processed_bytes,
                 )
             )
 

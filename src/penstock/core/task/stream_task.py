@@ -165,6 +165,7 @@ class StreamTask:
                 self.partitions.values(),
                 loop,
                 operators,
+                sum(context.fired_timers for context in contexts),
                 self.snapshots.last_part,
                 self._initialization_ms,
                 self._mails,

@@ -52,7 +52,12 @@ class TaskCheckpoints:
         return self._clock.now_ms()
 
     def trigger_checkpoint(
-        self, barrier: CheckpointBarrier, alignment_ms: int, held_back_bytes: int, is_complete: bool = True
+        self,
+        barrier: CheckpointBarrier,
+        alignment_ms: int,
+        held_back_bytes: int,
+        is_complete: bool = True,
+        processed_bytes: int = 0,
     ) -> None:
         """Pass the barrier on, capture all state; store it in the background once the part is complete (F2, G7)."""
         if barrier.ends_job and self._life.phase is Phase.DRAINING:
@@ -74,7 +79,17 @@ class TaskCheckpoints:
         now = self.now_ms()
         has_finished = self._ending.has_finished
         delay_ms = max(0, begun_ms - barrier.timestamp_ms - alignment_ms)
-        part = Part(barrier, captures, has_finished, alignment_ms, held_back_bytes, now - begun_ms, now, delay_ms)
+        part = Part(
+            barrier,
+            captures,
+            has_finished,
+            alignment_ms,
+            held_back_bytes,
+            now - begun_ms,
+            now,
+            delay_ms,
+            processed_bytes,
+        )
         self._snapshots.add(part, is_complete)
 
     def _forward(self, barrier: CheckpointBarrier) -> dict[int, list[tuple[ChannelId, Buffer]]]:

@@ -18,6 +18,7 @@ def task_figures(
     partitions: Iterable[ResultPartition],
     loop: ProcessingLoop | None,
     operators: tuple[OperatorFigures, ...],
+    fired_timers: int,
     last_part: Part | None,
     initialization_ms: int,
     mails: int,
@@ -32,7 +33,7 @@ def task_figures(
         times.idle_ms,
         times.is_back_pressured,
         initialization_ms,
-        0 if loop is None else loop.bytes_in.bytes,
+        gate.bytes_in.bytes,
         sum(partition.bytes_out.bytes for partition in partitions),
         sum(channel.buffers_arrived for channel in gate.channels),
         sum(one.buffers_sent for one in subpartitions),
@@ -43,4 +44,5 @@ def task_figures(
         0 if last_part is None else last_part.start_delay_ms,
         0 if last_part is None else last_part.alignment_ms,
         operators,
+        fired_timers,
     )

@@ -72,6 +72,8 @@ def _checkpoints(checkpoints: CheckpointStatistics) -> dict[str, Value]:
         "lastCheckpointSize": NEVER if last is None else last.stored_bytes,
         "lastCheckpointFullSize": NEVER if last is None else last.state_bytes,
         "lastCheckpointPersistedData": NEVER if last is None else last.held_back_bytes if is_unaligned else 0,
+        "lastCheckpointProcessedData": NEVER if last is None else last.processed_bytes,
+        "lastCheckpointMetadataSize": NEVER if last is None else last.metadata_bytes,
         "lastCompletedCheckpointId": NEVER if last is None else last.checkpoint_id,
         "lastCheckpointCompletedTimestamp": NEVER if last is None else last.triggered_ms + last.duration_ms,
         "lastCheckpointExternalPath": NO_PATH if last is None or last.path is None else last.path,

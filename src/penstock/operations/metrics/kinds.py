@@ -14,10 +14,11 @@ METER: Final = "meter"
 _COUNTERS: Final = {
     *("numRecordsIn", "numRecordsOut", "numBytesIn", "numBytesOut", "numBuffersOut"),
     *("numLateRecordsDropped", "numRecordsSend", "numRecordsSendErrors", "numRecordsInErrors"),
+    *("numFiredTimers", "numBytesSend", "numRecordsOutErrors"),
 }
 _METERS: Final = {
     *("numRecordsInPerSecond", "numRecordsOutPerSecond", "numBytesInPerSecond", "numBytesOutPerSecond"),
-    *("numBuffersOutPerSecond", "mailboxMailsPerSecond", "idleTimeMsPerSecond"),
+    *("numBuffersOutPerSecond", "mailboxMailsPerSecond", "idleTimeMsPerSecond", "numFiredTimersPerSecond"),
 }
 
 

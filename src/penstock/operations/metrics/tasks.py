@@ -16,6 +16,8 @@ from penstock.operations.metrics.scopes import Summary, Value
 _NANOS: Final = 1_000_000
 #: Flink's value for a lag that nobody knows.
 UNDEFINED: Final = -1
+#: What a sink counts, unless its connector does: a record that cannot be sent fails the job.
+SENT: Final[dict[str, Value]] = {"numBytesSend": 0, "numRecordsSendErrors": 0, "numRecordsOutErrors": 0}
 #: Counters of operators and connectors that Flink knows by other names.
 _FLINK_NAMES: Final = {LATE_RECORDS: "numLateRecordsDropped", "malformed_records": "numRecordsInErrors"}
 
@@ -63,6 +65,8 @@ def _of_figures(figures: TaskFigures, rates: SubtaskRates) -> dict[str, Value]:
         "numBuffersOutPerSecond": rates.per_second(figures.buffers_out, before.buffers_out),
         "Shuffle.Netty.Input.Buffers.inputQueueLength": figures.buffers_queued_in,
         "Shuffle.Netty.Output.Buffers.outputQueueLength": figures.buffers_queued_out,
+        "numFiredTimers": figures.fired_timers,
+        "numFiredTimersPerSecond": rates.per_second(figures.fired_timers, before.fired_timers),
         "mailboxMailsPerSecond": rates.per_second(figures.mails, before.mails),
         "mailboxQueueSize": figures.mails_queued,
         "checkpointStartDelayNanos": figures.checkpoint_start_delay_ms * _NANOS,
@@ -128,11 +132,12 @@ def operator_metrics(
         values["numBytesOutPerSecond"] = rates.per_second(task.bytes_out, rates.figures.bytes_out)
     if is_source:
         values["watermarkLag"] = _lag(figures.output_watermark_ms, now_ms)
-        values["numRecordsInErrors"] = 0
+        values.update(numRecordsInErrors=0, currentEmitEventTimeLag=UNDEFINED, sourceIdleTime=0)
     else:
         values["currentInputWatermark"] = figures.input_watermark_ms
     if "Window" in info.kind or "Interval Join" in info.kind:
         values["numLateRecordsDropped"] = 0
+    values.update(figures.measured)
     values.update(user_metrics(figures))
     if (read := figures.counters.get("numBytesIn")) is not None:  # counted by a connector, from outside
         values["numBytesInPerSecond"] = rates.per_second(read, before.counters.get("numBytesIn", 0))

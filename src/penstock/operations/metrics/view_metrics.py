@@ -14,7 +14,7 @@ from penstock.operations.metrics.jobs import job_metrics
 from penstock.operations.metrics.processes import memory_metrics, process_metrics
 from penstock.operations.metrics.rates import Rates
 from penstock.operations.metrics.scopes import Scope, Scoped, Value, flat, of_operator
-from penstock.operations.metrics.tasks import counter_names, nothing_counted, operator_metrics, task_metrics
+from penstock.operations.metrics.tasks import SENT, counter_names, nothing_counted, operator_metrics, task_metrics
 from penstock.operations.metrics.this_process import ThisProcess
 
 _NO_WORKER: Final = "none"
@@ -123,8 +123,8 @@ class ViewMetrics:
             if (own := operators.get(info.operator_id)) is None:
                 continue
             values = operator_metrics(vertex, info, own, figures, rates, self.view.now_ms)
-            if is_last and info is vertex.infos[-1]:  # a sink; a record that it cannot send fails the job
-                values = {"numRecordsSend": own.records_in, "numRecordsSendErrors": 0, **values}
+            if is_last and info is vertex.infos[-1]:  # a sink
+                values = {**SENT, "numRecordsSend": own.records_in, **values}
             named = {**variables, "operator_id": info.operator_id, "operator_name": info.name}
             yield Scoped(Scope.OPERATOR, named, values, counter_names(own))
 

@@ -221,6 +221,7 @@ class ColumnarWindowBase(StreamOperator):
 
     def emit(self, partials: pa.Table, starts: Any, ends: Any) -> None:
         """Emit the results of windows, one row for each."""
+        self.context.fired_timers += len(partials)
         keys = [full(partials.column(name), 0) for name in self.key_names]
         arrays = [*keys, pa.array(starts), pa.array(ends), *self.aggregates.results(partials)[: self.shown]]
         names = [*self.key.names, "window_start", "window_end", *self.aggregates.names[: self.shown]]

@@ -283,8 +283,10 @@ class KeyedProcessOperator(FunctionOperator):
         # A map or flat-map function of two inputs sets no timers, and has nothing to call.
         on_timer: Any = getattr(self.function, "on_timer", None)
         ctx.domain = domain
+        fired = 0
         try:
             for timestamp, keyed.current_key in queue.due(up_to):
+                fired += 1
                 ctx.element_timestamp = timestamp
                 yielded = on_timer(timestamp, ctx)
                 if yielded is not None:
@@ -297,6 +299,7 @@ class KeyedProcessOperator(FunctionOperator):
             raise self.failed(("timer", ctx.element_timestamp, keyed.current_key)) from error
         finally:
             keyed.current_key = NO_KEY
+        self.context.fired_timers += fired
         out = split_side_outputs(self.output, results, times)
         if len(out):
             self.output.collect(out)

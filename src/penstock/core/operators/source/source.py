@@ -10,7 +10,7 @@ from penstock.base.errors import ContractError, WrongTimeError
 from penstock.base.metrics import MetricGroup
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.codecs.pickling import loads_named
-from penstock.core.columns.batch import SplitColumnBatch
+from penstock.core.columns.batch import SplitColumnBatch, last_timestamp
 from penstock.core.connector import InputStatus, Source, SourceReader, SplitBatch
 from penstock.core.operators.base import StreamOperator, UserCodeError
 from penstock.core.operators.context import OperatorContext
@@ -86,6 +86,10 @@ class SourceOperator(StreamOperator):
         self._periodic_at_ms: int | None = None
         self._reader: SourceReader[Any, Any] | None = None
         self._retry_at_ms: int | None = None
+        #: the event time (ms) of the last record, and when it was emitted
+        self._last_emitted: tuple[int, int] | None = None
+        #: since when (ms) the reader has had nothing; None while it has
+        self._silent_since_ms: int | None = None
 
     def initialize_state(self) -> None:
         """Make the reader and give it its restored splits."""
@@ -139,7 +143,7 @@ class SourceOperator(StreamOperator):
             return Emitted.END
         assert isinstance(result, Batch)
         self.reader.polls_in_vain = 0
-        self._retry_at_ms = None
+        self._retry_at_ms = self._silent_since_ms = None
         if len(result):
             self.emit(result)
         return Emitted.RECORDS
@@ -157,6 +161,8 @@ class SourceOperator(StreamOperator):
         try:
             batch = generator.assign(polled, now)
             self.records_out += len(batch)
+            if (last_ms := last_timestamp(batch)) is not None:
+                self._last_emitted = last_ms, now
             for part, _ in generator.follow(batch):
                 self.output.collect(part)
                 self._settle()
@@ -187,6 +193,8 @@ class SourceOperator(StreamOperator):
 
     def _note_silence(self) -> None:
         now = self.context.now_ms()
+        if self._silent_since_ms is None:
+            self._silent_since_ms = now
         if self.watermarks.tracks_idleness:
             self.watermarks.check_idle(now)
         self._settle()
@@ -219,6 +227,14 @@ class SourceOperator(StreamOperator):
         """The end has come: no other source needs to wait for this one any more."""
         self._periodic_at_ms = self._report_at_ms = None
         self._report(MAX_WATERMARK)
+
+    def measured(self) -> dict[str, int | float]:
+        """How late the last record was when it was emitted, and for how long there has been none (ms)."""
+        last, since_ms = self._last_emitted, self._silent_since_ms
+        return {
+            "currentEmitEventTimeLag": -1 if last is None or last[0] == MIN_TIMESTAMP else last[1] - last[0],
+            "sourceIdleTime": 0 if since_ms is None else self.context.now_ms() - since_ms,
+        }
 
     # --- alignment -------------------------------------------------------------------------------------------------
 

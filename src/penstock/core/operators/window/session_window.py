@@ -160,8 +160,8 @@ class SessionWindowOperator(WindowOperatorBase):
         """Fire the sessions that event time has passed, clean up, and pass the watermark on."""
         self._watermark = timestamp
         try:
-            self._ends.fire(timestamp, self._on_end)
-            self._cleanups.fire(timestamp, self._on_cleanup)
+            fired = self._ends.fire(timestamp, self._on_end) + self._cleanups.fire(timestamp, self._on_cleanup)
+            self.context.fired_timers += fired
         except Exception as error:
             raise self.failed(("window of key", self._firing_key)) from error
         self.emit_collected()

@@ -127,6 +127,7 @@ class WindowOperatorBase(FunctionOperator):
         except Exception as error:
             raise self.failed(("window of key", key)) from error
         self._fired_times.extend(repeat(end - 1, len(fired) - len(self._fired_times)))
+        self.context.fired_timers += len(pane)
 
     def fire(self, key: Any, start: int, end: int, contents: Any) -> None:
         """Add a window's result to what is emitted next."""

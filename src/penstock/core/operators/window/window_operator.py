@@ -296,9 +296,11 @@ class WindowOperator(WindowOperatorBase):
     ) -> None:
         keyed, slots, is_cleaning = self.context.keyed, self._slots, timers is self._cleanups
         firing: Any = None
+        fired = 0
 
         def fire(timestamp: int, key: Any, token: WindowToken) -> None:
-            nonlocal firing
+            nonlocal firing, fired
+            fired += 1
             keyed.current_key = firing = key
             if self.merges and not slots.contains(token):
                 return  # it has become part of another window
@@ -317,6 +319,7 @@ class WindowOperator(WindowOperatorBase):
             raise self.failed(("window of key", firing)) from error
         finally:
             keyed.current_key = NO_KEY
+        self.context.fired_timers += fired
         if self._fired:
             self.emit_collected()
 

@@ -19,6 +19,7 @@ class AlignedBarrierHandler(BarrierHandler):
         self._aligning: CheckpointBarrier | None = None
         self._arrived: set[int] = set()
         self._begun_ms = 0
+        self._begun_bytes = 0
         self._held_back_bytes_max = held_back_bytes_max
 
     def on_barrier(self, channel: InputChannel, barrier: CheckpointBarrier) -> None:
@@ -49,7 +50,7 @@ class AlignedBarrierHandler(BarrierHandler):
 
     def _begin(self, barrier: CheckpointBarrier) -> None:
         self._aligning = barrier
-        self._begun_ms = self.target.now_ms()
+        self._begun_ms, self._begun_bytes = self.target.now_ms(), self.gate.bytes_in.bytes
 
     def _hold_back(self, channel: InputChannel) -> None:
         self._arrived.add(channel.index)
@@ -98,10 +99,12 @@ class AlignedBarrierHandler(BarrierHandler):
             alignment_ms = self.target.now_ms() - self._begun_ms
             held_back = self.gate.held_back_bytes()
             self._end_alignment()
-            self._take_part(barrier, alignment_ms, held_back)
+            self._take_part(barrier, alignment_ms, held_back, self.gate.bytes_in.bytes - self._begun_bytes)
 
-    def _take_part(self, barrier: CheckpointBarrier, alignment_ms: int, held_back: int) -> None:
-        self.target.trigger_checkpoint(barrier, alignment_ms, held_back)
+    def _take_part(
+        self, barrier: CheckpointBarrier, alignment_ms: int, held_back: int, processed_bytes: int = 0
+    ) -> None:
+        self.target.trigger_checkpoint(barrier, alignment_ms, held_back, processed_bytes=processed_bytes)
 
     def validate(self) -> None:
         """Assert what holds between any two steps. The simulator calls this; a running job never does."""

@@ -16,8 +16,8 @@ class AtLeastOnceBarrierHandler(BarrierHandler):
     def __init__(self, gate: InputGate, target: CheckpointTarget) -> None:
         super().__init__(gate, target)
         self._latest_id = 0
-        #: checkpoint id -> its barrier, the channels that delivered it, and when the first one did (ms)
-        self._counting: dict[int, tuple[CheckpointBarrier, set[int], int]] = {}
+        #: checkpoint id -> its barrier, the channels that delivered it, when the first one did (ms), bytes read by then
+        self._counting: dict[int, tuple[CheckpointBarrier, set[int], int, int]] = {}
 
     def on_barrier(self, channel: InputChannel, barrier: CheckpointBarrier) -> None:
         """Count it."""
@@ -26,7 +26,8 @@ class AtLeastOnceBarrierHandler(BarrierHandler):
             if barrier.checkpoint_id <= self._latest_id:
                 return
             self._latest_id = barrier.checkpoint_id
-            counted = self._counting[barrier.checkpoint_id] = (barrier, set(), self.target.now_ms())
+            counted = (barrier, set(), self.target.now_ms(), self.gate.bytes_in.bytes)
+            self._counting[barrier.checkpoint_id] = counted
             if len(self._counting) > COUNTED_MAX:
                 oldest = min(self._counting)
                 del self._counting[oldest]
@@ -54,17 +55,18 @@ class AtLeastOnceBarrierHandler(BarrierHandler):
         assert not self.gate.held_back, "at least once holds no channel back"
         assert len(self._counting) <= COUNTED_MAX, f"{len(self._counting)} checkpoints are counted at once"
         ended = {c.index for c in self.gate.channels if c.ended} if self._counting else set()
-        for checkpoint_id, (_, arrived, _) in self._counting.items():
+        for checkpoint_id, (_, arrived, *_) in self._counting.items():
             assert checkpoint_id <= self._latest_id, f"checkpoint {checkpoint_id} is counted, and did not begin"
             assert len(arrived | ended) < len(self.gate.channels), f"checkpoint {checkpoint_id} waits for no channel"
 
     def _complete(self) -> None:
         ended = {c.index for c in self.gate.channels if c.ended}
-        for checkpoint_id, (barrier, arrived, begun_ms) in list(self._counting.items()):
+        for checkpoint_id, (barrier, arrived, begun_ms, begun_bytes) in list(self._counting.items()):
             if len(arrived | ended) < len(self.gate.channels):
                 continue
             for older in [i for i in self._counting if i < checkpoint_id]:
                 del self._counting[older]
                 self.target.abort_checkpoint(older, f"subsumed by checkpoint {checkpoint_id}")
             self._counting.pop(checkpoint_id, None)
-            self.target.trigger_checkpoint(barrier, self.target.now_ms() - begun_ms, 0)
+            processed = self.gate.bytes_in.bytes - begun_bytes
+            self.target.trigger_checkpoint(barrier, self.target.now_ms() - begun_ms, 0, processed_bytes=processed)

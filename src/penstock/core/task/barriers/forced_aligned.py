@@ -28,9 +28,11 @@ from penstock.core.task.barriers.aligned import AlignedBarrierHandler
 class ForcedAlignedBarrierHandler(AlignedBarrierHandler):
     """See the module's text."""
 
-    def _take_part(self, barrier: CheckpointBarrier, alignment_ms: int, held_back: int) -> None:
+    def _take_part(
+        self, barrier: CheckpointBarrier, alignment_ms: int, held_back: int, processed_bytes: int = 0
+    ) -> None:
         timeout_ms = barrier.alignment_timeout_ms
         # Clocks of hosts differ: a time-out of 0 has passed, whatever this one says.
         if timeout_ms == 0 or (timeout_ms is not None and self.target.now_ms() >= barrier.timestamp_ms + timeout_ms):
             barrier = barrier.overtaking()
-        super()._take_part(barrier, alignment_ms, held_back)
+        super()._take_part(barrier, alignment_ms, held_back, processed_bytes)

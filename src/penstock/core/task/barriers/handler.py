@@ -16,9 +16,17 @@ class CheckpointTarget(Protocol):
     """The task, as barrier handling sees it."""
 
     def trigger_checkpoint(
-        self, barrier: CheckpointBarrier, alignment_ms: int, held_back_bytes: int, is_complete: bool = True
+        self,
+        barrier: CheckpointBarrier,
+        alignment_ms: int,
+        held_back_bytes: int,
+        is_complete: bool = True,
+        processed_bytes: int = 0,
     ) -> None:
-        """Pass the barrier on and capture all state; when not `is_complete`, `complete_checkpoint` follows."""
+        """Pass the barrier on and capture all state; when not `is_complete`, `complete_checkpoint` follows.
+
+        The figures are those of the alignment: how long it took, and what was held back and processed meanwhile.
+        """
         ...
 
     def complete_checkpoint(self, checkpoint_id: int, in_flight: InFlight) -> None:

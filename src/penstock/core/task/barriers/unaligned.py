@@ -135,13 +135,18 @@ class UnalignedBarrierHandler(AlignedBarrierHandler):
     def _give_up_aligning(self, barrier: CheckpointBarrier) -> None:
         arrived = set(self._arrived)
         alignment_ms = self.target.now_ms() - self._begun_ms
-        held_back = self.gate.held_back_bytes()
+        held_back, processed = self.gate.held_back_bytes(), self.gate.bytes_in.bytes - self._begun_bytes
         self._end_alignment()
         self._delivered = arrived
-        self._capture(barrier, alignment_ms, held_back, arrived)
+        self._capture(barrier, alignment_ms, held_back, arrived, processed)
 
     def _capture(
-        self, barrier: CheckpointBarrier, alignment_ms: int, held_back: int, aligned: set[int] | None = None
+        self,
+        barrier: CheckpointBarrier,
+        alignment_ms: int,
+        held_back: int,
+        aligned: set[int] | None = None,
+        processed_bytes: int = 0,
     ) -> None:
         checkpoint_id = self._capturing_id = barrier.checkpoint_id
         self._in_flight, self._open = {}, set()
@@ -153,7 +158,7 @@ class UnalignedBarrierHandler(AlignedBarrierHandler):
             if not is_cut:
                 self._open.add(channel.index)
         overtaking = barrier.overtaking()
-        self.target.trigger_checkpoint(overtaking, alignment_ms, held_back, is_complete=False)
+        self.target.trigger_checkpoint(overtaking, alignment_ms, held_back, False, processed_bytes)
         self._complete_if_whole()
 
     def on_arrival(self, channel: InputChannel, buffer: Buffer) -> None:

@@ -16,7 +16,7 @@ from typing import Protocol
 
 from penstock.core.protocol import ChannelId
 from penstock.core.records import Batch, Buffer, CheckpointBarrier, Element, EndOfData, EndOfPartition
-from penstock.core.task.channels.sizes import estimated_bytes
+from penstock.core.task.channels.sizes import ByteCount, estimated_bytes
 
 #: Overtaking barriers of a channel that may have arrived without the task having looked at them.
 _CUTS_MAX = 8
@@ -159,6 +159,8 @@ class InputGate:
         #: overtaking barriers that have arrived, to be looked at before anything is polled
         self.overtaking: deque[tuple[InputChannel, CheckpointBarrier]] = deque()
         self.listener: ArrivalListener | None = None
+        #: what the task has taken of all channels
+        self.bytes_in = ByteCount()
         self._by_id = {c.channel: c for c in channels}
         self._ready: deque[InputChannel] = deque()
         self._return_credit = return_credit

@@ -105,22 +105,21 @@ def _completed(record: CheckpointRecord, part: SubtaskCheckpoint) -> CompletedSu
         part.stored_bytes,
         part.state_bytes,
         SyncAsync(part.sync_ms, part.async_ms),
-        Alignment(0, 0, part.held_back_bytes, part.alignment_ms),
+        Alignment(0, part.processed_bytes, part.held_back_bytes, part.alignment_ms),
         part.start_delay_ms,
         record.is_unaligned,
     )
 
 
 def _summary(parts: list[SubtaskCheckpoint]) -> TaskSummary:
-    nothing = summary([0] * len(parts))
     return TaskSummary(
         summary([part.stored_bytes for part in parts]),
         summary([part.state_bytes for part in parts]),
         summary([part.duration_ms for part in parts]),
         Durations(summary([part.sync_ms for part in parts]), summary([part.async_ms for part in parts])),
         Alignments(
-            nothing,
-            nothing,
+            summary([0] * len(parts)),
+            summary([part.processed_bytes for part in parts]),
             summary([part.held_back_bytes for part in parts]),
             summary([part.alignment_ms for part in parts]),
         ),

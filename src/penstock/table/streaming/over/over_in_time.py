@@ -149,7 +149,7 @@ class WaitingOverOperator(EvaluatingOperator, ExpiringOperator):
                     if len(results.rows) >= _BATCH_ROWS:
                         self._send(results, has_times)
                 elif end is not None and end <= up_to:
-                    self._ends.fire(end, self._forget)
+                    self.context.fired_timers += self._ends.fire(end, self._forget)
                 else:
                     break
         except TableRuntimeError as error:

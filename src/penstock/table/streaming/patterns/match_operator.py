@@ -121,7 +121,8 @@ class MatchOperator(EvaluatingOperator):
                 self._take([(key, *rows[number]) for key, rows in active], results)
                 number += 1
                 active = [(key, rows) for key, rows in active if number < len(rows)]
-            self._deadlines.fire(up_to, lambda time_ms, key: self._expire(time_ms, key, results))
+            expired = self._deadlines.fire(up_to, lambda time_ms, key: self._expire(time_ms, key, results))
+            self.context.fired_timers += expired
             self._send(results)
         except (TableRuntimeError, SkipError) as error:
             raise UserCodeError(self.context.operator_name, "rows of MATCH_RECOGNIZE") from error
