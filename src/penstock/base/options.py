@@ -386,6 +386,47 @@ ROCKSDB_OBJECT_CACHE_RATIO = option(
     "The part of the budget for entries kept as Python objects, divided evenly among the stores. RocksDB has the rest.",
 )
 
+
+def _rocksdb_metric(key: str, what: str) -> Option[bool]:
+    return option(key, BOOLEAN, False, f"Whether each operator with RocksDB reports {what}.")
+
+
+#: what RocksDB can say of a store, by its own names without `rocksdb.`
+ROCKSDB_METRICS = {
+    key.rpartition(".")[2]: _rocksdb_metric(key, what)
+    for key, what in {
+        "state.backend.rocksdb.metrics.num-immutable-mem-table": "how many write buffers wait for their file",
+        "state.backend.rocksdb.metrics.mem-table-flush-pending": "whether a write buffer is about to go to a file",
+        "state.backend.rocksdb.metrics.compaction-pending": "whether files are about to be merged",
+        "state.backend.rocksdb.metrics.background-errors": "how many errors its background work had",
+        "state.backend.rocksdb.metrics.cur-size-active-mem-table": "the bytes of the write buffer in use",
+        "state.backend.rocksdb.metrics.cur-size-all-mem-tables": "the bytes of write buffers that are not in files",
+        "state.backend.rocksdb.metrics.size-all-mem-tables": "the bytes of all write buffers, pinned ones too",
+        "state.backend.rocksdb.metrics.num-entries-active-mem-table": "how many entries the write buffer in use has",
+        "state.backend.rocksdb.metrics.num-entries-imm-mem-tables": "how many entries the waiting write buffers have",
+        "state.backend.rocksdb.metrics.num-deletes-active-mem-table": "how many of the first are deletions",
+        "state.backend.rocksdb.metrics.num-deletes-imm-mem-tables": "how many of the second are deletions",
+        "state.backend.rocksdb.metrics.estimate-num-keys": "about how many rows there are",
+        "state.backend.rocksdb.metrics.estimate-table-readers-mem": "about how many bytes it takes to read files, "
+        "without the block cache",
+        "state.backend.rocksdb.metrics.num-snapshots": "how many snapshots are not released",
+        "state.backend.rocksdb.metrics.num-live-versions": "how many versions of its set of files are in use",
+        "state.backend.rocksdb.metrics.estimate-live-data-size": "about how many bytes of its files are live",
+        "state.backend.rocksdb.metrics.total-sst-files-size": "the bytes of all files",
+        "state.backend.rocksdb.metrics.live-sst-files-size": "the bytes of the files of the newest version",
+        "state.backend.rocksdb.metrics.estimate-pending-compaction-bytes": "about how many bytes are to be merged",
+        "state.backend.rocksdb.metrics.num-running-compactions": "how many merges run",
+        "state.backend.rocksdb.metrics.num-running-flushes": "how many write buffers are being written",
+        "state.backend.rocksdb.metrics.actual-delayed-write-rate": "to how many bytes a second writing is held down; "
+        "0 for not at all",
+        "state.backend.rocksdb.metrics.is-write-stopped": "whether writing is stopped",
+        "state.backend.rocksdb.metrics.block-cache-capacity": "the bytes that the block cache may take",
+        "state.backend.rocksdb.metrics.block-cache-usage": "the bytes that the block cache takes",
+        "state.backend.rocksdb.metrics.block-cache-pinned-usage": "the bytes that are pinned in the block cache",
+        "state.backend.rocksdb.metrics.num-files-at-level": "how many files each level has",
+    }.items()
+}
+
 # Restarts ------------------------------------------------------------------------------------------------------------
 
 RESTART_STRATEGY = unset(

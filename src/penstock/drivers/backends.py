@@ -23,6 +23,7 @@ class BackendSettings:
     write_buffer_bytes: int
     object_cache_bytes: int
     budget: MemoryBudget | None = None
+    metrics: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, configuration: Configuration, job_id: str) -> BackendSettings:
@@ -36,6 +37,7 @@ class BackendSettings:
             read(options.ROCKSDB_WRITE_BUFFER_BYTES),
             read(options.ROCKSDB_OBJECT_CACHE_BYTES),
             _budget(configuration) if read(options.STATE_BACKEND) == "rocksdb" else None,
+            tuple(name for name, reported in options.ROCKSDB_METRICS.items() if read(reported)),
         )
 
     def backends(self) -> KeyedBackends:
@@ -54,6 +56,7 @@ class BackendSettings:
                 write_buffer_bytes=self.write_buffer_bytes,
                 block_cache_bytes=self.block_cache_bytes,
                 memory=SlotMemory(self.budget) if self.budget else None,
+                metrics=self.metrics,
             ),
         )
 

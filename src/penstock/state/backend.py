@@ -180,6 +180,10 @@ class KeyedStateBackend(ABC):
     def settle(self) -> None:
         """A settling point: no code holds an unmarked change."""
 
+    def measured(self) -> dict[str, int | float]:
+        """What it says of itself to metrics, by Flink's names; asked at each report."""
+        return {}
+
     @abstractmethod
     def close(self) -> None:
         """Release what the backend holds; it may be called twice."""

@@ -134,7 +134,7 @@ class OperatorChain:
                     reached,
                     output.watermark,
                     *metrics_of_operator(context),
-                    self.operators[index].measured(),
+                    {**self.operators[index].measured(), **context.keyed.measured()},
                 )
             )
         return tuple(figures)

@@ -287,3 +287,6 @@ class RocksDBKeyedStateBackend(KeyedStateBackend):
     def sizes(self) -> Mapping[str, int]:
         """Bytes and estimates for metrics."""
         return {} if self._cache is None else self._cache.store.sizes()
+
+    def measured(self) -> dict[str, int | float]:
+        return {} if self._cache is None else self._cache.store.measured()

@@ -30,6 +30,7 @@ class RocksDBSettings:
         file_bytes: the size at which a new file is begun; also the grain in which checkpoints share files.
         background_jobs: threads of RocksDB that write and merge files.
         memory: what the stores of a slot share, if they share anything.
+        metrics: the properties of RocksDB that are reported, without `rocksdb.`.
     """
 
     cache_bytes: int = 32 << 20
@@ -40,10 +41,11 @@ class RocksDBSettings:
     file_bytes: int = 32 << 20
     background_jobs: int = 2
     memory: SlotMemory | None = None
+    metrics: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            if name != "memory" and value <= 0:
+            if name not in ("memory", "metrics") and value <= 0:
                 raise WrongValueError(f"{name} must be positive, not {value}")
 
     @property

@@ -30,6 +30,8 @@ _SINGLE_DELETES_MAX = 32
 BATCH_BYTES_MAX = 1 << 20
 _BATCHES_IN_BUFFER = 8
 _PAGE_BYTES = 4096
+_FILES_AT_LEVEL = "num-files-at-level"
+_LEVELS = 7
 
 Row = tuple[bytes, bytes]
 
@@ -278,6 +280,13 @@ class RowStore:
             "block_cache_bytes": "rocksdb.block-cache-usage",
         }
         return {name: self._db.property_int_value(of) or 0 for name, of in names.items()}
+
+    def measured(self) -> dict[str, int | float]:
+        """The properties that the settings name."""
+        names = [f"rocksdb.{name}" for name in self._settings.metrics if name != _FILES_AT_LEVEL]
+        if len(names) < len(self._settings.metrics):
+            names += [f"rocksdb.{_FILES_AT_LEVEL}{level}" for level in range(_LEVELS)]
+        return {name: self._db.property_int_value(name) or 0 for name in names}
 
     def close(self) -> None:
         """Close the store; a second call changes nothing."""
