@@ -1,4 +1,4 @@
-"""What a running job says of its state when options ask for it: RocksDB's own metrics (A1)."""
+"""What a running job says of its state when options ask for it: RocksDB's own metrics, times of accesses (A1)."""
 
 from __future__ import annotations
 
@@ -33,9 +33,33 @@ class Count(KeyedProcessFunction):
         self.seen.update((self.seen.value() or 0) + 1)
 
 
+class Seen:
+    """What a job shows, of which the operator `count` is the last."""
+
+    def __init__(self, store: MetricStore) -> None:
+        self._store = store
+
+    def samples(self) -> list[Any]:
+        """For Prometheus."""
+        return [sample for family in families(list(self._store.scoped())) for sample in family.samples]
+
+    def when(self, are: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """The operator's metrics, once they are as a function says."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            found: dict[str, Any] = {}
+            for view in self._store.views():
+                listed = self._store.vertex(view.job_id, view.vertices[-1].vertex_id)
+                found = {name.removeprefix("0.count."): value for name, value in listed.items()}
+            if found and are(found):
+                return found
+            assert time.monotonic() < deadline, f"the metrics are {found}"
+            time.sleep(0.02)
+
+
 @contextmanager
-def running(options: dict[str, Any]) -> Iterator[Callable[[Callable[[dict[str, Any]], bool]], dict[str, Any]]]:
-    """A job that counts; gives what waits until its operator's metrics are as a function says, and returns them."""
+def running(options: dict[str, Any]) -> Iterator[Seen]:
+    """A job that counts numbers."""
     configuration = Configuration.from_dict({"execution.target": "local", "parallelism.default": 1, **options})
     env = StreamExecutionEnvironment.get_execution_environment(configuration)
     source = DataGeneratorSource(int, None, rate_per_second=2_000)
@@ -45,22 +69,8 @@ def running(options: dict[str, Any]) -> Iterator[Callable[[Callable[[dict[str, A
     dispatcher = Dispatcher()
     dispatcher.add(DispatchedJob(job, graph, configuration))
     store = MetricStore(dispatcher)
-
-    def wait(are: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while True:
-            found: dict[str, Any] = {}
-            for view in store.views():
-                listed = store.vertex(view.job_id, view.vertices[-1].vertex_id)
-                found = {name.removeprefix("0.count."): value for name, value in listed.items()}
-            if found and are(found):
-                return found
-            assert time.monotonic() < deadline, f"the metrics are {found}"
-            time.sleep(0.02)
-
-    wait.store = store  # type: ignore[attr-defined]
     try:
-        yield wait
+        yield Seen(store)
     finally:
         job.end()
         store.close()
@@ -68,9 +78,9 @@ def running(options: dict[str, Any]) -> Iterator[Callable[[Callable[[dict[str, A
 
 def test_rocksdb_reports_what_options_ask_for(tmp_path: Path) -> None:
     keys = {option.key(): True for option in ROCKSDB_METRICS.values()}
-    with running({**ROCKS, **keys, "state.backend.rocksdb.localdir": str(tmp_path)}) as wait:
-        found = wait(lambda metrics: metrics.get("rocksdb.estimate-num-keys", 0) > 0)
-        samples = {sample.name for family in families(list(wait.store.scoped())) for sample in family.samples}
+    with running({**ROCKS, **keys, "state.backend.rocksdb.localdir": str(tmp_path)}) as seen:
+        found = seen.when(lambda metrics: metrics.get("rocksdb.estimate-num-keys", 0) > 0)
+        samples = {sample.name for sample in seen.samples()}
     names = {f"rocksdb.{name}" for name in ROCKSDB_METRICS} - {"rocksdb.num-files-at-level"}
     levels = {f"rocksdb.num-files-at-level{level}" for level in range(7)}
     assert {name for name in found if name.startswith("rocksdb.")} == names | levels
@@ -84,3 +94,30 @@ def test_rocksdb_reports_nothing_at_first() -> None:
     assert settings.metrics == ()
     heap = BackendSettings.of(Configuration(), "job").backends()
     assert isinstance(heap, HeapBackends)
+
+
+TRACKED = {"state.latency-track.keyed-state-enabled": True, "state.latency-track.sample-interval": 2}
+
+
+def test_accesses_to_state_are_timed_where_an_option_asks_for_it() -> None:
+    with running(TRACKED) as seen:
+        name = "state_name.seen.valueStateUpdateLatency"
+        found = seen.when(lambda metrics: metrics.get(f"{name}_count", 0) > 10)
+        samples = seen.samples()
+    assert found[f"{name}_max"] >= found[f"{name}_p99"] >= found[f"{name}_median"] >= found[f"{name}_min"] > 0
+    assert found["state_name.seen.valueStateGetLatency_count"] > 10
+    prefix = "flink_taskmanager_job_task_operator_state_name_valueStateGetLatency"
+    (p99,) = [one for one in samples if one.name == prefix and one.labels["quantile"] == "0.99"]
+    assert p99.labels["state_name"] == "seen"
+    assert p99.value > 0
+
+
+def test_the_name_of_a_state_may_be_a_part_of_the_metrics_name() -> None:
+    with running({**TRACKED, "state.latency-track.state-name-as-variable": False}) as seen:
+        seen.when(lambda metrics: "seen.valueStateGetLatency_count" in metrics)
+
+
+def test_what_is_not_asked_for_costs_nothing() -> None:
+    with running({}) as seen:
+        found = seen.when(lambda metrics: metrics["numRecordsIn"] > 0)
+    assert not [name for name in found if "Latency" in name or name.startswith("rocksdb.")]

@@ -427,6 +427,25 @@ ROCKSDB_METRICS = {
     }.items()
 }
 
+STATE_LATENCY_ENABLED = option(
+    "state.latency-track.keyed-state-enabled",
+    BOOLEAN,
+    False,
+    "Whether streaming jobs measure how long their functions' accesses to keyed state take.",
+)
+STATE_LATENCY_SAMPLE_INTERVAL = option(
+    "state.latency-track.sample-interval", POSITIVE, 100, "Of how many accesses of a kind one is timed."
+)
+STATE_LATENCY_HISTORY_SIZE = option(
+    "state.latency-track.history-size", POSITIVE, 128, "How many times of each kind are remembered for a histogram."
+)
+STATE_LATENCY_NAME_AS_VARIABLE = option(
+    "state.latency-track.state-name-as-variable",
+    BOOLEAN,
+    True,
+    "Whether the state's name is a label (`state_name`) of these metrics, rather than a part of their names.",
+)
+
 # Restarts ------------------------------------------------------------------------------------------------------------
 
 RESTART_STRATEGY = unset(

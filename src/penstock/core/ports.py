@@ -27,6 +27,10 @@ class Clock(Protocol):
         """Milliseconds since some moment, for time-outs: never jumps, and stands still while the host is suspended."""
         ...
 
+    def steady_ns(self) -> int:
+        """The same in nanoseconds, for what takes less than a millisecond."""
+        ...
+
 
 class Background(Protocol):
     """Work beside the owner's own turn, such as writing a snapshot."""

@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from penstock.base.histograms import HistogramFigures
 from penstock.core.records import MIN_TIMESTAMP
 from penstock.storage.metadata import OperatorSubtaskState, StateFile
 
@@ -80,7 +81,10 @@ class OutputChannels(msgspec.Struct, frozen=True):
 
 
 class TaskSettings(msgspec.Struct, frozen=True):
-    """The options that tasks read. `alignment_timeout_ms` is that of unaligned checkpoints: 0 never aligns."""
+    """The options that tasks read. `alignment_timeout_ms` is that of unaligned checkpoints: 0 never aligns.
+
+    `state_latency`: of how many accesses to state one is timed, and how many times are remembered; None times nothing.
+    """
 
     checkpointing: bool
     exactly_once: bool
@@ -92,6 +96,7 @@ class TaskSettings(msgspec.Struct, frozen=True):
     buffer_records: int
     source_batch_records: int
     auto_watermark_interval_ms: int = 200
+    state_latency: tuple[int, int] | None = None
 
 
 # --- to workers ----------------------------------------------------------------------------------------------------
@@ -350,7 +355,8 @@ class OperatorFigures(msgspec.Struct, frozen=True, array_like=True):
     """One operator of a subtask: records that came in and went out, and its watermarks (ms; the least while none).
 
     Of the operator and of the user's function in it: counters, gauges, and distributions (count, sum, least, greatest).
-    `measured`: what the runtime measures of an operator of its kind, by Flink's names.
+    `measured`: what the runtime measures of an operator of its kind, by Flink's names. `state_latency`: how long (ns)
+    accesses to state take, by `<state>.<metric>`.
     """
 
     operator_id: str
@@ -362,6 +368,7 @@ class OperatorFigures(msgspec.Struct, frozen=True, array_like=True):
     gauges: dict[str, float] = {}
     distributions: dict[str, tuple[int, float, float, float]] = {}
     measured: dict[str, int | float] = {}
+    state_latency: dict[str, HistogramFigures] = {}
 
 
 class TaskFigures(msgspec.Struct, frozen=True, array_like=True):

@@ -20,6 +20,10 @@ class VirtualClock:
         """The time in ms, without what the clock was set forwards."""
         return self._now_ms - self._ahead_ms
 
+    def steady_ns(self) -> int:
+        """The same in nanoseconds."""
+        return self.steady_ms() * 1_000_000
+
     def jump(self, by_ms: int) -> None:
         """Set the clock forwards by this many ms, as somebody may do with a host's, or as after its suspension."""
         self.advance(by_ms)

@@ -28,6 +28,9 @@ class FakeClock:
 
     steady_ms = now_ms
 
+    def steady_ns(self) -> int:
+        return 1_000_000 * self.now
+
 
 class FakeSpark:
     """Runs each task until a test, or an interrupt, ends it."""

@@ -35,6 +35,9 @@ class FakeClock:
 
     steady_ms = now_ms
 
+    def steady_ns(self) -> int:
+        return 1_000_000 * self.now
+
 
 class Task:
     execution = EXECUTION

@@ -12,6 +12,7 @@ from penstock.core.ports import Clock, Coroutines
 from penstock.core.supersteps import SuperstepContext
 from penstock.state.backend import KeyedStateBackend
 from penstock.state.key_columns import ColumnStates
+from penstock.state.latency import StateLatency
 from penstock.state.operator_state import OperatorStateBackend
 
 
@@ -59,6 +60,8 @@ class OperatorContext:
     fused_records: int = 0
     #: timers of functions and windows that have fired
     fired_timers: int = 0
+    #: times accesses to state; None where that is not asked for
+    state_latency: StateLatency | None = None
 
     def __post_init__(self) -> None:
         self.run = self.run or str(self.attempt)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from penstock.base.accumulators import Accumulator
 from penstock.base.aggregators import Aggregator
@@ -16,6 +16,7 @@ from penstock.state.descriptors import (
     ListStateDescriptor,
     MapStateDescriptor,
     ReducingStateDescriptor,
+    StateDescriptor,
     ValueStateDescriptor,
 )
 from penstock.state.single_precision import (
@@ -25,7 +26,7 @@ from penstock.state.single_precision import (
     single_reducing_state,
     single_value_state,
 )
-from penstock.state.states import AggregatingState, ListState, MapState, ReducingState, ValueState
+from penstock.state.states import AggregatingState, ListState, MapState, ReducingState, State, ValueState
 from penstock.state.ttl.states import (
     open_aggregating_state,
     open_list_state,
@@ -33,6 +34,8 @@ from penstock.state.ttl.states import (
     open_reducing_state,
     open_value_state,
 )
+
+S = TypeVar("S", bound=State)
 
 
 class KeyedStateStore:
@@ -43,23 +46,32 @@ class KeyedStateStore:
 
     def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]:
         """The value state of the current key; raises `StateError` on a stream without keys."""
-        return single_value_state(state_descriptor, open_value_state(self._context.keyed, state_descriptor))
+        state = single_value_state(state_descriptor, open_value_state(self._context.keyed, state_descriptor))
+        return self._followed(state_descriptor, state)
 
     def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
         """The list state of the current key; raises `StateError` on a stream without keys."""
-        return single_list_state(state_descriptor, open_list_state(self._context.keyed, state_descriptor))
+        state = single_list_state(state_descriptor, open_list_state(self._context.keyed, state_descriptor))
+        return self._followed(state_descriptor, state)
 
     def get_map_state(self, state_descriptor: MapStateDescriptor) -> MapState[Any, Any]:
         """The map state of the current key; raises `StateError` on a stream without keys."""
-        return single_map_state(state_descriptor, open_map_state(self._context.keyed, state_descriptor))
+        state = single_map_state(state_descriptor, open_map_state(self._context.keyed, state_descriptor))
+        return self._followed(state_descriptor, state)
 
     def get_reducing_state(self, state_descriptor: ReducingStateDescriptor) -> ReducingState[Any]:
         """The reducing state of the current key; raises `StateError` on a stream without keys."""
-        return single_reducing_state(state_descriptor, partial(open_reducing_state, self._context.keyed))
+        state = single_reducing_state(state_descriptor, partial(open_reducing_state, self._context.keyed))
+        return self._followed(state_descriptor, state)
 
     def get_aggregating_state(self, state_descriptor: AggregatingStateDescriptor) -> AggregatingState[Any, Any]:
         """The aggregating state of the current key; raises `StateError` on a stream without keys."""
-        return single_aggregating_state(state_descriptor, partial(open_aggregating_state, self._context.keyed))
+        state = single_aggregating_state(state_descriptor, partial(open_aggregating_state, self._context.keyed))
+        return self._followed(state_descriptor, state)
+
+    def _followed(self, descriptor: StateDescriptor, state: S) -> S:
+        latency = self._context.state_latency
+        return state if latency is None else latency.follow(descriptor.name, state)
 
 
 class RuntimeContext(KeyedStateStore):

@@ -9,6 +9,7 @@ from penstock.core.operators.context import OperatorContext
 from penstock.core.ports import Clock, Coroutines, KeyedBackends
 from penstock.core.protocol import ClientOutput, DeployTask, ReportWatermark, RequestSplit
 from penstock.core.task.program import ChainedOperator, VertexProgram
+from penstock.state.latency import StateLatency
 from penstock.state.operator_state import OperatorStateBackend
 
 
@@ -23,7 +24,7 @@ def operator_context(
     coroutines: Coroutines | None,
 ) -> OperatorContext:
     """The context of one operator, with state of its own, empty; `tell` sends to the job master."""
-    execution = deployment.execution
+    execution, settings = deployment.execution, deployment.settings
     return OperatorContext(
         job_id=deployment.job_id,
         operator_id=chained.operator_id,
@@ -34,14 +35,15 @@ def operator_context(
         max_parallelism=deployment.max_parallelism,
         attempt=execution.attempt,
         clock=clock,
-        checkpointing=deployment.settings.checkpointing,
+        checkpointing=settings.checkpointing,
         keyed=backends.make(execution, chained.operator_id, chained.title, deployment.max_parallelism, key_groups),
         operator_state=OperatorStateBackend(chained.name),
         emit_to_client=lambda payload: tell(ClientOutput(execution, chained.operator_id, payload)),
         request_split=lambda: tell(RequestSplit(execution, chained.operator_id)),
         migrations=program.migrations,
         job_parameters=program.job_parameters,
-        auto_watermark_interval_ms=deployment.settings.auto_watermark_interval_ms,
+        auto_watermark_interval_ms=settings.auto_watermark_interval_ms,
         report_watermark=lambda ms: tell(ReportWatermark(execution, chained.operator_id, ms)),
         coroutines=coroutines,
+        state_latency=StateLatency(*settings.state_latency, clock.steady_ns) if settings.state_latency else None,
     )

@@ -135,6 +135,7 @@ class OperatorChain:
                     output.watermark,
                     *metrics_of_operator(context),
                     {**self.operators[index].measured(), **context.keyed.measured()},
+                    {} if context.state_latency is None else context.state_latency.figures(),
                 )
             )
         return tuple(figures)

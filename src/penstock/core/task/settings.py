@@ -13,6 +13,9 @@ from penstock.base.options import (
     CHECKPOINTING_MODE,
     NETWORK_BUFFER_RECORDS,
     SOURCE_BATCH_RECORDS,
+    STATE_LATENCY_ENABLED,
+    STATE_LATENCY_HISTORY_SIZE,
+    STATE_LATENCY_SAMPLE_INTERVAL,
     UNALIGNED_ENABLED,
 )
 from penstock.core.protocol import TaskSettings, TriggerCheckpoint
@@ -22,6 +25,7 @@ from penstock.core.records import CheckpointBarrier
 def task_settings(configuration: Configuration) -> TaskSettings:
     """What the configuration says."""
     read = configuration.read
+    state_latency = read(STATE_LATENCY_SAMPLE_INTERVAL), read(STATE_LATENCY_HISTORY_SIZE)
     return TaskSettings(
         checkpointing=read(CHECKPOINTING_INTERVAL_MS) is not None,
         exactly_once=read(CHECKPOINTING_MODE) == "EXACTLY_ONCE",
@@ -33,6 +37,7 @@ def task_settings(configuration: Configuration) -> TaskSettings:
         buffer_records=read(NETWORK_BUFFER_RECORDS),
         source_batch_records=read(SOURCE_BATCH_RECORDS),
         auto_watermark_interval_ms=read(AUTO_WATERMARK_INTERVAL_MS),
+        state_latency=state_latency if read(STATE_LATENCY_ENABLED) else None,
     )
 
 

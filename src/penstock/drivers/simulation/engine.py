@@ -65,6 +65,10 @@ class Engine:
         """Virtual time, as time-outs are measured."""
         return self._now_ms
 
+    def steady_ns(self) -> int:
+        """The same in nanoseconds."""
+        return self._now_ms * 1_000_000
+
     def call_later(self, delay_ms: int, call: Callable[[], None]) -> None:
         """Let something happen at a time."""
         self._count += 1

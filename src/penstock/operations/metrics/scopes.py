@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from penstock.base.configuration import Configuration
+from penstock.base.histograms import HistogramFigures
 from penstock.base.options import SCOPE_FORMATS
 
 
@@ -39,6 +40,34 @@ class Summary:
         return {f"{name}_{what}": figure for what, figure in zip(_FIGURES, figures, strict=True)}
 
 
+@dataclass(frozen=True)
+class Histogram(Summary):
+    """What a histogram of the runtime has seen; all but the count are of the last numbers.
+
+    Attributes:
+        deviation: the standard deviation.
+        bounds: the quantiles that `penstock.base.histograms` names.
+    """
+
+    deviation: float
+    bounds: tuple[float, ...]
+
+    @classmethod
+    def of(cls, figures: HistogramFigures) -> Histogram:
+        """Of what a task has reported."""
+        count, least, greatest, mean, deviation, bounds = figures
+        return cls(count, mean * count, least, greatest, deviation, bounds)
+
+    def flattened(self, name: str) -> dict[str, int | float]:
+        """Under Flink's names."""
+        others = {"count": self.count, "min": self.least, "max": self.greatest, "mean": self.mean}
+        bounds = dict(zip(_BOUNDS, self.bounds, strict=True))
+        return {f"{name}_{what}": one for what, one in {**others, "stddev": self.deviation, **bounds}.items()}
+
+
+#: Variables that are parts of a metric's name.
+_OF_GROUPS: Final = {"state_name"}
+_BOUNDS: Final = ("median", "p75", "p90", "p95", "p98", "p99", "p999")
 _FIGURES: Final = ("count", "sum", "min", "max", "mean")
 
 Value: TypeAlias = int | float | str | bool | Summary
@@ -77,6 +106,14 @@ def of_operator(operator_name: str, name: str) -> str:
     return f"{''.join(c if c.isalnum() else '_' for c in operator_name)}.{name}"
 
 
+def spelled(scoped: Scoped, name: str) -> str:
+    """A metric's name with the values of the variables that are parts of it, for those who see no labels."""
+    if not scoped.variables.keys() & _OF_GROUPS:
+        return name
+    values = {part: scoped.variables[part] for part in _OF_GROUPS if part in scoped.variables}
+    return ".".join(f"{part}.{values[part]}" if part in values else part for part in name.split("."))
+
+
 def flat(values: Mapping[str, Value]) -> dict[str, str | int | float]:
     """The metrics as single numbers and texts; what is true or false is a text, as in Java."""
     single: dict[str, str | int | float] = {}
@@ -100,4 +137,4 @@ class ScopeFormats:
         variables = scoped.variables
         parts = self._formats[scoped.scope].split(".")
         filled = [re.sub(r"<(\w+)>", lambda found: variables.get(found[1], found[0]), part) for part in parts]
-        return self._delimiter.join([*filled, *name.split(".")])
+        return self._delimiter.join([*filled, *spelled(scoped, name).split(".")])

@@ -8,12 +8,13 @@ from functools import cached_property
 from typing import Final
 
 from penstock.base.configuration import Configuration
-from penstock.base.options import MANAGED_MEMORY_BYTES, STATE_BACKEND
+from penstock.base.options import MANAGED_MEMORY_BYTES, STATE_BACKEND, STATE_LATENCY_NAME_AS_VARIABLE
 from penstock.core.job.view import SubtaskView, VertexView, WorkerView
+from penstock.core.protocol import OperatorFigures
 from penstock.operations.metrics.jobs import job_metrics
 from penstock.operations.metrics.processes import memory_metrics, process_metrics
 from penstock.operations.metrics.rates import Rates
-from penstock.operations.metrics.scopes import Scope, Scoped, Value, flat, of_operator
+from penstock.operations.metrics.scopes import Histogram, Scope, Scoped, Value, flat, of_operator, spelled
 from penstock.operations.metrics.tasks import SENT, counter_names, nothing_counted, operator_metrics, task_metrics
 from penstock.operations.metrics.this_process import ThisProcess
 
@@ -45,7 +46,7 @@ class ViewMetrics:
         listed = flat(task.values)
         for operator in operators:
             name = operator.variables["operator_name"]
-            listed.update((of_operator(name, key), value) for key, value in flat(operator.values).items())
+            listed.update((of_operator(name, spelled(operator, key)), of) for key, of in flat(operator.values).items())
         return listed
 
     def vertex(self, vertex: VertexView) -> dict[str, str | int | float]:
@@ -127,6 +128,21 @@ class ViewMetrics:
                 values = {**SENT, "numRecordsSend": own.records_in, **values}
             named = {**variables, "operator_id": info.operator_id, "operator_name": info.name}
             yield Scoped(Scope.OPERATOR, named, values, counter_names(own))
+            yield from self._of_state(named, own)
+
+    def _of_state(self, operator: dict[str, str], figures: OperatorFigures) -> Iterator[Scoped]:
+        """How long accesses to an operator's states take, one state after the other."""
+        by_state: dict[str, dict[str, Value]] = {}
+        for name, times in figures.state_latency.items():
+            state, _, metric = name.rpartition(".")
+            by_state.setdefault(state, {})[metric] = Histogram.of(times)
+        is_variable = bool(by_state) and self._configuration.read(STATE_LATENCY_NAME_AS_VARIABLE)
+        for state, metrics in by_state.items():
+            if is_variable:
+                named = {f"state_name.{name}": value for name, value in metrics.items()}
+                yield Scoped(Scope.OPERATOR, {**operator, "state_name": state}, named)
+            else:
+                yield Scoped(Scope.OPERATOR, operator, {f"{state}.{name}": value for name, value in metrics.items()})
 
     # --- workers ---------------------------------------------------------------------------------------------------
 

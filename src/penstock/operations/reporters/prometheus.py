@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from penstock.base.errors import ConfigurationError, OperationError
+from penstock.base.histograms import QUANTILES
 from penstock.base.value_types import BOOLEAN
-from penstock.operations.metrics.scopes import Scoped, Summary, Value
+from penstock.operations.metrics.scopes import Histogram, Scoped, Summary, Value
 from penstock.operations.reporters.reporter import require, taken
 from penstock.operations.reporters.settings import ReporterSettings
 
@@ -52,7 +53,11 @@ def families(metrics: Iterable[Scoped], *, filters_values: bool = True) -> list[
             name = names.get((scope, own_name))
             if name is None:
                 name = names[scope, own_name] = filtered(f"flink_{scope}_{own_name}")
-            if isinstance(value, Summary):
+            if isinstance(value, Histogram):
+                add(name, f"{name}_count", "summary", labels, value.count)
+                for share, bound in zip(QUANTILES, value.bounds, strict=True):
+                    add(name, name, "summary", {**labels, "quantile": str(share)}, bound)
+            elif isinstance(value, Summary):
                 add(name, f"{name}_count", "summary", labels, value.count)
                 add(name, f"{name}_sum", "summary", labels, value.total)
                 add(f"{name}_min", f"{name}_min", "gauge", labels, value.least)

@@ -146,6 +146,10 @@ class StepwiseWorld:
         """As time-outs are measured."""
         return self.now
 
+    def steady_ns(self) -> int:
+        """The same in nanoseconds."""
+        return self.now * 1_000_000
+
     # --- the outside world -----------------------------------------------------------------------------------------
 
     def _on_commit(self) -> None:
