@@ -122,6 +122,10 @@ class RunningJob(JobClient):
         future.set_exception(OperationError(f"the job has no worker {shorten(worker_id)!r}: its tasks are Spark's own"))
         return future
 
+    def engine_page(self, worker_id: str | None = None) -> str | None:
+        """Where the engine under the job shows a worker, or itself; None where it has no page of its own."""
+        return None
+
     def ask_driver(self, question: Question) -> Future[Answer]:
         """Ask this process what it is at, and for the log of the job."""
         future: Future[Answer] = Future()

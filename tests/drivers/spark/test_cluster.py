@@ -94,7 +94,7 @@ class World:
         self.cluster = SparkCluster(
             self.spark,
             "job",
-            "name",
+            str,
             self._settings,
             lambda worker_id, message: self.sent.append((worker_id, message)),
             self.woken.release,

@@ -23,6 +23,8 @@ from penstock.operations.rest.server import servers
 from penstock.operations.rest.shapes.workers import taskmanager_id
 
 Opens = Callable[[RunningJob], Page]
+#: Off where Penstock starts Spark.
+SPARK_UI = {"spark.ui.enabled": "true", "spark.ui.port": "0"}
 
 
 def start(target: str, folder: Path, parallelism: int, more: dict[str, str] | None = None) -> RunningJob:
@@ -188,11 +190,36 @@ def test_every_view_has_what_the_job_says(opened: Opens, job: RunningJob) -> Non
     expect(page.get_by_role("region", name=re.compile("^Vertices in checkpoint"))).to_contain_text("by device")
 
 
+def to_spark_and_back(page: Page, job: RunningJob) -> None:
+    """From a worker to its Spark job, in Spark's words with the job's name, and by a link there back to the page."""
+    own = f"{servers[-1].url}/#/jobs/{job.get_job_id()}"
+    workers = page.request.get(f"{servers[-1].url}/taskmanagers").json()["taskmanagers"]
+    page.evaluate("address => { location.hash = address }", f"#/workers/{workers[0]['id']}")
+    link = page.get_by_role("link", name="Spark's own page")
+    address = str(link.get_attribute("href"))
+    assert address.startswith(f"{workers[0]['spark-ui']}/jobs/job/?id=")
+    api = f"{workers[0]['spark-ui']}/api/v1/applications"
+    (application,) = page.request.get(api).json()
+    jobs = {str(one["jobId"]): one for one in page.request.get(f"{api}/{application['id']}/jobs").json()}
+    text = f"Penstock job Readings by device: {workers[0]['id']}"
+    assert jobs[address.rpartition("=")[2]]["description"] == f'{text}, <a href="{own.removeprefix("http:")}">{own}</a>'
+    with page.expect_popup() as opened:
+        link.click()
+    sparks = opened.value
+    expect(sparks).to_have_title(re.compile("Details for Job"))
+    sparks.goto(f"{workers[0]['spark-ui']}/jobs/")
+    sparks.get_by_role("link", name=own, exact=True).first.click()
+    expect(sparks.locator(".job-head")).to_contain_text("Readings by device")
+    sparks.close()
+    page.evaluate("address => { location.hash = address }", f"#/jobs/{job.get_job_id()}/graph")
+
+
 @pytest.mark.spark
 def test_rescale_and_stop_a_job_on_spark(opened: Opens, tmp_path: Path) -> None:
-    with ended(start("spark", tmp_path, 1, {"spark.master": "local[2]"})) as job:
+    with ended(start("spark", tmp_path, 1, {"spark.master": "local[2]", **SPARK_UI})) as job:
         page = opened(job)
         rates_move(page)
+        to_spark_and_back(page, job)
         savepoint(page, tmp_path)
         page.get_by_role("button", name="Rescale").click()
         dialog = page.get_by_role("dialog")

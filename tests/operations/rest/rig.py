@@ -116,6 +116,7 @@ class Handle:
         self.outcome: Future[JobExecutionResult] = Future()
         self.savepoint: Future[str] = Future()
         self.checkpoint_id: int | None = 1
+        self.engine_pages: dict[str | None, str] = {}
         self.now = JobStatus.RUNNING if view is None else view.status
 
     def get_job_id(self) -> JobID:
@@ -138,6 +139,9 @@ class Handle:
 
     def ask_worker(self, worker_id: str, question: Question, timeout_ms: int = 0) -> Future[Answered]:
         return completed(Refused("its process answers no questions"))
+
+    def engine_page(self, worker_id: str | None = None) -> str | None:
+        return self.engine_pages.get(worker_id)
 
     def ask(self, question: Callable[[Any], Any]) -> Future[Any]:
         return completed({0: Bounds(1, 2), 1: Bounds(1, 2)})

@@ -120,6 +120,19 @@ def test_a_worker_has_a_slot_and_the_memory_of_its_process() -> None:
         assert client.get(f"/taskmanagers/{listed['id']}/log").code == 404
 
 
+def test_a_worker_says_where_spark_shows_it_if_spark_does() -> None:
+    handle = Handle(a_view())
+    with serving(handle) as client:
+        assert "spark-ui" not in client.get("/taskmanagers/worker-1-aaaa").json
+        handle.engine_pages[None] = "http://driver:4040"
+        (listed,) = client.get("/taskmanagers").json["taskmanagers"]
+        assert listed["spark-ui"] == client.get("/taskmanagers/worker-1-aaaa").json["spark-ui"] == "http://driver:4040"
+        handle.engine_pages["worker-1-aaaa"] = "http://driver:4040/jobs/job/?id=3"
+        (listed,) = client.get("/taskmanagers").json["taskmanagers"]
+        assert listed["spark-ui"] == "http://driver:4040"
+        assert client.get("/taskmanagers/worker-1-aaaa").json["spark-ui"] == "http://driver:4040/jobs/job/?id=3"
+
+
 def test_a_local_worker_is_named_by_its_job_and_is_this_process() -> None:
     view = a_view()
     (worker,) = view.workers

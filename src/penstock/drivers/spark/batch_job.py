@@ -48,7 +48,7 @@ class SparkBatchJob(BatchJob):
         """Run one Spark job for all sinks; what several vertices read is kept meanwhile."""
         self._spark.ship_package()
         self._spark.ship_dependencies(self.configuration)
-        self._spark.begin(self._tag, f"Penstock job {self.job_graph.name}")
+        self._spark.begin(self._tag, self._spark.pages.describe(self.job_graph.name, str(self._job_id)))
         frames = frames_of(self.job_graph, self.vertices, self._spark.session, self._spark.is_local, self._keeps)
         kept = [frame for index, frame in frames.items() if self._keeps(index)]
         ends = [

@@ -50,6 +50,11 @@ CUT_OFF_GRACE_IN_PROCESS_MS: Final = 5_000
 CUT_OFF: Final = "its connection to the job master broke"
 
 
+def worker_tag(job_id: str, worker_id: str) -> str:
+    """The job group, or tag, of a worker's Spark job."""
+    return f"penstock-{job_id}-{worker_id}"
+
+
 class Spark(Protocol):
     """What the cluster asks of `SparkHandle`."""
 
@@ -81,7 +86,7 @@ class SparkCluster:
     Args:
         spark: the session.
         job_id: begins the tags of the workers' Spark jobs.
-        job_name: for Spark's own pages.
+        describe: what Spark's own pages say of a worker.
         make_settings: the settings of a worker with a given id.
         send_to_worker: the master endpoint's `send`.
         wake: called from any thread when a worker has ended; the owner then calls `collect`.
@@ -95,7 +100,7 @@ class SparkCluster:
         self,
         spark: Spark,
         job_id: str,
-        job_name: str,
+        describe: Callable[[str], str],
         make_settings: Callable[[str], WorkerSettings],
         send_to_worker: Callable[[str, ToWorker], None],
         wake: Callable[[], None],
@@ -106,7 +111,7 @@ class SparkCluster:
     ) -> None:
         self._spark = spark
         self._job_id = job_id
-        self._job_name = job_name
+        self._describe = describe
         self._make_settings = make_settings
         self._send_to_worker = send_to_worker
         self._wake = wake
@@ -295,8 +300,7 @@ class SparkCluster:
         try:
             self._spark.ship_package()
             settings = self._make_settings(worker_id)
-            description = f"Penstock job {self._job_name}: {worker_id}"
-            rows = self._spark.run_task(make_entry(settings), self._tag(worker_id), description)
+            rows = self._spark.run_task(make_entry(settings), self._tag(worker_id), self._describe(worker_id))
             outcome, detail = rows[0] if rows else (FAILED, "")
         except Exception as error:  # noqa: BLE001 - whatever Spark raises becomes a reason
             detail = short_reason(error)
@@ -310,4 +314,4 @@ class SparkCluster:
             _log.debug("worker %s could not be interrupted: %s", worker_id, short_reason(error))
 
     def _tag(self, worker_id: str) -> str:
-        return f"penstock-{self._job_id}-{worker_id}"
+        return worker_tag(self._job_id, worker_id)

@@ -53,7 +53,7 @@ class SparkEpochJob(EpochJob):
         """Run one query, which returns what all tasks leave."""
         self._spark.ship_package()
         self._spark.ship_dependencies(self.configuration)
-        self._spark.begin(self._tag, f"Penstock job {self.job_graph.name}")
+        self._spark.begin(self._tag, self._spark.pages.describe(self.job_graph.name, str(self._job_id)))
         frames: dict[int, DataFrame] = {}
         kept = []
         try:

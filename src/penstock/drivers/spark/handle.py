@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     import pyarrow
     from pyspark.sql import Column, DataFrame, SparkSession
 
+    from penstock.drivers.spark.spark_pages import SparkPages
+
 LOOPBACK = "127.0.0.1"
 OUTCOME_SCHEMA = "outcome string, detail string"
 PROCESS_DIED = "its Python process died"
@@ -101,6 +103,14 @@ class SparkHandle:
                 for key, value in SHORT_QUERIES.items():
                     self._short.conf().set(key, value)
         return ClassicDataFrame(self._short.range(0, count, 1, count), self.session)
+
+    @cached_property
+    def pages(self) -> SparkPages:
+        """Spark's own pages."""
+        # Workers load this module, too, and have no use for what shows jobs.
+        from penstock.drivers.spark.spark_pages import SparkPages
+
+        return SparkPages(None if self.is_connect else self.session.sparkContext)
 
     @cached_property
     def shares_shuffles(self) -> bool:

@@ -109,7 +109,7 @@ class _SparkJob:
             give_back()
             raise
         client = SparkJobClient(
-            self._job_id, thread, self._status, self._result, configuration, lambda: self._last_view
+            self._job_id, thread, self._status, self._result, configuration, lambda: self._last_view, spark.pages
         )
         thread.start()
         return client

@@ -17,7 +17,10 @@ from penstock.core.job.job_master import JobMaster
 from penstock.core.job.view import JobView
 from penstock.drivers.questions import Answer, Question
 from penstock.drivers.running_job import ANSWER_MS_MAX, RunningJob
+from penstock.drivers.spark.cluster import worker_tag
+from penstock.drivers.spark.handle import short_reason
 from penstock.drivers.spark.job_thread import CLEAN_UP_MS_MAX, JobThread
+from penstock.drivers.spark.spark_pages import SparkPages
 
 T = TypeVar("T")
 
@@ -37,6 +40,7 @@ class SparkJobClient(RunningJob):
         result: becomes done when nothing of the job is left.
         configuration: the job's settings.
         last_view: gives the job as it ended.
+        pages: Spark's own.
     """
 
     def __init__(
@@ -47,12 +51,14 @@ class SparkJobClient(RunningJob):
         result: CompletableFuture[JobExecutionResult],
         configuration: Configuration,
         last_view: Callable[[], JobView | None],
+        pages: SparkPages,
     ) -> None:
         directory = configuration.read(SAVEPOINT_DIR)
         super().__init__(job_id, thread.job_name, result, configuration, directory, grace_ms=FORCE_MS_MAX)
         self._thread = thread
         self._status = status
         self._last_view = last_view
+        self._pages = pages
 
     def status(self) -> JobStatus:
         return self._status()
@@ -62,6 +68,15 @@ class SparkJobClient(RunningJob):
 
     def ask_worker(self, worker_id: str, question: Question, timeout_ms: int = ANSWER_MS_MAX) -> Future[Answer]:
         return self._thread.ask_worker(worker_id, question, timeout_ms)
+
+    def engine_page(self, worker_id: str | None = None) -> str | None:
+        if worker_id is None:
+            return self._pages.url
+        try:
+            return self._pages.of_group(worker_tag(str(self._job_id), worker_id))
+        except Exception as error:  # noqa: BLE001 - Spark may be gone, and its pages with it
+            _log.debug("no page of worker %s: %s", worker_id, short_reason(error))
+            return None
 
     def begin_cancel(self) -> None:
         self._thread.where()  # from here on, whether it goes on

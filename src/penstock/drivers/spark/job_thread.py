@@ -139,7 +139,7 @@ class JobThread(Generic[MasterT]):
         self._cluster = SparkCluster(
             spark,
             job_id,
-            job_name,
+            lambda worker_id: spark.pages.describe(job_name, job_id, worker_id),
             worker_settings,
             endpoint.send,
             endpoint.wake,

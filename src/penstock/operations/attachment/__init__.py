@@ -8,7 +8,7 @@ the process ends.
 from __future__ import annotations
 
 import threading
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from penstock.base.configuration import Configuration
 from penstock.base.options import REST_BIND_PORT, REST_PORT
@@ -17,6 +17,9 @@ from penstock.drivers.client import announcement
 from penstock.drivers.running_job import RunningJob
 from penstock.operations.dispatcher import DispatchedJob, Dispatcher
 from penstock.operations.events.delivering import listener_classes, subscribe_configured
+
+if TYPE_CHECKING:
+    from penstock.operations.rest.server import RestServer
 
 _REPORTERS: Final = ("metrics.reporter", "traces.reporter")
 
@@ -28,7 +31,7 @@ class Attachment:
         self._lock = threading.RLock()
         self._running: dict[RunningJob, DispatchedJob] = {}
         self._dispatcher: Dispatcher | None = None
-        self._serves_rest = False
+        self._server: RestServer | None = None
 
     def dispatcher(self) -> Dispatcher:
         """The dispatcher of this process; from the first call on it knows each job that runs or begins."""
@@ -56,12 +59,11 @@ class Attachment:
 
                 start_reporters(self.dispatcher(), configuration)
             asks = configuration.read(REST_PORT) is not None or configuration.read(REST_BIND_PORT) is not None
-            if not asks or self._serves_rest:
+            if not asks or self._server is not None:
                 return
             from penstock.operations.rest.server import serve
 
-            serve(self.dispatcher(), configuration)
-            self._serves_rest = True
+            self._server = serve(self.dispatcher(), configuration)
             from penstock.operations.reporters.reporting import keep_looking
 
             keep_looking(self.dispatcher())
@@ -77,6 +79,11 @@ class Attachment:
             self._running[job] = dispatched
         job.get_job_execution_result().add_done_callback(lambda _: self._forget(job))
 
+    def page_of(self, job_id: str) -> str | None:
+        """The address of the page of a job; None while there is no server."""
+        server = self._server
+        return None if server is None else f"{server.url}/#/jobs/{job_id}"
+
     def _forget(self, job: RunningJob) -> None:
         with self._lock:
             self._running.pop(job, None)
@@ -86,3 +93,4 @@ _attachment = Attachment()
 dispatcher = _attachment.dispatcher
 prepare = _attachment.prepare
 announcement.observers.append(_attachment.attach)
+announcement.pages.append(_attachment.page_of)

@@ -47,14 +47,23 @@ def worker(call: Call) -> KnownWorker | None:
 
 def taskmanagers(call: Call) -> TaskManagers:
     """All workers; the driver where there are none."""
-    found = [in_list(task_manager(known)) for known in workers(call)]
+    found = [in_list(task_manager(known, _engine_page(call, known, None))) for known in workers(call)]
     return TaskManagers(found or [in_list(driver(int(time.time() * 1000)))])
 
 
 def details(call: Call) -> TaskManagerDetails:
     """One worker."""
     found = worker(call)
-    return driver(int(time.time() * 1000)) if found is None else task_manager(found)
+    if found is None:
+        return driver(int(time.time() * 1000))
+    page = _engine_page(call, found, found.worker.worker_id) or _engine_page(call, found, None)
+    return task_manager(found, page)
+
+
+def _engine_page(call: Call, known: KnownWorker, worker_id: str | None) -> str | None:
+    """Where Spark shows a worker, or itself; a list does not ask it for each worker."""
+    job = call.context.dispatcher.job(known.view.job_id)
+    return None if job is None else job.handle.engine_page(worker_id)
 
 
 def logs(call: Call) -> LogFiles:

@@ -102,7 +102,7 @@ class AllocatedSlot(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class TaskManager(msgspec.Struct, frozen=True, rename="camel"):
-    """A worker in the list."""
+    """A worker in the list; `spark-ui`, which Flink lacks, is where Spark's own pages are, if there are any."""
 
     id: str
     path: str
@@ -117,10 +117,11 @@ class TaskManager(msgspec.Struct, frozen=True, rename="camel"):
     hardware: Hardware
     memory_configuration: MemoryConfiguration
     blocked: bool = False
+    spark_ui: str | msgspec.UnsetType = msgspec.field(default=msgspec.UNSET, name="spark-ui")
 
 
 class TaskManagerDetails(TaskManager, frozen=True, rename="camel", kw_only=True):
-    """A worker on its page."""
+    """A worker on its page; its `spark-ui` is the page of the worker's Spark job."""
 
     allocated_slots: list[AllocatedSlot]
     metrics: ProcessMetrics
@@ -165,8 +166,8 @@ def known_workers(views: Iterable[JobView]) -> list[KnownWorker]:
     return found
 
 
-def task_manager(known: KnownWorker) -> TaskManagerDetails:
-    """A worker with all that is known of it."""
+def task_manager(known: KnownWorker, spark_ui: str | None = None) -> TaskManagerDetails:
+    """A worker with all that is known of it, and where Spark shows it."""
     worker, view = known.worker, known.view
     process = worker.process or ProcessFigures()
     configuration = Configuration.from_dict(dict(view.configuration))
@@ -192,6 +193,7 @@ def task_manager(known: KnownWorker) -> TaskManagerDetails:
         memory_configuration=MemoryConfiguration(max(0, limit - managed), managed, limit, limit),
         allocated_slots=[AllocatedSlot(view.job_id, slot, known.tasks)] if known.tasks else [],
         metrics=_process_metrics(process, limit),
+        spark_ui=msgspec.UNSET if spark_ui is None else spark_ui,
     )
 
 
