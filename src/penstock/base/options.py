@@ -248,7 +248,8 @@ HIGH_AVAILABILITY_TYPE = option(
 HIGH_AVAILABILITY_DIR = unset(
     "high-availability.storageDir",
     STRING,
-    "With FILE, the directory of the lock that elects the leader, on this host. If unset, execution.checkpointing.dir.",
+    "With FILE, the directory of the lock that elects the leader, on this host. If unset, execution.checkpointing.dir. "
+    "A session keeps the programs that it runs there, with ZOOKEEPER too, and cannot do without it.",
 )
 HIGH_AVAILABILITY_CLUSTER_ID = option(
     "high-availability.cluster-id",
@@ -680,6 +681,26 @@ REST_SSL_KEY = unset("security.ssl.rest.key", STRING, "The file of the certifica
 REST_SSL_KEY_PASSWORD = unset("security.ssl.rest.key-password", STRING, "The password of the private key.")
 REST_PROFILING_ENABLED = option(
     "rest.profiling.enabled", BOOLEAN, False, "Not supported: an error if true. Flame graphs show where time goes."
+)
+REST_CONTENT_BYTES_MAX = option(
+    "rest.server.max-content-length",
+    SIZE_BYTES,
+    100 << 20,
+    "How large an uploaded program may be. Other requests have bodies of at most 1 MiB.",
+)
+
+# Sessions ------------------------------------------------------------------------------------------------------------
+
+UPLOAD_DIRECTORY = unset(
+    "web.upload.dir",
+    STRING,
+    "Where a session keeps programs that are uploaded. If unset, a directory that goes with the session.",
+)
+JOB_STORE_CAPACITY = option(
+    "jobstore.max-capacity", COUNT, 50, "How many jobs that have ended a session shows; the oldest are forgotten."
+)
+JOB_STORE_EXPIRATION_MS = option(
+    "jobstore.expiration-time", POSITIVE_TIME_MS, 3_600_000, "How long a session shows a job that has ended."
 )
 
 # Workers and the network between them --------------------------------------------------------------------------------

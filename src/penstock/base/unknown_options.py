@@ -17,6 +17,7 @@ _PREFIXES: Final = (
     "heartbeat.",
     "high-availability",
     "jobmanager.",
+    "jobstore.",
     "metrics.",
     "parallelism.",
     "penstock.",

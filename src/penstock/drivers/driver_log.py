@@ -7,16 +7,19 @@ last lines are kept in memory, so that a job costs the driver no files that nobo
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 from collections import deque
 from contextvars import ContextVar
+from pathlib import Path
 from typing import Final
 
 from penstock.drivers.listener import KEEPS
 from penstock.drivers.log_files import ProcessLogs
 from penstock.drivers.log_forms import form_of
 from penstock.drivers.log_settings import LogSettings
+from penstock.drivers.program_output import OUTPUT_VARIABLE, end_of_file
 from penstock.drivers.questions import Answer, FileText, LogFile, LogFiles, Refused
 
 DRIVER: Final = "driver"
@@ -104,8 +107,11 @@ class DriverLog:
         return self._kept.read(name)
 
     def output(self) -> Answer:
-        """What the program prints is its own."""
-        return Refused("what the driver's program prints is not kept: it is where the program was started")
+        """What the program prints, if who started it has said where that goes."""
+        path = os.environ.get(OUTPUT_VARIABLE)
+        if path is None:
+            return Refused("what the driver's program prints is not kept: it is where the program was started")
+        return end_of_file(Path(path))
 
     def close(self) -> None:
         """Listen no longer."""

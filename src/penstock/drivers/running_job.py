@@ -31,6 +31,7 @@ from penstock.storage.leadership import DeposedError
 
 if TYPE_CHECKING:  # workers load this module with the API, and no master
     from penstock.core.job.job_master import JobMaster
+    from penstock.core.job.resource_requirements import Bounds
 
 #: How often a program that waits looks for signals: one that another thread got does not wake the one that waits.
 SIGNALS_SECONDS: Final = 0.5
@@ -217,6 +218,10 @@ class RunningJob(JobClient):
                     told.complete(done.result())
 
         outcome.add_done_callback(on_done)
+
+    def get_bounds(self) -> Future[dict[int, Bounds]]:
+        """Between which bounds the parallelism of each vertex is to be, by its index; cancelled if it is over."""
+        return self.ask(lambda master: master.bounds())
 
     def get_accumulators(self) -> Future[dict[str, Any]]:
         """The users' accumulators, by name, as last reported; when the job has finished, their final values."""

@@ -15,7 +15,7 @@ from typing import Final
 from penstock.base.configuration import Configuration
 from penstock.core.graph.job_graph import JobGraph
 from penstock.core.job.view import JobView
-from penstock.drivers.running_job import RunningJob
+from penstock.drivers.job_handle import JobHandle
 from penstock.operations.events.delivering import JobEvents
 
 #: How old (s) a view may be.
@@ -25,7 +25,7 @@ PATIENCE_SECONDS: Final = 5.0
 #: How old (s) the known view must be for one who looks to wait for a newer one, and for how long (s).
 OLD_SECONDS: Final = 1.0
 PATIENCE_WITH_OLD_SECONDS: Final = 0.25
-#: How many jobs that have ended are remembered (Flink's `jobstore.max-capacity`, but bounded).
+#: How many jobs that have ended are remembered, unless a session says otherwise.
 ENDED_MAX: Final = 50
 
 
@@ -41,7 +41,7 @@ class DispatchedJob:
 
     def __init__(
         self,
-        handle: RunningJob,
+        handle: JobHandle,
         graph: JobGraph,
         configuration: Configuration,
         now: Callable[[], float] = time.monotonic,
@@ -104,26 +104,53 @@ class DispatchedJob:
 
 
 class Dispatcher:
-    """Knows the jobs of one process by their ids. Any thread may ask."""
+    """Knows the jobs of one process, or of a session, by their ids. Any thread may ask.
 
-    def __init__(self) -> None:
+    Args:
+        ended_max: how many jobs that have ended are remembered.
+        ended_seconds: for how long; None for as long as there is room.
+        now: the clock.
+    """
+
+    def __init__(
+        self,
+        ended_max: int = ENDED_MAX,
+        ended_seconds: float | None = None,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._lock = threading.Lock()
         self._jobs: dict[str, DispatchedJob] = {}
+        self._ended_at: dict[str, float] = {}
+        self._ended_max = ended_max
+        self._ended_seconds = ended_seconds
+        self._now = now
 
     def add(self, job: DispatchedJob) -> None:
         """Take a job in; the oldest that have ended are forgotten when there are too many."""
         with self._lock:
             self._jobs[job.job_id] = job
-            ended = [job_id for job_id, known in self._jobs.items() if known.has_ended]
-            for job_id in ended[: max(0, len(ended) - ENDED_MAX)]:
-                del self._jobs[job_id]
+            self._forget()
 
     def jobs(self) -> list[DispatchedJob]:
         """All jobs, in the order in which they came."""
         with self._lock:
+            self._forget()
             return list(self._jobs.values())
 
     def job(self, job_id: str) -> DispatchedJob | None:
         """One of them."""
         with self._lock:
+            self._forget()
             return self._jobs.get(job_id)
+
+    def _forget(self) -> None:
+        now = self._now()
+        for job_id, job in self._jobs.items():
+            if job.has_ended:
+                self._ended_at.setdefault(job_id, now)
+        ended = sorted(self._ended_at, key=lambda job_id: self._ended_at[job_id])
+        gone = ended[: max(0, len(ended) - self._ended_max)]
+        if self._ended_seconds is not None:
+            gone += [job_id for job_id in ended[len(gone) :] if now >= self._ended_at[job_id] + self._ended_seconds]
+        for job_id in gone:
+            del self._jobs[job_id], self._ended_at[job_id]

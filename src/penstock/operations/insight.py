@@ -120,9 +120,7 @@ class WorkerInsight:
         return _text(_ask(job, worker_id, AskLog(name), FileText))
 
     def stdout(self, job: DispatchedJob, worker_id: str | None) -> bytes:
-        """What functions have printed there, the last 2 MB at most; of the driver, where it is."""
-        if worker_id is None:
-            return b"What the driver's program prints is not kept: it is where the program was started.\n"
+        """What functions, or of the driver its program, have printed there, the last 2 MB at most."""
         return _text(_ask(job, worker_id, AskOutput(), FileText))
 
     def flame_graph(

@@ -143,6 +143,9 @@ class Handle:
     def engine_page(self, worker_id: str | None = None) -> str | None:
         return self.engine_pages.get(worker_id)
 
+    def get_bounds(self) -> Future[Any]:
+        return self.ask(lambda master: master.bounds())
+
     def ask(self, question: Callable[[Any], Any]) -> Future[Any]:
         return completed({0: Bounds(1, 2), 1: Bounds(1, 2)})
 

@@ -16,7 +16,7 @@ import zipfile
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import penstock
 from penstock.base.configuration import Configuration
@@ -170,7 +170,7 @@ class SparkHandle:
         On a local master it is there already, and also where Python workers fork from its daemon: that has loaded it.
         """
         with self._ship_lock:
-            if self._shipped or self.is_local:
+            if self._shipped or self.is_local or SHARED_VARIABLE in os.environ:  # a session has sent it
                 return
             self._shipped = self._has_daemon()
             if self._shipped:
@@ -218,6 +218,13 @@ class SparkHandle:
             raise OperationError(f"Spark rejected {path}: {short_reason(error)}") from None
 
 
+#: The variable of the environment of a session's program (`sharing`) with the directory for files that Spark's machines
+#: fetch: they stay as long as the session.
+SHARED_VARIABLE: Final = "PENSTOCK_SHARED_SPARK"
+#: Another one, that Python workers have, too: those of programs in whose environments it differs are others.
+PROGRAM_VARIABLE: Final = "PENSTOCK_PROGRAM"
+
+
 def after_shuffle(condition: Column) -> Column:
     """A condition that is the same, and that Spark does not check before a shuffle.
 
@@ -239,9 +246,11 @@ def local_slots(master: str, task_cpus: int, processors: int) -> int | None:
 
 
 def zipped(directory: str) -> str:
-    """A directory of modules and packages as a zip, which lasts as long as this process."""
-    folder = tempfile.mkdtemp(prefix="penstock-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    """A directory of modules and packages as a zip, which lasts as long as this process, or its session."""
+    session = os.environ.get(SHARED_VARIABLE)
+    folder = tempfile.mkdtemp(prefix="penstock-", dir=session)
+    if session is None:
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
     digest = hashlib.sha256(directory.encode()).hexdigest()[:8]
     name = os.path.join(folder, f"{os.path.basename(os.path.normpath(directory))}-{digest}")
     return shutil.make_archive(name, "zip", directory)

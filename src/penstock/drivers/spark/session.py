@@ -168,7 +168,7 @@ def _start(wanted: Mapping[str, str], slots: int) -> _OwnSession:
     variables = dict(_interpreter(settings, os.environ))
     if "spark.remote" not in settings and "SPARK_REMOTE" not in os.environ:
         variables["JAVA_HOME"] = str(find_java(os.environ))
-    with chatter_filtered(), _environment(variables), _interrupt_handler_kept():
+    with chatter_filtered(), _environment(variables), interrupt_handler_kept():
         session = _build(warm_settings(settings, os.environ.get("PYSPARK_PYTHON", "")))
     own = _own = _OwnSession(SparkHandle(session), dict(wanted), threads)
     atexit.register(stop_spark)
@@ -272,7 +272,7 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _interrupt_handler_kept() -> Iterator[None]:
+def interrupt_handler_kept() -> Iterator[None]:
     """PySpark would have Ctrl-C kill every Spark job; ours end in order, so the handler stays as it was."""
     if threading.current_thread() is not threading.main_thread():
         yield

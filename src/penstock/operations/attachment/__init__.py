@@ -43,6 +43,11 @@ class Attachment:
                 self._running.clear()
             return self._dispatcher
 
+    def is_served_elsewhere(self) -> None:
+        """Let no job of this process start a server: that of a session serves them."""
+        with self._lock:
+            self._serves_rest = True
+
     def prepare(self, configuration: Configuration) -> None:
         """Start what the configuration of a job asks for, unless it is there; called before the job begins.
 
@@ -92,5 +97,6 @@ class Attachment:
 _attachment = Attachment()
 dispatcher = _attachment.dispatcher
 prepare = _attachment.prepare
+is_served_elsewhere = _attachment.is_served_elsewhere
 announcement.observers.append(_attachment.attach)
 announcement.pages.append(_attachment.page_of)

@@ -15,9 +15,9 @@ from penstock.base.errors import ConfigurationError
 from penstock.base.options import EVENT_LISTENERS, EVENTS_FILE
 from penstock.base.secrets import values_to_hide
 from penstock.core.job.view import JobView
+from penstock.drivers.job_handle import JobHandle
 from penstock.drivers.log_forms import without_secrets
 from penstock.drivers.named_objects import named_object
-from penstock.drivers.running_job import RunningJob
 from penstock.operations.events.deriving import Deriver
 from penstock.operations.events.model import EventListener, JobEvent
 
@@ -40,7 +40,7 @@ class JobEvents:
         view: the job as of now, or nearly.
     """
 
-    def __init__(self, handle: RunningJob, job_name: str, view: Callable[[], JobView | None]) -> None:
+    def __init__(self, handle: JobHandle, job_name: str, view: Callable[[], JobView | None]) -> None:
         self._handle = handle
         self._view = view
         self._name = job_name
@@ -152,7 +152,7 @@ def listener_classes(configuration: Configuration) -> list[type[EventListener]]:
     return found
 
 
-def subscribe_configured(events: JobEvents, handle: RunningJob, configuration: Configuration) -> None:
+def subscribe_configured(events: JobEvents, handle: JobHandle, configuration: Configuration) -> None:
     """Let the listeners that the configuration asks for hear of a job that has just begun.
 
     One that cannot be made is logged: the job runs already.

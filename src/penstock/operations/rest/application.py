@@ -30,7 +30,7 @@ from penstock.operations.rest.table import ROUTES
 _log = logging.getLogger("penstock.rest")
 _audit = logging.getLogger("penstock.audit")
 
-#: The largest body that is read; no request of the API needs more.
+#: The largest body that is read; no request of the API needs more, but for the upload of a program.
 BODY_BYTES_MAX: Final = 1 << 20
 _HEADERS: Final = {
     "cache-control": "no-store",
@@ -96,7 +96,8 @@ class _Door:
                 self._context,
                 route.check({name: str(value) for name, value in request.path_params.items()}),
                 dict(request.query_params),
-                await _body(request),
+                await _body(request, self._settings.upload_bytes_max if route.is_upload else BODY_BYTES_MAX),
+                request.headers.get("content-type", ""),
             )
             return answer_of(route.code, await run_in_threadpool(route.handler, call))
         except RestError as error:
@@ -132,14 +133,14 @@ class _Door:
         return Response(answer.body, answer.code, headers)
 
 
-async def _body(request: Request) -> bytes:
+async def _body(request: Request, bytes_max: int) -> bytes:
     """The body, if it is not too large."""
     if request.method in ("GET", "HEAD"):
         return b""
     parts, size = [], 0
     async for part in request.stream():
         size += len(part)
-        if size > BODY_BYTES_MAX:
-            raise RestError(413, f"the body is larger than {BODY_BYTES_MAX} bytes")
+        if size > bytes_max:
+            raise RestError(413, f"the body is larger than {bytes_max} bytes")
         parts.append(part)
     return b"".join(parts)

@@ -71,6 +71,9 @@ def _operation(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
         "responses": responses,
         "security": [{}, {"token": []}] if route.access == "open" else [{"token": []}, {}],
     }
+    if route.is_upload:
+        form = {"type": "object", "properties": {"jarfile": {"type": "string", "format": "binary"}}}
+        found["requestBody"] = {"content": {"multipart/form-data": {"schema": form}}}
     if route.body is not None:
         found["requestBody"] = {"content": {"application/json": {"schema": schemas[str(route.body)]}}}
     return found

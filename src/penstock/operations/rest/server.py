@@ -17,6 +17,7 @@ from penstock.operations.dispatcher import Dispatcher
 from penstock.operations.metrics.listing import MetricStore
 from penstock.operations.rest.application import application
 from penstock.operations.rest.calls.context import RestContext
+from penstock.operations.rest.calls.programs import Programs
 from penstock.operations.rest.settings import RestSettings
 
 _log = logging.getLogger("penstock.rest")
@@ -132,15 +133,15 @@ def _ports(text: str) -> Iterator[int]:
 servers: Final[list[RestServer]] = []
 
 
-def serve(dispatcher: Dispatcher, configuration: Configuration) -> RestServer:
-    """Start a server for the jobs of a dispatcher.
+def serve(dispatcher: Dispatcher, configuration: Configuration, programs: Programs | None = None) -> RestServer:
+    """Start a server for the jobs of a dispatcher; one with `programs` takes programs, too.
 
     Raises:
         ConfigurationError: if the settings contradict each other, or are not safe.
         OperationError: if no port is free.
     """
     settings = RestSettings.of(configuration)
-    context = RestContext(dispatcher, configuration, MetricStore.of(dispatcher))
+    context = RestContext(dispatcher, configuration, MetricStore.of(dispatcher), programs=programs)
     server = RestServer(context, settings)
     context.own.listen()
     server.start()

@@ -22,6 +22,7 @@ from penstock.base.options import (
     REST_ALLOWED_HOSTS,
     REST_BIND_ADDRESS,
     REST_BIND_PORT,
+    REST_CONTENT_BYTES_MAX,
     REST_INSECURE,
     REST_PORT,
     REST_PROFILING_ENABLED,
@@ -52,6 +53,7 @@ class RestSettings:
         reader_token: the reader's; None when reading what reveals nothing is free.
         hosts: the names by which it may be called, in lower case.
         allow_origin: the origin whose pages may read answers.
+        upload_bytes_max: how large an uploaded program may be.
     """
 
     bind_address: str
@@ -64,6 +66,7 @@ class RestSettings:
     reader_token: str | None = None
     hosts: frozenset[str] = frozenset()
     allow_origin: str | None = None
+    upload_bytes_max: int = 100 << 20
 
     @classmethod
     def of(cls, configuration: Configuration) -> RestSettings:
@@ -98,6 +101,7 @@ class RestSettings:
             reader_token=reader_token,
             hosts=frozenset(name.strip().lower() for name in known if name.strip()),
             allow_origin=configuration.read(REST_ALLOW_ORIGIN),
+            upload_bytes_max=configuration.read(REST_CONTENT_BYTES_MAX),
         )
 
 

@@ -13,6 +13,7 @@ from penstock.operations.rest.handlers import (
     jobs,
     metrics,
     overview,
+    programs,
     rescales,
     savepoints,
     taskmanagers,
@@ -38,6 +39,7 @@ ROUTES: Final[list[Route]] = sorted(
         *taskmanagers.ROUTES,
         *jobmanager.ROUTES,
         *metrics.ROUTES,
+        *programs.ROUTES,
     ],
     key=_order,
 )

@@ -16,6 +16,7 @@ from penstock.operations.dispatcher import DispatchedJob, Dispatcher
 from penstock.operations.insight import WorkerInsight
 from penstock.operations.rest.calls.operations import Operations
 from penstock.operations.rest.calls.own_process import OwnProcess
+from penstock.operations.rest.calls.programs import Programs
 from penstock.operations.rest.calls.unseen import unseen_view
 
 Values: TypeAlias = Mapping[str, "str | float"]
@@ -117,6 +118,7 @@ class RestContext:
         own: what this process says of itself.
         shut_down: ends the process' jobs and the server (`DELETE /cluster`).
         port: where the server listens, once it does.
+        programs: takes and runs programs; None where this is no session.
         began_ms: when the server began (ms since the epoch).
     """
 
@@ -127,6 +129,7 @@ class RestContext:
     own: OwnProcess = field(init=False)
     shut_down: Callable[[], None] = lambda: None
     port: int = 0
+    programs: Programs | None = None
     operations: Operations = field(default_factory=Operations)
     cache: ViewCache = field(default_factory=ViewCache)
     began_ms: int = field(default_factory=lambda: int(time.time() * 1000))

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Final
 
 from penstock.drivers.driver_log import DRIVER, LastLines
 from penstock.drivers.listener import KEEPS
 from penstock.drivers.log_forms import form_of, without_secrets
 from penstock.drivers.log_settings import LogSettings
+from penstock.drivers.program_output import OUTPUT_VARIABLE, end_of_file
+from penstock.drivers.questions import FileText
 from penstock.drivers.stacks import threads
 
 LOG_NAME: Final = "penstock.log"
@@ -50,5 +54,8 @@ class OwnProcess:
         return without_secrets(self.tail.text(), self._secrets()) or "nothing was logged yet\n"
 
     def stdout(self) -> str:
-        """Not kept: it goes where the program's output goes."""
+        """What it has printed, if who started it has said where that goes."""
+        path = os.environ.get(OUTPUT_VARIABLE)
+        if path is not None and isinstance(found := end_of_file(Path(path)), FileText):
+            return found.data.decode("utf-8", "replace")
         return "The output of this process is not kept: it is where the program was started.\n"

@@ -28,6 +28,7 @@ _FORMS: Final = {
     "applicationid": _HEX32,
     "triggerid": _HEX32,
     "rescaleuuid": _HEX32,
+    "programid": _HEX32,
     "subtaskindex": _INTEGER,
     "attempt": _INTEGER,
     "checkpointid": _INTEGER,
@@ -63,12 +64,14 @@ class Call:
         path: the parameters of the path, checked and in lower case where they are ids.
         query: the parameters of the query; of those given twice, the last.
         body: as it came.
+        content_type: what the body is, as the header says.
     """
 
     context: RestContext
     path: Mapping[str, str] = field(default_factory=dict)
     query: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
+    content_type: str = ""
 
     def job(self) -> DispatchedJob:
         """The job that the path names; 404 if there is none."""
@@ -122,7 +125,7 @@ class Route:
         access: whether it reveals or changes something, which may need a token.
         query: the parameters that it looks at.
         body: the type of the body; None if it takes none.
-        is_lenient: whether it takes ids of any form, as some of Flink's do.
+        is_upload: whether its body is a form with a file.
     """
 
     method: str
@@ -134,7 +137,7 @@ class Route:
     access: Access = "open"
     query: tuple[Parameter, ...] = ()
     body: Any = None
-    is_lenient: bool = False
+    is_upload: bool = False
 
     @property
     def parameters(self) -> list[str]:
@@ -145,7 +148,7 @@ class Route:
         """The parameters of a path; raises 400 for one of the wrong form."""
         found = {}
         for name, value in path.items():
-            form = None if self.is_lenient else _FORMS.get(name)
+            form = _FORMS.get(name)
             if form is not None and not form.fullmatch(value):
                 raise bad_request(f"Cannot resolve path parameter ({name}) from value {value[:100]!r}.")
             found[name] = value.lower() if form is _HEX32 else value

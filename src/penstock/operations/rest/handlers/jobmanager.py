@@ -10,7 +10,9 @@ from typing import Any, Final
 
 import msgspec
 
+from penstock.base.errors import OperationError
 from penstock.base.secrets import shown
+from penstock.operations.dispatcher import DispatchedJob
 from penstock.operations.rest.calls.answers import Text
 from penstock.operations.rest.calls.errors import not_found
 from penstock.operations.rest.calls.own_process import LOG_NAME
@@ -86,15 +88,38 @@ def logs(call: Call) -> LogFiles:
 
 
 def log(call: Call) -> Text:
-    """The main log, or the one that the path names."""
+    """The main log, or the one that the path names; of a job's process, if the query names a job."""
+    if (job := job_of_query(call)) is not None:
+        return text_of_job(call, job, is_output=False)
     if (name := call.path.get("filename", LOG_NAME)) != LOG_NAME:
         raise not_found(f"This file does not exist in the log dir: {name[:100]}")
     return Text(call.context.own.log())
 
 
 def stdout(call: Call) -> Text:
-    """What the process has printed."""
+    """What the process has printed; a job's process, if the query names a job."""
+    if (job := job_of_query(call)) is not None:
+        return text_of_job(call, job, is_output=True)
     return Text(call.context.own.stdout())
+
+
+def job_of_query(call: Call) -> DispatchedJob | None:
+    """The job that the query names, which Flink's API has not; None if it names none. 404 if there is no such."""
+    if (job_id := call.query.get("job")) is None:
+        return None
+    if (job := call.context.dispatcher.job(job_id.lower())) is None:
+        raise not_found(f"Job {job_id[:100]} not found")
+    return job
+
+
+def text_of_job(call: Call, job: DispatchedJob, is_output: bool) -> Text:
+    """The log or the output of the process that has a job."""
+    insight = call.context.insight
+    try:
+        data = insight.stdout(job, None) if is_output else insight.log(job, None)
+    except OperationError as error:
+        raise not_found(str(error)) from error
+    return Text(data.decode("utf-8", "replace"))
 
 
 def thread_dump(call: Call) -> ThreadDump:
@@ -104,8 +129,8 @@ def thread_dump(call: Call) -> ThreadDump:
 
 def log_url(call: Call) -> Url:
     """Where the log of a job's manager, or of a worker, is: here."""
-    worker = call.path.get("taskmanagerid")
-    return Url("/jobmanager/log" if worker is None else f"/taskmanagers/{worker}/log")
+    worker, job_id = call.path.get("taskmanagerid"), call.job().job_id
+    return Url(f"/jobmanager/log?job={job_id}" if worker is None else f"/taskmanagers/{worker}/log")
 
 
 def no_profiler(call: Call) -> Any:
@@ -141,14 +166,13 @@ ROUTES = [
         Environment,
         access="reveals",
     ),
-    Route("GET", f"{_OF_JOB}/jobmanager/log-url", log_url, "Where the log of a job is.", Url, is_lenient=True),
+    Route("GET", f"{_OF_JOB}/jobmanager/log-url", log_url, "Where the log of a job is.", Url),
     Route(
         "GET",
         f"{_OF_JOB}/taskmanagers/:taskmanagerid/log-url",
         log_url,
         "Where the log of a worker is.",
         Url,
-        is_lenient=True,
     ),
     Route("GET", f"{_MANAGER}/profiler", no_profiler, "404: there is no profiler.", Any, access="reveals"),
     Route("POST", f"{_MANAGER}/profiler", no_profiler, "404: there is no profiler.", Any, access="changes"),

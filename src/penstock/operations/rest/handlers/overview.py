@@ -77,7 +77,7 @@ def config(call: Call) -> DashboardConfig:
         timezone_offset=local.tm_gmtoff * 1000,
         flink_version=FLINK_VERSION,
         flink_revision=f"penstock-{__version__}",
-        features=Features(),
+        features=Features(web_submit=call.context.programs is not None),
     )
 
 

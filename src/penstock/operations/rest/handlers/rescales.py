@@ -33,7 +33,7 @@ class VertexRequirements(msgspec.Struct, frozen=True):
 def requirements(call: Call) -> dict[str, VertexRequirements]:
     """Between which bounds the parallelism of each vertex is."""
     job = call.job()
-    asked = job.handle.ask(lambda master: master.bounds())
+    asked = job.handle.get_bounds()
     known = asked.result() if wait([asked], 5.0).done and not asked.cancelled() else {}
     found = {}
     for vertex in call.context.view(job).vertices:

@@ -13,7 +13,7 @@ import msgspec
 from penstock.base.errors import CheckpointError, OperationError
 from penstock.core.checkpoint.statistics import CheckpointStatus
 from penstock.core.job.view import JobView
-from penstock.drivers.running_job import RunningJob
+from penstock.drivers.job_handle import JobHandle
 from penstock.operations.rest.calls.context import RestContext
 from penstock.operations.rest.calls.errors import bad_request
 from penstock.operations.rest.calls.routing import Call, Route
@@ -147,7 +147,7 @@ def checkpoint(call: Call) -> Triggered:
     return _begin(call, "checkpoint", asked.trigger_id, lambda: _pool.submit(_trigger, call.job().handle))
 
 
-def _trigger(handle: RunningJob) -> int | None:
+def _trigger(handle: JobHandle) -> int | None:
     """Trigger a checkpoint, or wait for the next one where another is in the making; None if none begins for a while.
 
     A job that always has one in the making has no room for one more, and its next one is as good.

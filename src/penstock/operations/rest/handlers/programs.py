@@ -1,0 +1,321 @@
+"""Programs: Flink's `/jars` for scripts and archives of Python, and what becomes of those that run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any, Final, Literal, TypeVar
+
+import msgspec
+
+from penstock.base.errors import MissingPathError, OperationError, WrongValueError
+from penstock.base.options import PARALLELISM
+from penstock.operations.rest.calls.answers import Empty
+from penstock.operations.rest.calls.errors import RestError, bad_request, not_found
+from penstock.operations.rest.calls.forms import file_of
+from penstock.operations.rest.calls.programs import Programs, ProgramStatus, ProgramView, Submission, Uploaded
+from penstock.operations.rest.calls.routing import Call, Parameter, Route
+
+T = TypeVar("T")
+
+HexId = Annotated[str, msgspec.Meta(pattern="^[0-9a-fA-F]{32}$")]
+#: How long (s) a request to run waits for the program's first job.
+FIRST_JOB_SECONDS: Final = 50.0
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """A module that a program can be run by."""
+
+    name: str
+    description: str | None = None
+
+
+class Jar(msgspec.Struct, frozen=True):
+    """A program that was uploaded (ms since the epoch)."""
+
+    id: str
+    name: str
+    uploaded: int
+    entry: list[Entry]
+
+
+class Jars(msgspec.Struct, frozen=True):
+    """All of them, and where the server is."""
+
+    address: str
+    files: list[Jar]
+
+
+class JarUploaded(msgspec.Struct, frozen=True):
+    """Where the file is, whose last part is the id."""
+
+    filename: str
+    status: Literal["success"] = "success"
+
+
+class PlanRequest(msgspec.Struct, frozen=True, rename="camel"):
+    """How to run a program."""
+
+    entry_class: str | None = None
+    program_args_list: list[str] | None = None
+    parallelism: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    job_id: HexId | None = None
+    flink_configuration: dict[str, str] | None = None
+
+
+class RunRequest(PlanRequest, frozen=True, rename="camel"):
+    """And from which savepoint."""
+
+    allow_non_restored_state: bool | None = None
+    savepoint_path: str | None = None
+    claim_mode: Literal["CLAIM", "NO_CLAIM", "LEGACY"] | None = None
+    restore_mode: Literal["CLAIM", "NO_CLAIM", "LEGACY"] | None = None
+    application_id: HexId | None = None
+
+
+class Started(msgspec.Struct, frozen=True):
+    """The program's first job, and the program."""
+
+    jobid: str
+    application_id: str = msgspec.field(name="applicationId")
+
+
+class ApplicationStarted(msgspec.Struct, frozen=True):
+    """The program."""
+
+    applicationid: str
+
+
+class ProgramPlan(msgspec.Struct, frozen=True):
+    """A plan as `/jobs/:jobid/plan` has it."""
+
+    plan: dict[str, Any]
+
+
+class Program(msgspec.Struct, frozen=True, rename="kebab"):
+    """A program (times in ms since the epoch; -1 for the end of one that runs)."""
+
+    id: str
+    name: str
+    status: Literal["RUNNING", "FINISHED", "CANCELED", "FAILED"]
+    process: int
+    start_time: int
+    end_time: int
+    exit_code: int | None
+    jobs: list[str]
+    failure: str | None
+
+
+class ProgramList(msgspec.Struct, frozen=True):
+    """All that run, and those that have ended and are remembered."""
+
+    programs: list[Program]
+
+
+class Output(msgspec.Struct, frozen=True):
+    """What a program has printed from a byte on, and the byte after it."""
+
+    text: str
+    next: int
+
+
+def jars(call: Call) -> Jars:
+    """What was uploaded, the newest first."""
+    files = _do(call, lambda programs: programs.uploads())
+    return Jars(f"http://localhost:{call.context.port}", [_jar(one) for one in files])
+
+
+def _jar(one: Uploaded) -> Jar:
+    return Jar(one.upload_id, one.name, one.at_ms, [Entry(name) for name in one.entries])
+
+
+def upload(call: Call) -> JarUploaded:
+    """Keep a program."""
+    _do(call, lambda programs: None)
+    name, data = file_of(call.content_type, call.body)
+    return JarUploaded(_do(call, lambda programs: programs.upload(name, data)).upload_id)
+
+
+def remove(call: Call) -> Empty:
+    """Delete it."""
+    _do(call, lambda programs: programs.remove(call.path["jarid"]))
+    return Empty()
+
+
+def plan(call: Call) -> ProgramPlan:
+    """The plan of the first job."""
+    submission = _submission(call, call.json(PlanRequest))
+    return ProgramPlan(_do(call, lambda programs: programs.plan(call.path["jarid"], submission)))
+
+
+def run(call: Call) -> Started:
+    """Run it, and answer when it has begun its first job."""
+    submission = _run_submission(call, call.json(RunRequest))
+
+    def begin(programs: Programs) -> ProgramView:
+        begun = programs.run(call.path["jarid"], submission)
+        return programs.wait_for_job(begun.program_id, FIRST_JOB_SECONDS)
+
+    view = _do(call, begin)
+    if view.jobs:
+        return Started(view.jobs[0], view.program_id)
+    if view.status is ProgramStatus.RUNNING:
+        where = f"/programs/{view.program_id}"
+        raise RestError(504, f"the program has begun no job in {FIRST_JOB_SECONDS:g} s and goes on; {where} shows it")
+    if view.exit_code == 0:
+        raise bad_request("The program executes no job.")
+    raise bad_request(f"The program ended with {view.exit_code} before it began a job.\n{view.failure or ''}".strip())
+
+
+def run_application(call: Call) -> ApplicationStarted:
+    """Run it, and answer at once."""
+    submission = _run_submission(call, call.json(RunRequest))
+    return ApplicationStarted(_do(call, lambda programs: programs.run(call.path["jarid"], submission)).program_id)
+
+
+def programs(call: Call) -> ProgramList:
+    """All of them."""
+    return ProgramList([_program(view) for view in _do(call, lambda programs: programs.programs())])
+
+
+def program(call: Call) -> Program:
+    """One of them."""
+    return _program(_do(call, lambda programs: programs.program(call.path["programid"])))
+
+
+def output(call: Call) -> Output:
+    """What it has printed."""
+    begin = call.query.get("from", "0")
+    if not (begin.isascii() and begin.isdigit() and len(begin) <= 18):
+        raise bad_request(f"from must be a number of bytes, not {begin[:50]!r}")
+    return Output(*_do(call, lambda programs: programs.output(call.path["programid"], int(begin))))
+
+
+def end(call: Call) -> Empty:
+    """End it."""
+    _do(call, lambda programs: programs.end(call.path["programid"]))
+    return Empty()
+
+
+def _program(view: ProgramView) -> Program:
+    return Program(
+        view.program_id,
+        view.name,
+        view.status.value,
+        view.process_id,
+        view.began_ms,
+        -1 if view.ended_ms is None else view.ended_ms,
+        view.exit_code,
+        list(view.jobs),
+        view.failure,
+    )
+
+
+def _submission(call: Call, asked: PlanRequest) -> Submission:
+    """What is asked for; what the body does not have comes from the query."""
+    if asked.job_id is not None:
+        raise bad_request("jobId is not supported: a job gets its id when the program begins it")
+    parallelism = asked.parallelism
+    if parallelism is None and (text := call.query.get("parallelism")) is not None:
+        if not (text.isascii() and text.isdigit() and 0 < int(text) < 1 << 31):
+            raise bad_request(f"parallelism must be a number of at least 1, not {text[:50]!r}")
+        parallelism = int(text)
+    arguments = asked.program_args_list
+    if arguments is None:
+        arguments = [part for part in call.query.get("programArg", "").split(",") if part]
+    options = dict(asked.flink_configuration or {})
+    if parallelism is not None:
+        options[PARALLELISM.key()] = str(parallelism)
+    return Submission(tuple(arguments), asked.entry_class or call.query.get("entry-class"), options)
+
+
+def _run_submission(call: Call, asked: RunRequest) -> Submission:
+    known = _submission(call, asked)
+    options = dict(known.options)
+    path = asked.savepoint_path or call.query.get("savepointPath")
+    allows = asked.allow_non_restored_state
+    if allows is None and "allowNonRestoredState" in call.query:
+        allows = call.query["allowNonRestoredState"].lower() == "true"
+    mode = asked.claim_mode or asked.restore_mode
+    if path:
+        options["execution.state-recovery.path"] = path
+    if allows:
+        options["execution.state-recovery.ignore-unclaimed-state"] = "true"
+    if mode is not None:
+        options["execution.state-recovery.claim-mode"] = mode
+    return Submission(known.arguments, known.entry, options, asked.application_id)
+
+
+def _do(call: Call, action: Callable[[Programs], T]) -> T:
+    """Ask the session; refuse in its words."""
+    if call.context.programs is None:
+        raise not_found("This server takes no programs: it belongs to one. Start a session with penstock session start")
+    try:
+        return action(call.context.programs)
+    except MissingPathError as error:
+        raise not_found(str(error)) from error
+    except (WrongValueError, OperationError) as error:
+        raise bad_request(str(error)) from error
+
+
+_JAR = "/jars/:jarid"
+_ENTRY = Parameter("entry-class", "The module to run.")
+_PARALLELISM = Parameter("parallelism", "parallelism.default.", kind="integer")
+_ARGUMENTS = Parameter("programArg", "The program's arguments, separated by commas.")
+_RUN = (
+    _ENTRY,
+    _PARALLELISM,
+    _ARGUMENTS,
+    Parameter("savepointPath", "The savepoint or checkpoint to begin from."),
+    Parameter("allowNonRestoredState", "Whether state of operators that are gone is left.", kind="boolean"),
+)
+_PLAN = (_ENTRY, _PARALLELISM, _ARGUMENTS)
+_PROGRAM = "/programs/:programid"
+ROUTES = [
+    Route("GET", "/jars", jars, "The programs that were uploaded.", Jars, access="reveals"),
+    Route("POST", "/jars/upload", upload, "Uploads a program.", JarUploaded, access="changes", is_upload=True),
+    Route("DELETE", _JAR, remove, "Deletes an uploaded program.", Empty, access="changes"),
+    Route("GET", f"{_JAR}/plan", plan, "The plan of a program.", ProgramPlan, access="changes", query=_PLAN),
+    Route(
+        "POST",
+        f"{_JAR}/plan",
+        plan,
+        "The plan of a program.",
+        ProgramPlan,
+        access="changes",
+        query=_PLAN,
+        body=PlanRequest,
+    ),
+    Route(
+        "POST",
+        f"{_JAR}/run",
+        run,
+        "Runs a program up to its first job, which goes on.",
+        Started,
+        access="changes",
+        query=_RUN,
+        body=RunRequest,
+    ),
+    Route(
+        "POST",
+        f"{_JAR}/run-application",
+        run_application,
+        "Begins to run a program.",
+        ApplicationStarted,
+        202,
+        "changes",
+        _RUN,
+        RunRequest,
+    ),
+    Route("GET", "/programs", programs, "The programs that run or have ended.", ProgramList, access="reveals"),
+    Route("GET", _PROGRAM, program, "One of them.", Program, access="reveals"),
+    Route("DELETE", _PROGRAM, end, "Cancels a program's jobs, and ends it.", Empty, 202, "changes"),
+    Route(
+        "GET",
+        f"{_PROGRAM}/output",
+        output,
+        "What a program has printed.",
+        Output,
+        access="reveals",
+        query=(Parameter("from", "The byte to begin at.", kind="integer"),),
+    ),
+]
