@@ -21,6 +21,7 @@ _MODULES: Final = {
     "rescale": "rescale",
     "run": "run",
     "savepoint": "savepoint",
+    "session": "session",
     "sim": "sim",
     "sql": "sql",
     "state": "state",

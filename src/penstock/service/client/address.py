@@ -74,4 +74,12 @@ def address_of(jobmanager: str | None, options: Mapping[str, str]) -> Address:
     if not known:
         raise WrongValueError(f"-m takes host:port, such as {HOST}:{PORT}, not {place!r}")
     token = options.get(TOKEN_OPTION) or os.environ.get(TOKEN_VARIABLE) or settings.get(TOKEN_OPTION)
-    return Address(url, token, settings.get("security.ssl.rest.certificate"))
+    return Address(url, token or token_of_session(url), settings.get("security.ssl.rest.certificate"))
+
+
+def token_of_session(url: str) -> str | None:
+    """The token of the session of this user, on this host, that is there; None if there is none."""
+    from penstock.service.client.sessions import session_at
+
+    known = session_at(url)
+    return None if known is None else known.token

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 import ssl
 import time
 from collections.abc import Callable
@@ -65,11 +66,26 @@ class RestClient:
             raise OperationError(first_line(cause.get("stack-trace") or cause.get("class") or "the operation failed"))
         return operation
 
+    def upload(self, path: str, field: str, name: str, content: bytes) -> Any:
+        """Send a file in a form; what the path answers, from JSON.
+
+        Raises:
+            OperationError: with what the server says, or because there is none.
+        """
+        boundary = secrets.token_hex(16)
+        head = f'--{boundary}\r\nContent-Disposition: form-data; name="{field}"; filename="{name}"\r\n'
+        kind = "Content-Type: application/octet-stream\r\n\r\n"
+        form = (head + kind).encode() + content + f"\r\n--{boundary}--\r\n".encode()
+        with self._sent("POST", path, form, f"multipart/form-data; boundary={boundary}") as response:
+            return json.loads(response.read())
+
     def _open(self, method: str, path: str, body: object) -> HTTPResponse:
-        headers = {"Accept": "application/json, text/plain", "Content-Type": "application/json"}
+        return self._sent(method, path, None if body is None else json.dumps(body).encode(), "application/json")
+
+    def _sent(self, method: str, path: str, data: bytes | None, content_type: str) -> HTTPResponse:
+        headers = {"Accept": "application/json, text/plain", "Content-Type": content_type}
         if self.address.token:
             headers["Authorization"] = f"Bearer {self.address.token}"
-        data = None if body is None else json.dumps(body).encode()
         request = Request(self.address.url + path, data, headers, method=method)
         try:
             response: HTTPResponse = urlopen(request, timeout=ANSWER_SECONDS, context=self._context())

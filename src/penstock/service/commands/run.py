@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from penstock.service.commands.options import as_json, print_json
 
+if TYPE_CHECKING:
+    from penstock.service.client.address import Address
+    from penstock.service.program.spec import ProgramSpec
+
+#: Options of the command line that say where the session is, and are not for its programs.
+OF_THE_CLIENT = ("rest.", "penstock.rest.", "security.ssl.rest.")
 _ARGUMENTS = {"ignore_unknown_options": False, "allow_interspersed_args": False}
 
 
@@ -18,6 +25,7 @@ _ARGUMENTS = {"ignore_unknown_options": False, "allow_interspersed_args": False}
 @click.option("-py", "--python", "python_file", metavar="FILE", help="The program; the same as JOB.PY.")
 @click.option("-pym", "--pyModule", "module", metavar="NAME", help="Run a module in place of a file.")
 @click.option("-c", "--class", "entry", metavar="NAME", help="The same as -pym.")
+@click.option("-m", "--jobmanager", metavar="HOST:PORT", help="Give the program to this session, which runs it.")
 @click.option("-d", "--detached", is_flag=True, help="Return when the first job has begun; it goes on by itself.")
 @click.option("-p", "--parallelism", type=click.IntRange(1), help="parallelism.default.")
 @click.option("-s", "--fromSavepoint", "savepoint", metavar="PATH", help="Begin from this savepoint or checkpoint.")
@@ -38,7 +46,7 @@ def command(script: str | None, arguments: Sequence[str], detached: bool, is_jso
 
     Options of penstock stand before JOB.PY, those of the program behind it. Ends as the program does.
     """
-    from penstock.service.client.address import options_of, settings_of
+    from penstock.service.client.address import address_of, options_of, settings_of
     from penstock.service.program.spec import RunFlags, options_of_flags, program_of, with_rest
 
     module = given["module"] or given["entry"]
@@ -59,6 +67,13 @@ def command(script: str | None, arguments: Sequence[str], detached: bool, is_jso
         given["target"],
     )
     options = options_of_flags(flags) | options_of(given["properties"])
+    if given["jobmanager"] is not None:
+        if given["interpreter"] is not None or given["target"] is not None or given["log_dir"] is not None:
+            raise click.UsageError("-pyclientexec, -t and --log-dir are for programs of their own, without -m.")
+        of_session = {key: value for key, value in options.items() if not key.startswith(OF_THE_CLIENT)}
+        spec = program_of(script, module, arguments, of_session, None)
+        _submit(spec, address_of(given["jobmanager"], options), detached, is_json)
+        return
     options = with_rest(options, settings_of(options), given["rest"])
     spec = program_of(script, module, arguments, options, given["interpreter"])
     from penstock.service.program.launch import log_file, run_attached, run_detached
@@ -76,6 +91,27 @@ def command(script: str | None, arguments: Sequence[str], detached: bool, is_jso
         print_json({"job": found["submitted"]["job"], "rest": address, "process": process, "log": str(log)})
     else:
         click.echo(f"It goes on as process {process}; its output is in {log}")
+
+
+def _submit(spec: ProgramSpec, address: Address, detached: bool, is_json: bool) -> None:
+    """Give a program to a session; attached, end as it does."""
+    from penstock.service.client.rest_client import RestClient
+    from penstock.service.session.submitting import SubmittedProgram
+
+    program = SubmittedProgram(RestClient(address), spec)
+    if detached or is_json:
+        job = program.wait_for_job()
+        if is_json:
+            print_json({"job": job, "program": program.program_id, "rest": address.url})
+        else:
+            click.echo(f"Job has been submitted with JobID {job}")
+        return
+    try:
+        code = program.follow(lambda text: click.echo(text, nl=False))
+    except KeyboardInterrupt:
+        click.echo(f"Program {program.program_id} goes on in the session at {address.url}.", err=True)
+        sys.exit(130)
+    sys.exit(code)
 
 
 def _tell(event: dict[str, Any], events: list[dict[str, Any]], lines_of: Any, is_json: bool) -> None:

@@ -8,11 +8,13 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Final
 
 from penstock.base.errors import OperationError
+from penstock.drivers.program_output import OUTPUT_VARIABLE
 from penstock.service.program.reports import REPORT_VARIABLE
 from penstock.service.program.spec import ProgramSpec
 
@@ -39,19 +41,31 @@ def run_detached(spec: ProgramSpec, log: Path, told: Callable[[dict[str, Any]], 
     Raises:
         OperationError: if it ends before it has begun a job; the message has the end of its output.
     """
-    log.parent.mkdir(parents=True, exist_ok=True)
-    reader, writer = os.pipe()
-    environment = spec.environment(os.environ) | {REPORT_VARIABLE: str(writer), "PYTHONUNBUFFERED": "1"}
-    with os.fdopen(reader) as reports, log.open("ab") as output:
-        process = _started(spec, environment, writer, output)
-        for line in reports:
-            event = json.loads(line)
+    with started_detached(spec.command(), spec.environment(os.environ), log) as (process, reports):
+        for event in reports:
             told(event)
             if event["event"] == "submitted":
                 return process.pid
-    code = process.wait()
-    end = log.read_text(errors="replace")[-OUTPUT_TOLD:].strip()
+    code, end = process.wait(), end_of_log(log)
     raise OperationError(f"the program ended with {code} before it began a job; its output is in {log}\n{end}")
+
+
+def end_of_log(log: Path) -> str:
+    """What was printed last."""
+    return log.read_text(errors="replace")[-OUTPUT_TOLD:].strip()
+
+
+@contextmanager
+def started_detached(
+    command: Sequence[str], environment: Mapping[str, str], log: Path
+) -> Iterator[tuple[subprocess.Popen[bytes], Iterator[dict[str, Any]]]]:
+    """Start a process in a session of its own; it, and what it reports until it ends or closes its reports."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    reader, writer = os.pipe()
+    more = {REPORT_VARIABLE: str(writer), OUTPUT_VARIABLE: str(log.absolute()), "PYTHONUNBUFFERED": "1"}
+    with os.fdopen(reader) as reports, log.open("ab") as output:
+        process = _started(command, {**environment, **more}, writer, output)
+        yield process, map(json.loads, reports)
 
 
 def log_file(name: str, directory: str | None) -> Path:
@@ -61,10 +75,12 @@ def log_file(name: str, directory: str | None) -> Path:
     return place / f"{plain}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"
 
 
-def _started(spec: ProgramSpec, environment: dict[str, str], writer: int, output: IO[bytes]) -> subprocess.Popen[bytes]:
+def _started(
+    command: Sequence[str], environment: Mapping[str, str], writer: int, output: IO[bytes]
+) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(
-            spec.command(),
+            list(command),
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=output,

@@ -103,7 +103,7 @@ def teller() -> Callable[[Event], None]:
     """Where this process tells of its jobs: to who started it, else on stdout."""
     number = os.environ.pop(REPORT_VARIABLE, None)
     if number is None:
-        return _tell_stdout
+        return tell_stdout
     file = os.fdopen(int(number), "w")
 
     def tell(event: Event) -> None:
@@ -113,7 +113,7 @@ def teller() -> Callable[[Event], None]:
     return tell
 
 
-def _tell_stdout(event: Event) -> None:
+def tell_stdout(event: Event) -> None:
     """In one write: a sink of the program prints from another thread, and what `print` writes comes in two parts."""
     sys.stdout.write("\n".join(lines_of(event)) + "\n")
     sys.stdout.flush()

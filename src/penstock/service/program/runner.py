@@ -44,7 +44,7 @@ def main(arguments: list[str]) -> int:
     if sys.stderr.isatty():
         announcement.observers.append(ProgressLines().on_job)
     try:
-        return _ended(lambda: run(target, rest))
+        return run_to_end(lambda: run(target, rest))
     finally:
         reports.finish()
         answer_to_the_end()
@@ -83,7 +83,7 @@ def run_module(name: str, arguments: list[str]) -> None:
     exec(code, module.__dict__)
 
 
-def _ended(run: Callable[[], None]) -> int:
+def run_to_end(run: Callable[[], None]) -> int:
     """Run, and say how it has ended: in place of `sys.excepthook`, without the frames of this module."""
     try:
         run()
@@ -110,7 +110,7 @@ def _plan(run: Callable[[], None], shown: Callable[[Plan], str]) -> int:
     plans: list[str] = []
     plan_only.takers.append(lambda plan: plans.append(shown(plan)))
     try:
-        code = _ended(lambda: _until_plan(run))
+        code = run_to_end(lambda: _until_plan(run))
     finally:
         plan_only.takers.clear()
         sys.stdout = output

@@ -36,13 +36,13 @@ class ProgramSpec:
     is_module: bool = False
     interpreter: str | None = None
 
-    def command(self, runner_options: Sequence[str] = ()) -> list[str]:
-        """The command line that runs it."""
+    def command(self, runner_options: Sequence[str] = (), runner: str = _RUNNER) -> list[str]:
+        """The command line that runs it, by the module `runner`."""
         module = ["--module"] if self.is_module else []
         return [
             self.interpreter or sys.executable,
             "-m",
-            _RUNNER,
+            runner,
             *runner_options,
             *module,
             self.target,

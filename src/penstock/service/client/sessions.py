@@ -1,0 +1,142 @@
+"""The sessions of this user on this host: a file each in `~/.penstock/sessions`, held by the session while it lives.
+
+The file has the session's address and token, and only the user can read it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO, Final
+from urllib.parse import urlsplit
+
+import msgspec
+
+from penstock.base.errors import OperationError, WrongValueError
+
+#: The name of a session that is given none.
+DEFAULT_NAME: Final = "default"
+_NAME: Final = re.compile(r"\w[\w.-]{0,99}")
+
+
+class KnownSession(msgspec.Struct, frozen=True):
+    """A session.
+
+    Attributes:
+        name: its name on this host.
+        address: of its REST API, such as `http://127.0.0.1:8081`.
+        token: the operator's.
+        process: its process.
+        began_ms: when it began (ms since the epoch).
+        log: the file of its output; None where it has a terminal.
+    """
+
+    name: str
+    address: str
+    token: str
+    process: int
+    began_ms: int
+    log: str | None = None
+
+
+def directory() -> Path:
+    """Where they are."""
+    return Path.home() / ".penstock" / "sessions"
+
+
+def checked_name(name: str) -> str:
+    """A name that a session can have.
+
+    Raises:
+        WrongValueError: for another.
+    """
+    if not _NAME.fullmatch(name):
+        raise WrongValueError(f"a session's name has letters, digits, dots and hyphens, not {name[:100]!r}")
+    return name
+
+
+class Registration:
+    """The place of one session: taken when it is made, written when the session can be reached.
+
+    Raises:
+        OperationError: if another session has the name.
+    """
+
+    def __init__(self, name: str) -> None:
+        folder = directory()
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._told = folder / f"{name}.json"
+        # It stays when the session has ended: whoever removed it could remove one that the next session holds.
+        self._held = (folder / f"{name}.held").open("ab")
+        if not _lock(self._held):
+            self._held.close()
+            known = _read(self._told)
+            where = f" at {known.address}" if known is not None else ""
+            raise OperationError(f"a session {name!r} runs{where}: stop it, or give this one a --name")
+        self._told.unlink(missing_ok=True)
+
+    def tell(self, session: KnownSession) -> None:
+        """Let the commands find it."""
+        partial = self._told.with_suffix(f".{os.getpid()}")
+        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            file.write(msgspec.json.encode(session))
+        partial.rename(self._told)
+
+    def end(self) -> None:
+        """Give the name back."""
+        self._told.unlink(missing_ok=True)
+        self._held.close()
+
+
+def sessions() -> list[KnownSession]:
+    """Those that live, by name."""
+    found = []
+    for told in sorted(directory().glob("*.json")):
+        known = _read(told)
+        if known is not None and is_held(known.name):
+            found.append(known)
+    return found
+
+
+def is_held(name: str) -> bool:
+    """Whether the session of a name lives."""
+    try:
+        with (directory() / f"{name}.held").open("ab") as file:
+            return not _lock(file)
+    except FileNotFoundError:
+        return False
+
+
+def session_at(url: str) -> KnownSession | None:
+    """The one that answers at an address; this host has several names."""
+    with suppress(ValueError):
+        asked = urlsplit(url)
+        for known in sessions():
+            theirs = urlsplit(known.address)
+            same_host = asked.hostname == theirs.hostname or {asked.hostname, theirs.hostname} <= {
+                "localhost",
+                "127.0.0.1",
+                "::1",
+            }
+            if same_host and asked.port == theirs.port and asked.scheme == theirs.scheme:
+                return known
+    return None
+
+
+def _lock(file: BinaryIO) -> bool:
+    """Hold a file until it is closed, or the process ends; False if another process does."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _read(path: Path) -> KnownSession | None:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=KnownSession)
+    except (OSError, msgspec.MsgspecError):
+        return None

@@ -1,0 +1,91 @@
+"""`penstock session`: a process that takes programs from others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from penstock.service.commands.group import HELP
+from penstock.service.commands.options import as_json, print_json
+
+
+@click.group("session", context_settings=HELP)
+def command() -> None:
+    """Start, list and stop sessions. penstock run -m HOST:PORT gives one a program."""
+
+
+@command.command("start")
+@click.option("-d", "--detached", is_flag=True, help="Return when it takes programs; it goes on by itself.")
+@click.option("--name", default=None, help='Its name on this host; "default" unless given.')
+@click.option("-p", "--parallelism", type=click.IntRange(1), help="parallelism.default of its programs.")
+@click.option("-t", "--target", metavar="TARGET", help="execution.target: spark, or local.")
+@click.option("-D", "properties", multiple=True, metavar="KEY=VALUE", help="Set an option; repeat for more.")
+@click.option("--rest-port", metavar="PORT", help="rest.port; the first free one from 8081 unless given.")
+@click.option("--log-dir", metavar="DIR", help="Where a detached session's output goes.")
+@as_json
+def start(
+    detached: bool,
+    name: str | None,
+    parallelism: int | None,
+    target: str | None,
+    properties: Sequence[str],
+    rest_port: str | None,
+    log_dir: str | None,
+    is_json: bool,
+) -> None:
+    """Start a session, with one Spark session that its programs share, and one REST API."""
+    from penstock.base.options import REST_PORT
+    from penstock.service.client.address import options_of
+    from penstock.service.client.sessions import DEFAULT_NAME, checked_name
+    from penstock.service.program.launch import log_file
+    from penstock.service.program.spec import RunFlags, options_of_flags
+    from penstock.service.session.launch import run_attached, run_detached
+
+    name = checked_name(DEFAULT_NAME if name is None else name)
+    options = options_of_flags(RunFlags(parallelism=parallelism, target=target)) | options_of(properties)
+    if rest_port is not None:
+        options[REST_PORT.key()] = rest_port
+    if not detached:
+        run_attached(name, options)
+        return
+    known = run_detached(name, options, log_file(f"session-{name}", log_dir))
+    if is_json:
+        print_json({"name": known.name, "rest": known.address, "process": known.process, "log": known.log})
+    else:
+        click.echo(f"Session {known.name!r} at {known.address}, process {known.process}; its output is in {known.log}")
+
+
+@command.command("list")
+@as_json
+def list_sessions(is_json: bool) -> None:
+    """List the sessions of this user on this host."""
+    from datetime import datetime
+
+    from penstock.service.client.sessions import sessions
+
+    known = sessions()
+    if is_json:
+        print_json([{"name": one.name, "rest": one.address, "process": one.process, "log": one.log} for one in known])
+        return
+    if not known:
+        click.echo("No sessions.")
+    for one in known:
+        began = datetime.fromtimestamp(one.began_ms / 1000).strftime("%d.%m.%Y %H:%M:%S")
+        click.echo(f"{began} : {one.name} : {one.address} (process {one.process})")
+
+
+@command.command("stop")
+@click.argument("session", metavar="NAME|HOST:PORT")
+@click.option("-D", "properties", multiple=True, metavar="KEY=VALUE", help="Set an option; repeat for more.")
+@as_json
+def stop_session(session: str, properties: Sequence[str], is_json: bool) -> None:
+    """Stop a session: its jobs are cancelled, and come back in no other."""
+    from penstock.service.client.address import options_of
+    from penstock.service.session.launch import stop
+
+    address = stop(session, options_of(properties))
+    if is_json:
+        print_json({"stopped": address})
+    else:
+        click.echo(f"The session at {address} has ended.")

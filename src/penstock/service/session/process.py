@@ -1,0 +1,206 @@
+"""The process of a session: `python -m penstock.service.session.process NAME`, with its options in the environment.
+
+It begins in this order, and gives up what it has when a step fails: its name on this host; with
+`high-availability.type` the leadership of its cluster id, for which it may wait; Spark, unless the target is local; the
+REST server; the programs that the session before it has left. It ends when `DELETE /cluster` asks for it, and then no
+program comes back; by SIGTERM or Ctrl-C, or when its Spark dies or another session leads, it leaves its programs to the
+next session of the cluster id, if there is high availability. Either way the processes of its programs end.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import secrets
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Final
+
+from penstock.base.configuration import Configuration
+from penstock.base.errors import PenstockError
+from penstock.base.options import (
+    EXECUTION_TARGET,
+    HIGH_AVAILABILITY_TYPE,
+    JOB_STORE_CAPACITY,
+    JOB_STORE_EXPIRATION_MS,
+    REST_BIND_PORT,
+    REST_PORT,
+    REST_TOKEN,
+    UPLOAD_DIRECTORY,
+)
+from penstock.drivers.election.file import LOCK_FILE, FileElection
+from penstock.drivers.election.leader import Election
+from penstock.drivers.election.zookeeper import ZooKeeperElection
+from penstock.drivers.election.zookeeper_client import ZooKeeperSettings
+from penstock.drivers.listener import log_to_stderr_by_default
+from penstock.drivers.program_output import OUTPUT_VARIABLE
+from penstock.drivers.settings.defaults import default_settings
+from penstock.drivers.spark.sharing import SharedSpark
+from penstock.operations.dispatcher import Dispatcher
+from penstock.operations.reporters.reporting import keep_looking, start_reporters
+from penstock.operations.rest.server import RestServer, serve
+from penstock.service.client.sessions import KnownSession, Registration
+from penstock.service.program.reports import REPORT_VARIABLE
+from penstock.service.program.spec import REST_PORTS
+from penstock.service.session.definitions import Definitions, cluster_directory
+from penstock.service.session.programs import SessionPrograms
+from penstock.service.session.uploads import Uploads
+
+_log = logging.getLogger("penstock.session")
+
+#: How often (s) the session looks whether its Spark lives.
+LOOK_SECONDS: Final = 1.0
+#: The name under which sessions elect their leader.
+ELECTION: Final = "session"
+
+
+class Session:
+    """One session. Make it, `run` it, and it is over.
+
+    Args:
+        name: on this host.
+        configuration: of the session.
+    """
+
+    def __init__(self, name: str, configuration: Configuration) -> None:
+        self._name = name
+        self._configuration = configuration
+        self._wakes = threading.Event()
+        #: why it ends without being asked to for good
+        self._leaves: str | None = None
+        self._stops = False
+
+    def run(self) -> int:
+        """Serve until the end. Returns the exit code.
+
+        Raises:
+            PenstockError: if it cannot begin.
+        """
+        with ExitStack() as held:
+            registration = Registration(self._name)
+            held.callback(registration.end)
+            for number in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(number, lambda number, _: self._leave(f"signal {number}"))
+            directory = Path(tempfile.mkdtemp(prefix="penstock-session-"))
+            held.callback(shutil.rmtree, directory, ignore_errors=True)
+            cluster = cluster_directory(self._configuration)
+            if cluster is not None:
+                election = self._led(cluster)
+                held.callback(election.end, None)
+            spark = self._spark(directory)
+            if spark is not None:
+                held.callback(spark.stop)
+            programs, dispatcher = self._programs(directory, cluster, spark)
+            held.callback(programs.leave)
+            server = self._serve(dispatcher, programs)
+            held.callback(server.stop)
+            programs.recover()
+            self._tell(registration, server)
+            self._wait(spark)
+            if self._stops:
+                programs.end_all()
+            else:
+                _log.warning("the session ends by %s, and leaves its programs", self._leaves)
+        return 0 if self._stops or "signal" in str(self._leaves) else 1
+
+    def _led(self, cluster: str) -> Election:
+        """The election, won."""
+        election: Election
+        if self._configuration.read(HIGH_AVAILABILITY_TYPE) == "ZOOKEEPER":
+            election = ZooKeeperElection(ZooKeeperSettings.of(self._configuration), ELECTION)
+        else:
+            election = FileElection(Path(cluster.removeprefix("file://")) / LOCK_FILE)
+        election.wait(lambda line: _log.info("the session %s", line))
+        election.when_lost(lambda reason: self._leave(f"the loss of its leadership: {reason}"))
+        return election
+
+    def _spark(self, directory: Path) -> SharedSpark | None:
+        if self._configuration.read(EXECUTION_TARGET) == "local":
+            return None
+        shared = directory / "spark"
+        shared.mkdir()
+        return SharedSpark(self._configuration, shared)
+
+    def _programs(
+        self, directory: Path, cluster: str | None, spark: SharedSpark | None
+    ) -> tuple[SessionPrograms, Dispatcher]:
+        read = self._configuration.read
+        capacity = read(JOB_STORE_CAPACITY)
+        dispatcher = Dispatcher(capacity, read(JOB_STORE_EXPIRATION_MS) / 1000)
+        uploads = read(UPLOAD_DIRECTORY)
+        programs = SessionPrograms(
+            self._configuration.to_dict(),
+            directory,
+            Uploads(directory / "uploads" if uploads is None else Path(uploads)),
+            dispatcher,
+            None if cluster is None else Definitions(cluster),
+            spark=spark,
+            remembered=max(1, capacity),
+        )
+        return programs, dispatcher
+
+    def _serve(self, dispatcher: Dispatcher, programs: SessionPrograms) -> RestServer:
+        start_reporters(dispatcher, self._configuration)
+        server = serve(dispatcher, self._configuration, programs)
+        server.context.shut_down = self._stop
+        keep_looking(dispatcher)
+        return server
+
+    def _tell(self, registration: Registration, server: RestServer) -> None:
+        """Let others find it."""
+        token, log = self._configuration.read(REST_TOKEN), os.environ.get(OUTPUT_VARIABLE)
+        assert token is not None, "main sets one"
+        began_ms = int(time.time() * 1000)
+        registration.tell(KnownSession(self._name, server.url, token, os.getpid(), began_ms, log))
+        event: dict[str, Any] = {"event": "session", "name": self._name, "address": server.url}
+        number = os.environ.pop(REPORT_VARIABLE, None)
+        if number is None:
+            print(f"Session {self._name!r} at {server.url}", flush=True)
+            return
+        with os.fdopen(int(number), "w") as file:
+            file.write(json.dumps(event) + "\n")
+
+    def _wait(self, spark: SharedSpark | None) -> None:
+        while not self._wakes.wait(LOOK_SECONDS):
+            if spark is not None and not spark.lives():
+                self._leave("the end of its Spark")
+
+    def _leave(self, why: str) -> None:
+        self._leaves = self._leaves or why
+        self._wakes.set()
+
+    def _stop(self) -> None:
+        self._stops = True
+        self._wakes.set()
+
+
+def session_configuration() -> Configuration:
+    """What holds outside of programs, with a port and a token where none is set."""
+    options = {key: setting.value for key, setting in default_settings().items()}
+    configuration = Configuration.from_dict(options)
+    if configuration.read(REST_PORT) is None and configuration.read(REST_BIND_PORT) is None:
+        configuration.set_string(REST_BIND_PORT.key(), REST_PORTS)
+    if configuration.read(REST_TOKEN) is None:
+        configuration.set_string(REST_TOKEN.key(), secrets.token_urlsafe(32))
+    return configuration
+
+
+def main(arguments: list[str]) -> int:
+    """Run a session. Returns the exit code."""
+    log_to_stderr_by_default()
+    try:
+        return Session(arguments[0], session_configuration()).run()
+    except PenstockError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,53 @@
+"""The process of one program of a session: `python -m penstock.service.session.program_process [--module] TARGET ARGS`.
+
+It runs the program as `penstock run` would, on the session's Spark where there is one, and ends itself as soon as the
+session is gone. Its socket to the session is the file whose number is in the environment.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from collections.abc import Callable
+from typing import Final
+
+from penstock.drivers.client import announcement
+from penstock.drivers.spark.handle import SHARED_VARIABLE
+from penstock.operations import attachment
+from penstock.operations.session.program_side import ProgramSide
+from penstock.service.program.reports import Reports, tell_stdout
+from penstock.service.program.runner import run_module, run_script, run_to_end
+
+#: The variable of the environment with the number of the socket.
+SOCKET_VARIABLE: Final = "PENSTOCK_SESSION_FD"
+#: With what it ends when the session is gone.
+SESSION_GONE: Final = 75
+
+
+def main(arguments: list[str]) -> int:
+    """Run the program. Returns the exit code."""
+    side = ProgramSide(socket.socket(fileno=int(os.environ.pop(SOCKET_VARIABLE))), lambda: os._exit(SESSION_GONE))
+    attachment.is_served_elsewhere()
+    reports = Reports(tell_stdout)
+    announcement.observers.extend([side.on_job, reports.on_job])
+    is_module = arguments[0] == "--module"
+    target, *rest = arguments[1:] if is_module else arguments
+    run = run_module if is_module else run_script
+    try:
+        return run_to_end(lambda: _run(run, target, rest))
+    finally:
+        reports.finish()
+        side.finish()
+
+
+def _run(run: Callable[[str, list[str]], None], target: str, arguments: list[str]) -> None:
+    if SHARED_VARIABLE in os.environ:
+        from penstock.drivers.spark.shared import attach
+
+        attach()
+    run(target, arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

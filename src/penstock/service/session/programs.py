@@ -1,0 +1,304 @@
+"""The programs of a session: begins each in a process of its own, and knows what becomes of them."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import secrets
+import shutil
+import subprocess
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from penstock.base.errors import MissingPathError, OperationError, PenstockError, WrongValueError, shorten
+from penstock.base.options import EXECUTION_TARGET, PYTHON_FILES, RECOVERY_FROM_LATEST
+from penstock.drivers.program_output import OUTPUT_VARIABLE
+from penstock.drivers.settings.config_file import DIRECTORY_VARIABLES
+from penstock.drivers.settings.defaults import OPTIONS_VARIABLE, handed_over
+from penstock.drivers.spark.handle import PROGRAM_VARIABLE
+from penstock.operations.dispatcher import Dispatcher
+from penstock.operations.rest.calls.programs import ProgramView, Submission, Uploaded
+from penstock.service.client.address import TOKEN_VARIABLE
+from penstock.service.program.reports import REPORT_VARIABLE
+from penstock.service.program.spec import ProgramSpec
+from penstock.service.session.definitions import Definition, Definitions, with_checkpoints
+from penstock.service.session.running import RunningProgram
+from penstock.service.session.uploads import MAIN, Program, Uploads, placed
+
+_log = logging.getLogger("penstock.session")
+
+_PROCESS: Final = "penstock.service.session.program_process"
+#: Options of the session that are not its programs'.
+_OF_THE_SESSION: Final = (
+    "rest.",
+    "penstock.rest.",
+    "security.ssl.rest.",
+    "web.",
+    "high-availability.",
+    "jobstore.",
+    "metrics.reporter",
+    "traces.reporter",
+)
+#: How long (s) a program may take to come to its first job when only its plan is asked for.
+PLAN_SECONDS: Final = 55.0
+
+
+class Cluster(Protocol):
+    """What programs share: Spark."""
+
+    def environment(self) -> dict[str, str]:
+        """What the environment of a program has more."""
+
+    def cancel(self, job_id: str) -> None:
+        """End what a job has left."""
+
+    def lives(self) -> bool:
+        """Whether it is there."""
+
+
+class SessionPrograms:
+    """See `Programs` of the REST API, which calls this from many threads.
+
+    Args:
+        options: of the session; a program's own go before them.
+        directory: of the session, for what goes with it.
+        uploads: what was uploaded.
+        dispatcher: takes in the programs' jobs.
+        definitions: what outlives the session; None where nothing does.
+        spark: what the programs share; None for the local target.
+        remembered: how many programs that have ended are remembered.
+    """
+
+    def __init__(
+        self,
+        options: Mapping[str, str],
+        directory: Path,
+        uploads: Uploads,
+        dispatcher: Dispatcher,
+        definitions: Definitions | None = None,
+        spark: Cluster | None = None,
+        remembered: int = 50,
+    ) -> None:
+        self._options = {key: value for key, value in options.items() if not key.startswith(_OF_THE_SESSION)}
+        self._directory = directory
+        self._uploads = uploads
+        self._dispatcher = dispatcher
+        self._definitions = definitions
+        self._spark = spark
+        self._remembered = remembered
+        self._lock = threading.Lock()
+        self._programs: dict[str, RunningProgram] = {}
+        self._ends = False
+
+    def upload(self, name: str, data: bytes) -> Uploaded:
+        """Keep a program."""
+        return self._uploads.add(name, data)
+
+    def uploads(self) -> list[Uploaded]:
+        """Those that are kept."""
+        return self._uploads.all()
+
+    def remove(self, upload_id: str) -> None:
+        """Delete one."""
+        self._uploads.remove(upload_id)
+
+    def plan(self, upload_id: str, submission: Submission) -> dict[str, Any]:
+        """The plan of its first job."""
+        program = self._uploads.get(upload_id)
+        directory = self._directory / "plans" / secrets.token_hex(16)
+        placed(program, directory)
+        try:
+            spec = self._spec(program, submission, directory)
+            found = subprocess.run(
+                spec.command(["--plan", "json"]),
+                env=spec.environment(self._environment()),
+                cwd=directory,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=PLAN_SECONDS,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise OperationError(f"the program has come to no job in {PLAN_SECONDS:g} s") from None
+        finally:
+            shutil.rmtree(directory, ignore_errors=True)
+        if found.returncode != 0:
+            end = found.stderr.decode("utf-8", "replace").strip()[-2_000:]
+            raise OperationError(f"the program has no plan: {end}")
+        plan: dict[str, Any] = json.loads(found.stdout)
+        return plan
+
+    def run(self, upload_id: str, submission: Submission) -> ProgramView:
+        """Begin to run it."""
+        program = self._uploads.get(upload_id)
+        program_id = (submission.program_id or secrets.token_hex(16)).lower()
+        options = dict(submission.options)
+        refused = sorted(key for key in options if key.startswith(("rest.", "high-availability.")))
+        if refused:
+            raise WrongValueError(f"{refused[0]} is an option of the session, not of its programs")
+        began_ms = int(time.time() * 1000)
+        definition = Definition(program_id, program.name, submission.arguments, submission.entry, options, began_ms)
+        return self._begin(program, definition, is_new=True).view()
+
+    def recover(self) -> list[str]:
+        """Begin again what the session before this one has left; the ids of these programs."""
+        if self._definitions is None:
+            return []
+        recovered = []
+        for definition, program in self._definitions.all():
+            _log.warning("program %s (%s) goes on", definition.program_id, definition.name)
+            try:
+                self._begin(program, definition, is_new=False)
+            except (PenstockError, OSError):
+                _log.exception("program %s (%s) cannot be begun again", definition.program_id, definition.name)
+                continue
+            recovered.append(definition.program_id)
+        return recovered
+
+    def wait_for_job(self, program_id: str, patience_seconds: float) -> ProgramView:
+        """A program when it has begun its first job, or has ended, or the time is over."""
+        program = self._program(program_id)
+        program.wait_for(lambda one: one.has_ended or one.has_jobs, patience_seconds)
+        return program.view()
+
+    def programs(self) -> list[ProgramView]:
+        """All of them."""
+        with self._lock:
+            known = list(self._programs.values())
+        return [program.view() for program in known]
+
+    def program(self, program_id: str) -> ProgramView:
+        """One of them."""
+        return self._program(program_id).view()
+
+    def output(self, program_id: str, begin: int) -> tuple[str, int]:
+        """What it has printed."""
+        return self._program(program_id).printed(begin)
+
+    def end(self, program_id: str) -> None:
+        """End it."""
+        self._program(program_id).begin_end()
+
+    def end_all(self) -> None:
+        """Cancel all jobs, and end all processes; none of them comes back."""
+        with self._lock:
+            self._ends = True
+            running = [program for program in self._programs.values() if not program.has_ended]
+        enders = [threading.Thread(target=program.end, name="penstock-program-end") for program in running]
+        for ender in enders:
+            ender.start()
+        for ender in enders:
+            ender.join()
+
+    def leave(self) -> None:
+        """End all processes now, and leave the programs to the next session."""
+        with self._lock:
+            self._ends = True
+            self._definitions = None
+            running = [program for program in self._programs.values() if not program.has_ended]
+        for program in running:
+            program.kill()
+
+    def _begin(self, program: Program, definition: Definition, is_new: bool) -> RunningProgram:
+        program_id, submission = definition.program_id, definition.submission()
+        directory = self._directory / "programs" / program_id
+        with self._lock:
+            if self._ends:
+                raise OperationError("the session is ending")
+            if program_id in self._programs or directory.exists():
+                raise WrongValueError(f"there is a program {program_id} already")
+            placed(program, directory)
+        try:
+            spec = self._spec(program, submission, directory, is_new)
+            if self._definitions is not None and is_new:
+                self._definitions.put(definition, program)
+            files = dict(spec.options or {}).get(PYTHON_FILES.key())
+            environment = spec.environment(self._environment(program_id if files else None))
+            output = self._directory / "output" / f"{program_id}.out"
+            output.parent.mkdir(mode=0o700, exist_ok=True)
+            running = RunningProgram(
+                program_id,
+                program.name if submission.entry is None else submission.entry,
+                spec.command(runner=_PROCESS),
+                environment,
+                directory,
+                output,
+                self._dispatcher.add,
+                self._on_end,
+            )
+        except BaseException:
+            shutil.rmtree(directory, ignore_errors=True)
+            raise
+        with self._lock:
+            self._programs[program_id] = running
+            self._forget()
+        return running
+
+    def _spec(self, program: Program, submission: Submission, directory: Path, is_new: bool = True) -> ProgramSpec:
+        """The program as its process runs it."""
+        options = {**self._options, **submission.options}
+        if self._definitions is not None:
+            options = with_checkpoints(options, self._definitions.directory)
+        if not is_new:
+            options[RECOVERY_FROM_LATEST.key()] = "true"
+        options["high-availability.type"] = "NONE"  # the session leads, and its programs with it
+        is_spark = options.get(EXECUTION_TARGET.key()) != "local"
+        if program.is_archive and is_spark:
+            files = options.get(PYTHON_FILES.key())
+            options[PYTHON_FILES.key()] = ",".join(filter(None, [str(directory), files]))
+        entry = submission.entry
+        if entry is None and program.is_archive and not program.entries():
+            raise WrongValueError(f"{program.name} has no {MAIN}.py: name the module to run (entryClass)")
+        if entry is None or entry == MAIN:
+            script = f"{MAIN}.py" if program.is_archive else program.name
+            return ProgramSpec(str(directory / script), submission.arguments, options, False)
+        if not program.is_archive:
+            raise WrongValueError(f"{program.name} is a script: it has no module {shorten(entry)!r}")
+        return ProgramSpec(entry, submission.arguments, options, True)
+
+    def _environment(self, program_id: str | None = None) -> dict[str, str]:
+        """What a process has before its own options: without what is the session's own."""
+        hidden = {OPTIONS_VARIABLE, OUTPUT_VARIABLE, REPORT_VARIABLE, TOKEN_VARIABLE, *DIRECTORY_VARIABLES}
+        outer = {key: value for key, value in os.environ.items() if key not in hidden}
+        outer[OPTIONS_VARIABLE] = handed_over({})
+        if program_id is not None:
+            outer[PROGRAM_VARIABLE] = program_id
+        return outer if self._spark is None else {**outer, **self._spark.environment()}
+
+    def _on_end(self, program: RunningProgram) -> None:
+        """A program is over: whatever it came to, it does not come back."""
+        spark = self._spark
+        if spark is not None and not spark.lives():
+            return  # the programs end because it has, and the session, too; the next one begins them again
+        if spark is not None:
+            for job in program.lost:
+                try:
+                    spark.cancel(job)
+                except Exception:  # noqa: BLE001 - Spark's reasons; the session goes on
+                    _log.warning("the Spark jobs of job %s may go on", job, exc_info=True)
+        view = program.view()
+        because = "" if view.failure is None else f": {view.failure}"
+        _log.info("program %s (%s) is %s%s", view.program_id, view.name, view.status.value, because)
+        definitions = self._definitions
+        if definitions is not None:
+            try:
+                definitions.remove(program.program_id)
+            except Exception:  # noqa: BLE001 - a storage's reasons
+                _log.exception("program %s has ended and would come back", program.program_id)
+
+    def _forget(self) -> None:
+        ended = [program_id for program_id, program in self._programs.items() if program.has_ended]
+        for program_id in ended[: max(0, len(ended) - self._remembered)]:
+            program = self._programs.pop(program_id)
+            program.output.unlink(missing_ok=True)
+
+    def _program(self, program_id: str) -> RunningProgram:
+        with self._lock:
+            program = self._programs.get(program_id)
+        if program is None:
+            raise MissingPathError(f"there is no program {shorten(program_id)!r}")
+        return program

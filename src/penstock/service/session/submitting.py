@@ -1,0 +1,114 @@
+"""Programs for a session: sent to it, and followed until they end."""
+
+from __future__ import annotations
+
+import io
+import os
+import time
+import zipfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from penstock.base.errors import MissingPathError, OperationError
+from penstock.base.options import PYTHON_FILES
+from penstock.service.client.rest_client import RestClient
+from penstock.service.program.spec import ProgramSpec
+
+#: The shortest and the longest pause (s) between two looks at a program.
+PAUSE_SECONDS: Final = (0.05, 0.5)
+
+
+class SubmittedProgram:
+    """Sends a program to a session, which begins to run it.
+
+    Raises:
+        OperationError: if there is no session, or it refuses the program.
+    """
+
+    def __init__(self, client: RestClient, spec: ProgramSpec, sleep: Callable[[float], None] = time.sleep) -> None:
+        self._client = client
+        self._sleep = sleep
+        name, content = bundle(spec)
+        uploaded = client.upload("/jars/upload", "jarfile", name, content)["filename"].rpartition("/")[2]
+        options = {key: value for key, value in (spec.options or {}).items() if key != PYTHON_FILES.key()}
+        body = {
+            "programArgsList": list(spec.arguments),
+            "entryClass": spec.target if spec.is_module else None,
+            "flinkConfiguration": options,
+        }
+        try:
+            #: 32 hexadecimal digits
+            self.program_id = str(client.request("POST", f"/jars/{uploaded}/run-application", body)["applicationid"])
+        finally:
+            client.request("DELETE", f"/jars/{uploaded}")
+
+    def wait_for_job(self) -> str:
+        """The id of its first job, when that has begun.
+
+        Raises:
+            OperationError: if it ends before; the message has the end of its output.
+        """
+        program = self._wait(lambda program: bool(program["jobs"]), lambda: None)
+        if program["jobs"]:
+            return str(program["jobs"][0])
+        failure = program["failure"] or ""
+        raise OperationError(f"the program ended with {program['exit-code']} before it began a job\n{failure}".strip())
+
+    def follow(self, told: Callable[[str], None]) -> int:
+        """Hand on what it prints until it ends; its exit code, as a shell has it."""
+        begin = 0
+
+        def look() -> None:
+            nonlocal begin
+            while (found := self._client.get(f"/programs/{self.program_id}/output?from={begin}"))["next"] > begin:
+                told(found["text"])
+                begin = found["next"]
+
+        program = self._wait(lambda program: False, look)
+        look()
+        code = int(program["exit-code"])
+        return code if code >= 0 else 128 - code
+
+    def _wait(self, is_enough: Callable[[dict[str, Any]], bool], look: Callable[[], None]) -> dict[str, Any]:
+        pause, longest = PAUSE_SECONDS
+        while True:
+            program: dict[str, Any] = self._client.get(f"/programs/{self.program_id}")
+            look()
+            if is_enough(program) or program["status"] != "RUNNING":
+                return program
+            self._sleep(pause)
+            pause = min(2 * pause, longest)
+
+
+def bundle(spec: ProgramSpec) -> tuple[str, bytes]:
+    """A program as one file: the script, or an archive of it and what `python.files` names.
+
+    Raises:
+        MissingPathError: if a file is missing.
+    """
+    files = [file for file in (spec.options or {}).get(PYTHON_FILES.key(), "").split(",") if file]
+    if not files and not spec.is_module:
+        return os.path.basename(spec.target), Path(spec.target).read_bytes()
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        if not spec.is_module:
+            archive.write(spec.target, "__main__.py")
+        for file in files:
+            for name, content in _modules(Path(file)):
+                if name not in archive.namelist():
+                    archive.writestr(name, content)
+    return f"{Path(spec.target).stem}.zip", buffer.getvalue()
+
+
+def _modules(path: Path) -> Sequence[tuple[str, bytes]]:
+    """The files that would be on the path of imports, with their names there."""
+    if path.is_dir():
+        found = sorted(one for one in path.rglob("*") if one.is_file() and "__pycache__" not in one.parts)
+        return [(one.relative_to(path).as_posix(), one.read_bytes()) for one in found]
+    if not path.is_file():
+        raise MissingPathError(f"{PYTHON_FILES.key()}: there is no {path}")
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            return [(info.filename, archive.read(info)) for info in archive.infolist() if not info.is_dir()]
+    return [(path.name, path.read_bytes())]

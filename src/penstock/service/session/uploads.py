@@ -1,0 +1,182 @@
+"""Programs that were uploaded: checked when they come, and kept until somebody deletes them."""
+
+from __future__ import annotations
+
+import io
+import re
+import shutil
+import stat
+import time
+import uuid
+import warnings
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from penstock.base.errors import MissingPathError, WrongValueError, shorten
+from penstock.operations.rest.calls.programs import Uploaded
+
+MAIN: Final = "__main__"
+_NAME: Final = re.compile(r"\w[\w.+-]{0,199}\.(py|zip)")
+_ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}_(.+)")
+#: How many files an archive may hold, and how many bytes more than it has itself.
+FILES_MAX: Final = 10_000
+INFLATION_MAX: Final = 20
+INFLATED_BYTES_FREE: Final = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A program that was checked.
+
+    Attributes:
+        name: of its file: `.py`, or `.zip` for an archive of modules.
+        data: its content.
+    """
+
+    name: str
+    data: bytes
+
+    @property
+    def is_archive(self) -> bool:
+        """Whether it holds several files."""
+        return self.name.endswith(".zip")
+
+    def entries(self) -> tuple[str, ...]:
+        """The modules that it can be run by without naming one."""
+        if not self.is_archive:
+            return (MAIN,)
+        with zipfile.ZipFile(io.BytesIO(self.data)) as archive:
+            return (MAIN,) if f"{MAIN}.py" in archive.namelist() else ()
+
+    def place(self, directory: Path) -> None:
+        """Write it into a directory."""
+        if not self.is_archive:
+            (directory / self.name).write_bytes(self.data)
+            return
+        with zipfile.ZipFile(io.BytesIO(self.data)) as archive:
+            archive.extractall(directory)
+
+
+def checked(name: str, data: bytes) -> Program:
+    """A program that can be taken: a script that compiles, or an archive without tricks.
+
+    Raises:
+        WrongValueError: if it cannot, with the reason.
+    """
+    name = PurePosixPath(name.replace("\\", "/")).name
+    if name.endswith(".jar"):
+        raise WrongValueError(f"{shorten(name)} is a jar: Penstock runs Python programs, as .py or .zip")
+    if not _NAME.fullmatch(name):
+        raise WrongValueError(f"a program is a .py or .zip file with a plain name, not {shorten(name)!r}")
+    if name.endswith(".py"):
+        _check_script(name, data)
+    else:
+        _check_archive(name, data)
+    return Program(name, data)
+
+
+def _check_script(name: str, data: bytes) -> None:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            compile(data, name, "exec", dont_inherit=True)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise WrongValueError(f"{name} is no Python program: {error}") from error
+
+
+def _check_archive(name: str, data: bytes) -> None:
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            infos = archive.infolist()
+            broken = archive.testzip() if _is_bounded(infos, len(data)) else None
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, ValueError) as error:
+        raise WrongValueError(f"{name} is no archive that can be read: {error}") from error
+    if broken is not None:
+        raise WrongValueError(f"{name} is damaged at {shorten(broken)}")
+    if not _is_bounded(infos, len(data)):
+        raise WrongValueError(f"{name} holds more than {FILES_MAX} files, or far more bytes than it has")
+    for info in infos:
+        path = PurePosixPath(info.filename.replace("\\", "/"))
+        is_link = stat.S_ISLNK(info.external_attr >> 16)
+        if path.is_absolute() or ".." in path.parts or is_link or "\0" in info.filename:
+            raise WrongValueError(f"{name} has a file outside of it, or a link: {shorten(info.filename)!r}")
+
+
+def _is_bounded(infos: list[zipfile.ZipInfo], size: int) -> bool:
+    inflated = sum(info.file_size for info in infos)
+    return len(infos) <= FILES_MAX and inflated <= INFLATED_BYTES_FREE + INFLATION_MAX * size
+
+
+class Uploads:
+    """Those of one session, in a directory; what is there already counts, too."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def add(self, name: str, data: bytes) -> Uploaded:
+        """Check a program and keep it.
+
+        Raises:
+            WrongValueError: if it cannot be taken.
+        """
+        program = checked(name, data)
+        upload_id = f"{uuid.uuid4()}_{program.name}"
+        partial = self._directory / f".{upload_id}"
+        partial.write_bytes(program.data)
+        partial.rename(self._directory / upload_id)
+        return self._uploaded(self._directory / upload_id, program.name, program.entries())
+
+    def all(self) -> list[Uploaded]:
+        """The newest first."""
+        found = []
+        for path in self._directory.iterdir():
+            known = _ID.fullmatch(path.name)
+            if known is not None and path.is_file():
+                name = known.group(2)
+                found.append(self._uploaded(path, name, Program(name, path.read_bytes()).entries()))
+        return sorted(found, key=lambda one: (-one.at_ms, one.upload_id))
+
+    def get(self, upload_id: str) -> Program:
+        """One of them.
+
+        Raises:
+            MissingPathError: if there is none.
+        """
+        path, name = self._path(upload_id)
+        return Program(name, path.read_bytes())
+
+    def remove(self, upload_id: str) -> None:
+        """Delete it.
+
+        Raises:
+            MissingPathError: if there is none.
+        """
+        self._path(upload_id)[0].unlink(missing_ok=True)
+
+    def _path(self, upload_id: str) -> tuple[Path, str]:
+        known = _ID.fullmatch(upload_id)
+        path = self._directory / upload_id
+        if known is None or "/" in upload_id or not path.is_file():
+            raise MissingPathError(f"no program {shorten(upload_id)!r} was uploaded")
+        return path, known.group(2)
+
+    @staticmethod
+    def _uploaded(path: Path, name: str, entries: tuple[str, ...]) -> Uploaded:
+        try:
+            at_ms = int(path.stat().st_mtime * 1000)
+        except OSError:
+            at_ms = int(time.time() * 1000)
+        return Uploaded(path.name, name, at_ms, entries)
+
+
+def placed(program: Program, directory: Path) -> None:
+    """Put a program into a new directory; nothing is left where that fails."""
+    directory.mkdir(mode=0o700, parents=True)
+    try:
+        program.place(directory)
+    except BaseException:
+        shutil.rmtree(directory, ignore_errors=True)
+        raise

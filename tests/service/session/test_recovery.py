@@ -1,0 +1,39 @@
+"""What survives a session (E7): its programs go on in the next session of the cluster id."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+from tests.service.session.sessions import session_in, until
+
+from penstock.service.session.definitions import Definitions
+
+
+def test_a_killed_sessions_jobs_go_on_in_the_next(tmp_path: Path) -> None:
+    """E7: from their last checkpoints; what has finished or was cancelled does not come back."""
+    options = {
+        "execution.target": "local",
+        "high-availability.type": "FILE",
+        "high-availability.storageDir": str(tmp_path / "ha"),
+        "high-availability.cluster-id": "tests",
+    }
+    with session_in(tmp_path, options) as first:
+        goes_on = first.run("goes on")
+        cancelled = first.run("cancelled")
+        ended = first.submit("ended", "ends")
+        assert ended.follow(lambda text: None) == 0
+        first.client.request("PATCH", f"/jobs/{cancelled}?mode=cancel")
+        until(lambda: all(one["status"] != "RUNNING" for one in first.client.get("/programs")["programs"][1:]))
+        until(lambda: first.checkpoints(goes_on) > 1)
+        (process,) = [one["process"] for one in first.client.get("/programs")["programs"] if one["jobs"] == [goes_on]]
+        os.kill(first.known.process, signal.SIGKILL)
+        until(lambda: not Path(f"/proc/{process}/cmdline").exists() or not Path(f"/proc/{process}/cmdline").read_text())
+    with session_in(tmp_path, options) as second:
+        (job,) = until(lambda: second.client.get("/jobs/overview")["jobs"])
+        assert job["name"] == "goes on"
+        restored = until(lambda: second.client.get(f"/jobs/{job['jid']}/checkpoints")["latest"]["restored"])
+        assert restored["id"] > 1
+        assert second.client.get("/programs")["programs"][0]["status"] == "RUNNING"
+    assert Definitions(str(tmp_path / "ha" / "tests")).all() == [], "a session that was stopped leaves none"
