@@ -76,3 +76,6 @@ class JobHandle(Protocol):
 
     def ask_driver(self, question: Question) -> Future[Answer]:
         """Ask the process of the job's master."""
+
+    def engine_page(self, worker_id: str | None = None) -> str | None:
+        """Where the engine under the job shows a worker, or itself."""

@@ -14,11 +14,15 @@ MESSAGE_BYTES_MAX: Final = 256 << 20
 
 
 class JobBegan(msgspec.Struct, frozen=True, tag=True):
-    """A job of the program has begun: as it looks before anything of it runs, and its options, which may be secret."""
+    """A job of the program has begun: as it looks before anything of it runs, and its options, which may be secret.
+
+    `engine_page`: where the engine under the job shows itself.
+    """
 
     view: JobView
     configuration: dict[str, str]
     began_ms: int
+    engine_page: str | None = None
 
 
 class JobEnded(msgspec.Struct, frozen=True, tag=True):
@@ -93,7 +97,15 @@ class AskProcess(msgspec.Struct, frozen=True, tag=True):
     timeout_ms: int
 
 
-Wish: TypeAlias = GiveView | GiveAccumulators | GiveBounds | Cancel | Checkpoint | Savepoint | Rescale | AskProcess
+class GiveEnginePage(msgspec.Struct, frozen=True, tag=True):
+    """Where does the engine show a worker?"""
+
+    worker_id: str
+
+
+Wish: TypeAlias = (
+    GiveView | GiveAccumulators | GiveBounds | Cancel | Checkpoint | Savepoint | Rescale | AskProcess | GiveEnginePage
+)
 
 
 class Request(msgspec.Struct, frozen=True):

@@ -15,7 +15,7 @@ from penstock.base.errors import OperationError
 from penstock.base.job_execution_result import JobExecutionResult
 from penstock.base.job_status import JobStatus
 from penstock.core.graph.job_graph import JobGraph
-from penstock.drivers.running_job import RunningJob, mapped
+from penstock.drivers.running_job import RunningJob, completed, mapped
 from penstock.operations.dispatcher import DispatchedJob
 from penstock.operations.rest.calls.unseen import unseen_view
 from penstock.operations.session import messages
@@ -49,7 +49,8 @@ class ProgramSide:
         self._jobs[dispatched.job_id] = job
         with self._ends:
             self._untold += 1
-        self._tell(JobBegan(unseen_view(dispatched), configuration.to_dict(), dispatched.began_ms))
+        view, options = unseen_view(dispatched), configuration.to_dict()
+        self._tell(JobBegan(view, options, dispatched.began_ms, job.engine_page()))
         result = job.get_job_execution_result()
         result.add_done_callback(lambda done: self._on_end(job, done))
 
@@ -119,6 +120,8 @@ def answer(job: RunningJob, wish: messages.Wish) -> Future[Any]:
             return job.ask_driver(question)
         case messages.AskProcess(question, worker_id, timeout_ms):
             return job.ask_worker(worker_id or "", question, timeout_ms)
+        case messages.GiveEnginePage(worker_id):
+            return completed(job.engine_page(worker_id))
 
 
 def texts(values: Mapping[str, Any]) -> dict[str, tuple[str, str]]:

@@ -40,6 +40,7 @@ _DECODERS: Final[dict[str, msgspec.msgpack.Decoder[Any]]] = {
     "parallelism": msgspec.msgpack.Decoder(dict[str, int]),
     "number": msgspec.msgpack.Decoder(int | None),
     "path": msgspec.msgpack.Decoder(str),
+    "page": msgspec.msgpack.Decoder(str | None),
     "nothing": msgspec.msgpack.Decoder(None),
     "answer": msgspec.msgpack.Decoder(Answer),
 }
@@ -119,6 +120,7 @@ class RemoteJob:
     def __init__(self, began: JobBegan, requests: Requests, output: Path) -> None:
         self.first_view = began.view
         self._job_id = JobID(began.view.job_id)
+        self._engine_page = began.engine_page
         self._requests = requests
         self._output = output
         self._status = began.view.status
@@ -199,6 +201,15 @@ class RemoteJob:
         if isinstance(question, AskOutput):
             return completed(end_of_file(self._output))
         return self._ask(messages.AskProcess(question, None, ANSWER_MS_MAX), "answer")
+
+    def engine_page(self, worker_id: str | None = None) -> str | None:
+        """Where the engine under the job shows a worker, or itself; None if the process does not answer at once."""
+        if worker_id is None or self._result.done():
+            return self._engine_page
+        asked = self._ask(messages.GiveEnginePage(worker_id), "page")
+        wait([asked], STATUS_SECONDS)
+        is_answered = asked.done() and not asked.cancelled() and asked.exception() is None
+        return asked.result() if is_answered else self._engine_page
 
     def on_ended(self, ended: JobEnded) -> None:
         """The process says that it is over."""
