@@ -1,6 +1,6 @@
 """The program of every page that has to do with Spark runs there as a script, some of them in `test_wheel`.
 
-The scripts share a JVM; those of `test_wheel` have their own.
+The scripts are processes of their own and share a Spark application; those of `test_wheel` have a JVM each.
 """
 
 from collections.abc import Iterator
@@ -15,8 +15,8 @@ pytestmark = pytest.mark.spark
 
 
 @pytest.fixture(scope="module")
-def jvm() -> Iterator[SharedJvm]:
-    made = SharedJvm()
+def jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedJvm]:
+    made = SharedJvm(tmp_path_factory.mktemp("joins"))
     yield made
     made.close()
 
