@@ -19,7 +19,14 @@ if TYPE_CHECKING:
     from tests.servers.kafka import KafkaCluster
 
 #: Files that take long though they start no Spark.
-LONG = ("tests/simulation/", "tests/datastream/test_tempos_agree.py", "tests/test_reference.py")
+LONG = (
+    "tests/simulation/",
+    "tests/datastream/test_tempos_agree.py",
+    "tests/examples/",
+    "tests/operations/page/",
+    "tests/test_reference.py",
+    "tests/trial/",
+)
 
 #: How long (s) a test may take with `--store s3`: some take a checkpoint every ten seconds for hours of virtual time,
 #: and hundreds of checkpoints are thousands of requests.
