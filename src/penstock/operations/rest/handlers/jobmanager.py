@@ -128,7 +128,7 @@ def thread_dump(call: Call) -> ThreadDump:
 
 
 def log_url(call: Call) -> Url:
-    """Where the log of a job's manager, or of a worker, is: here."""
+    """Where the log of a job's manager, or of a worker, is: here; 404 for an unknown job."""
     worker, job_id = call.path.get("taskmanagerid"), call.job().job_id
     return Url(f"/jobmanager/log?job={job_id}" if worker is None else f"/taskmanagers/{worker}/log")
 
