@@ -41,8 +41,9 @@ browser: ## find a Chromium; root on Debian gets one installed
 page: ## build the page that shows jobs (needs Node.js 20 or newer)
 	@scripts/page
 
-page-images: env page browser ## take the pictures of the page for the documents
+page-images: env java page browser ## take the pictures of the page for the documents
 	@$(RUN) python -m tests.operations.page.images docs/images
+	@$(RUN) python -m tests.tutorial --here --pictures docs/images
 
 check: env ## lint, format, types and the import contract
 	@$(RUN) ruff check

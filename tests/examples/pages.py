@@ -145,6 +145,8 @@ PAGES: dict[str, Page] = {
         ),
         targets=("local",),  # minutes on Spark, where tests/examples/test_examples.py runs loops
     ),
+    # Programs and commands: tests/tutorial/test_ten_minutes.py.
+    "docs/ten-minutes.md": Page(targets=()),
     # It needs a broker: tests/connectors/kafka/test_sink_page.py.
     "docs/kafka-sink.md": Page(("[('ann', 3), ('ann', 7), ('bob', 2)]",), targets=()),
     # Several programs and servers: tests/trial/test_recipe_page.py.
