@@ -125,3 +125,16 @@ def test_the_oldest_jobs_that_have_ended_are_forgotten() -> None:
     assert known == [str(handle.job_id) for handle in [handles[0], *handles[3:]]]
     assert dispatcher.job(str(handles[1].job_id)) is None
     assert dispatcher.job(known[0]) is not None
+
+
+def test_jobs_that_ended_long_ago_are_forgotten() -> None:
+    now = Now()
+    dispatcher, handles = Dispatcher(10, 60.0, now), [Handle(), Handle()]
+    for handle in handles:
+        dispatcher.add(dispatched(handle, Now()))
+    handles[0].ended = handles[0].rig.master.view()
+    assert len(dispatcher.jobs()) == 2
+    now.seconds = 59.0
+    assert len(dispatcher.jobs()) == 2
+    now.seconds = 60.0
+    assert [job.job_id for job in dispatcher.jobs()] == [str(handles[1].job_id)]

@@ -46,11 +46,12 @@ class JobEnded(msgspec.Struct, frozen=True, tag=True):
 
 
 class Answered(msgspec.Struct, frozen=True, tag=True):
-    """What came of a request: a value, or an error with its class, or neither (no bytes) if the job is over."""
+    """What came of a request: a value, or an error with its class, or neither if the job is over."""
 
     number: int
-    value: msgspec.Raw = msgspec.Raw()
+    value: msgspec.Raw = msgspec.Raw(b"\xc0")
     error: tuple[str, str] | None = None
+    is_cancelled: bool = False
 
 
 FromProgram: TypeAlias = JobBegan | JobEnded | Answered

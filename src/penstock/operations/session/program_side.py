@@ -138,7 +138,7 @@ def texts(values: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
 
 def _answered(number: int, done: Future[Any]) -> Answered:
     if done.cancelled():
-        return Answered(number)
+        return Answered(number, is_cancelled=True)
     if (error := done.exception()) is not None:
         return Answered(number, error=(type(error).__qualname__, str(error)[:TEXT_CHARS_MAX]))
     return Answered(number, msgspec.Raw(msgspec.msgpack.encode(done.result())))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import threading
 import time
@@ -89,7 +90,7 @@ class Requests:
             return
         if answered.error is not None:
             future.complete_exceptionally(error_of(*answered.error))
-        elif not bytes(answered.value):
+        elif answered.is_cancelled:
             future.cancel()
         else:
             try:
@@ -270,6 +271,6 @@ def values_of(texts: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
 def error_of(kind: str, text: str) -> Exception:
     """The error of the other process; of the same class where Penstock has it and it is made of a text."""
     known = getattr(errors, kind, None)
-    if isinstance(known, type) and issubclass(known, PenstockError) and known.__init__ is PenstockError.__init__:
+    if isinstance(known, type) and issubclass(known, PenstockError) and not inspect.isfunction(known.__init__):
         return known(text)
     return OperationError(text)

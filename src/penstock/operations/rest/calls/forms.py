@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from email.message import Message
+from email.utils import collapse_rfc2231_value
 from typing import Final
 
 from penstock.operations.rest.calls.errors import bad_request
@@ -41,7 +42,8 @@ def _file_name(head: bytes) -> str | None:
     for line in head.decode("utf-8", "replace").split("\r\n"):
         key, _, value = line.partition(":")
         if key.strip().lower() == "content-disposition":
-            return _parameters(value.strip(), "form-data").get_filename()
+            name = _parameters(value.strip(), "form-data").get_param("filename")
+            return None if name is None else collapse_rfc2231_value(name)
     return None
 
 
@@ -49,5 +51,5 @@ def _parameters(value: str, kind: str) -> Message:
     """A header with parameters, if its value is of a kind."""
     message = Message()
     if value.partition(";")[0].strip().lower() == kind:
-        message["Content-Disposition"] = message["Content-Type"] = value
+        message["Content-Type"] = value
     return message
