@@ -128,9 +128,10 @@ def thread_dump(call: Call) -> ThreadDump:
 
 
 def log_url(call: Call) -> Url:
-    """Where the log of a job's manager, or of a worker, is: here; 404 for an unknown job."""
-    worker, job_id = call.path.get("taskmanagerid"), call.job().job_id
-    return Url(f"/jobmanager/log?job={job_id}" if worker is None else f"/taskmanagers/{worker}/log")
+    """Where the log of a job's manager, or of a worker, is: here. As in Flink, ids need not be known."""
+    worker, job = call.path.get("taskmanagerid"), call.context.dispatcher.job(call.path["jobid"])
+    of_job = "" if job is None else f"?job={job.job_id}"
+    return Url(f"/jobmanager/log{of_job}" if worker is None else f"/taskmanagers/{worker}/log")
 
 
 def no_profiler(call: Call) -> Any:
