@@ -77,6 +77,18 @@ def test_wrong_jobs_are_refused_in_flinks_form(path: str, code: int) -> None:
         assert answer.headers["content-type"] == "application/json; charset=UTF-8"
 
 
+def test_the_log_of_a_job_is_where_its_url_says() -> None:
+    with serving(Handle(a_view())) as client:
+        for path in (f"/jobs/{JOB}/jobmanager/log-url", f"/jobs/{JOB}/taskmanagers/worker-1-aaaa/log-url"):
+            assert client.get(path).code == 200
+        assert client.get(f"/jobs/{JOB}/jobmanager/log-url").json["url"] == f"/jobmanager/log?job={JOB}"
+        other = "f" * 32
+        for path in (f"/jobs/{other}/jobmanager/log-url", f"/jobs/{other}/taskmanagers/x/log-url"):
+            assert client.get(path).code == 404
+        assert client.get(f"/jobmanager/log?job={other}").code == 404
+        assert client.get("/jars").code == 404, "only sessions take programs"
+
+
 def test_all_is_there_below_v1_too_and_a_wrong_method_is_not_found() -> None:
     with serving(Handle(a_view())) as client:
         for path in ("/overview", "/config", f"/jobs/{JOB}", f"/jobs/{JOB}/plan", f"/jobs/{JOB}/checkpoints"):

@@ -78,6 +78,7 @@ def test_penstock_run_gives_a_program_to_a_session_and_ends_as_it_does(session: 
     assert any(line.startswith("Job Runtime: ") for line in lines)
     result = CliRunner().invoke(main, ["run", "-m", where, program, "fails", "raise", "-"])
     assert (result.exit_code, result.output.splitlines()[-1]) == (1, "ValueError: no job here")
+    assert '/program.py", line ' in result.output.splitlines()[2], "a traceback begins in the program"
     result = CliRunner().invoke(main, ["run", "-d", "-m", where, program, "fails", "raise", "-"])
     assert result.exit_code == 1
     assert "the program ended with 1 before it began a job" in result.output

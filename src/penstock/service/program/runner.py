@@ -21,6 +21,9 @@ from penstock.plan.description import Plan
 from penstock.service.program.progress import ProgressLines
 from penstock.service.program.reports import Reports, answer_to_the_end, teller
 
+#: The files whose frames a traceback does not begin with; a session's process adds its own.
+OWN_FILES: Final = [__file__]
+
 FORMS: Final[dict[str, Callable[[Plan], str]]] = {
     "json": Plan.to_json,
     "text": Plan.to_text,
@@ -97,7 +100,7 @@ def run_to_end(run: Callable[[], None]) -> int:
         sys.last_value = error  # as the interpreter does; the warnings at the end look at it
         sys.stdout.flush()
         inner = error.__traceback__
-        while inner is not None and inner.tb_frame.f_code.co_filename in (__file__, "<frozen runpy>"):
+        while inner is not None and inner.tb_frame.f_code.co_filename in (*OWN_FILES, "<frozen runpy>"):
             inner = inner.tb_next
         traceback.print_exception(type(error), error, inner)
         return 1

@@ -13,10 +13,8 @@ import json
 import logging
 import os
 import secrets
-import shutil
 import signal
 import sys
-import tempfile
 import threading
 import time
 from contextlib import ExitStack
@@ -39,6 +37,7 @@ from penstock.drivers.election.file import LOCK_FILE, FileElection
 from penstock.drivers.election.leader import Election
 from penstock.drivers.election.zookeeper import ZooKeeperElection
 from penstock.drivers.election.zookeeper_client import ZooKeeperSettings
+from penstock.drivers.held_directory import HeldDirectory
 from penstock.drivers.listener import log_to_stderr_by_default
 from penstock.drivers.program_output import OUTPUT_VARIABLE
 from penstock.drivers.settings.defaults import default_settings
@@ -88,8 +87,9 @@ class Session:
             held.callback(registration.end)
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, lambda number, _: self._leave(f"signal {number}"))
-            directory = Path(tempfile.mkdtemp(prefix="penstock-session-"))
-            held.callback(shutil.rmtree, directory, ignore_errors=True)
+            temporary = HeldDirectory("penstock-session-")
+            held.callback(temporary.remove)
+            directory = temporary.path
             cluster = cluster_directory(self._configuration)
             if cluster is not None:
                 election = self._led(cluster)

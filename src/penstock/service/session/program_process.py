@@ -17,7 +17,7 @@ from penstock.drivers.spark.handle import SHARED_VARIABLE
 from penstock.operations import attachment
 from penstock.operations.session.program_side import ProgramSide
 from penstock.service.program.reports import Reports, tell_stdout
-from penstock.service.program.runner import run_module, run_script, run_to_end
+from penstock.service.program.runner import OWN_FILES, run_module, run_script, run_to_end
 
 #: The variable of the environment with the number of the socket.
 SOCKET_VARIABLE: Final = "PENSTOCK_SESSION_FD"
@@ -29,6 +29,7 @@ def main(arguments: list[str]) -> int:
     """Run the program. Returns the exit code."""
     side = ProgramSide(socket.socket(fileno=int(os.environ.pop(SOCKET_VARIABLE))), lambda: os._exit(SESSION_GONE))
     attachment.is_served_elsewhere()
+    OWN_FILES.append(__file__)
     reports = Reports(tell_stdout)
     announcement.observers.extend([side.on_job, reports.on_job])
     is_module = arguments[0] == "--module"

@@ -21,7 +21,7 @@ from penstock.drivers.settings.config_file import DIRECTORY_VARIABLES
 from penstock.drivers.settings.defaults import OPTIONS_VARIABLE, handed_over
 from penstock.drivers.spark.handle import PROGRAM_VARIABLE
 from penstock.operations.dispatcher import Dispatcher
-from penstock.operations.rest.calls.programs import ProgramView, Submission, Uploaded
+from penstock.operations.rest.calls.programs import ProgramStatus, ProgramView, Submission, Uploaded
 from penstock.service.client.address import TOKEN_VARIABLE
 from penstock.service.program.reports import REPORT_VARIABLE
 from penstock.service.program.spec import ProgramSpec
@@ -45,6 +45,8 @@ _OF_THE_SESSION: Final = (
 )
 #: How long (s) a program may take to come to its first job when only its plan is asked for.
 PLAN_SECONDS: Final = 55.0
+#: How long (s) after the failure of a program the session may turn out to be ending, too.
+LEAVE_SECONDS: Final = 2.0
 
 
 class Cluster(Protocol):
@@ -93,6 +95,7 @@ class SessionPrograms:
         self._lock = threading.Lock()
         self._programs: dict[str, RunningProgram] = {}
         self._ends = False
+        self._leaves = threading.Event()
 
     def upload(self, name: str, data: bytes) -> Uploaded:
         """Keep a program."""
@@ -199,6 +202,7 @@ class SessionPrograms:
         with self._lock:
             self._ends = True
             self._definitions = None
+            self._leaves.set()
             running = [program for program in self._programs.values() if not program.has_ended]
         for program in running:
             program.kill()
@@ -283,6 +287,9 @@ class SessionPrograms:
         view = program.view()
         because = "" if view.failure is None else f": {view.failure}"
         _log.info("program %s (%s) is %s%s", view.program_id, view.name, view.status.value, because)
+        if self._definitions is not None and view.status is ProgramStatus.FAILED:
+            # Who ends the session's host or container ends all processes at a time: then the program is to come back.
+            self._leaves.wait(LEAVE_SECONDS)
         definitions = self._definitions
         if definitions is not None:
             try:
