@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from penstock.drivers.client import announcement
+from penstock.drivers import job_pages
 from penstock.drivers.spark.spark_pages import PROXY_BASE, SparkPages, described
 
 SPARK = "http://driver:4040"
@@ -61,7 +61,7 @@ def test_where_spark_has_no_pages_there_are_no_addresses() -> None:
 def test_a_description_names_the_job_and_links_to_it_unless_a_proxy_is_before_spark(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(announcement, "pages", [lambda _: None, lambda job_id: f"http://driver:8081/#/jobs/{job_id}"])
+    monkeypatch.setattr(job_pages, "pages", [lambda _: None, lambda job_id: f"http://driver:8081/#/jobs/{job_id}"])
     link = '<a href="//driver:8081/#/jobs/ab">http://driver:8081/#/jobs/ab</a>'
     assert pages(SPARK).describe("words", "ab", "worker-1") == f"Penstock job words: worker-1, {link}"
     assert pages(SPARK).describe("words", "ab") == f"Penstock job words, {link}"
@@ -71,5 +71,5 @@ def test_a_description_names_the_job_and_links_to_it_unless_a_proxy_is_before_sp
 
 
 def test_a_description_names_the_job_where_nobody_serves_a_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(announcement, "pages", [])
+    monkeypatch.setattr(job_pages, "pages", [])
     assert pages(SPARK).describe("words", "ab", "worker-1") == "Penstock job words: worker-1"

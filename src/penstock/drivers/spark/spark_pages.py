@@ -14,7 +14,7 @@ import re
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.drivers.client.announcement import page_of
+from penstock.drivers.job_pages import page_of
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

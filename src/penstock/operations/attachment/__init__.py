@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from penstock.base.configuration import Configuration
 from penstock.base.options import REST_BIND_PORT, REST_PORT
 from penstock.core.graph.job_graph import JobGraph
+from penstock.drivers import job_pages
 from penstock.drivers.client import announcement
 from penstock.drivers.running_job import RunningJob
 from penstock.operations.dispatcher import DispatchedJob, Dispatcher
@@ -99,4 +100,4 @@ dispatcher = _attachment.dispatcher
 prepare = _attachment.prepare
 is_served_elsewhere = _attachment.is_served_elsewhere
 announcement.observers.append(_attachment.attach)
-announcement.pages.append(_attachment.page_of)
+job_pages.pages.append(_attachment.page_of)
