@@ -10,14 +10,15 @@ import re
 import sys
 from pathlib import Path
 
-from penstock.base import options
+from penstock.base import metric_options, options
 from penstock.base.config_options import ConfigOption
 from penstock.base.value_types import BYTES_COUNT, DURATION_MS, render
 
 BEGIN = """# All options
 
-This page is made from [`options.py`](../src/penstock/base/options.py) by `make options`; a test compares the
-two. How a program sets them: [running.md](running.md#configuration).
+This page is made from [`options.py`](../src/penstock/base/options.py) and
+[`metric_options.py`](../src/penstock/base/metric_options.py) by `make options`; a test
+compares them. How a program sets them: [running.md](running.md#configuration).
 
 Keys are Flink's where Flink has the option. Penstock's own begin with `penstock.`, or with the part of Flink's
 tree where they belong (`execution.micro-batch.`). All keys under `spark.` go to a Spark session that Penstock
@@ -31,7 +32,7 @@ UNITS_BYTES = [("mb", 1 << 20), ("kb", 1 << 10), ("bytes", 1)]
 
 def page() -> str:
     """The text of the page."""
-    source = Path(options.__file__).read_text()
+    source = "".join(Path(str(module.__file__)).read_text() for module in (options, metric_options))
     headings = [(found.start(), found[1]) for found in HEADING.finditer(source)]
     sections: dict[str, list[str]] = {heading: [] for _, heading in headings}
     for key, option in options.REGISTRY.items():

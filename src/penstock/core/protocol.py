@@ -80,10 +80,23 @@ class OutputChannels(msgspec.Struct, frozen=True):
     supports_unaligned: bool = True
 
 
+class LatencySettings(msgspec.Struct, frozen=True):
+    """How often (ms) sources send latency markers, and how many ages a histogram holds.
+
+    `granularity`: whether there is a histogram for each operator ("single"), and for each source ("operator"), and for
+    each subtask of it ("subtask").
+    """
+
+    interval_ms: int
+    granularity: str
+    history_size: int
+
+
 class TaskSettings(msgspec.Struct, frozen=True):
     """The options that tasks read. `alignment_timeout_ms` is that of unaligned checkpoints: 0 never aligns.
 
     `state_latency`: of how many accesses to state one is timed, and how many times are remembered; None times nothing.
+    `latency`: None where sources send no markers.
     """
 
     checkpointing: bool
@@ -97,6 +110,7 @@ class TaskSettings(msgspec.Struct, frozen=True):
     source_batch_records: int
     auto_watermark_interval_ms: int = 200
     state_latency: tuple[int, int] | None = None
+    latency: LatencySettings | None = None
 
 
 # --- to workers ----------------------------------------------------------------------------------------------------
@@ -356,7 +370,7 @@ class OperatorFigures(msgspec.Struct, frozen=True, array_like=True):
 
     Of the operator and of the user's function in it: counters, gauges, and distributions (count, sum, least, greatest).
     `measured`: what the runtime measures of an operator of its kind, by Flink's names. `state_latency`: how long (ns)
-    accesses to state take, by `<state>.<metric>`.
+    accesses to state take, by `<state>.<metric>`. `latency`: ages (ms) of latency markers, by what is kept apart.
     """
 
     operator_id: str
@@ -369,6 +383,7 @@ class OperatorFigures(msgspec.Struct, frozen=True, array_like=True):
     distributions: dict[str, tuple[int, float, float, float]] = {}
     measured: dict[str, int | float] = {}
     state_latency: dict[str, HistogramFigures] = {}
+    latency: dict[str, HistogramFigures] = {}
 
 
 class TaskFigures(msgspec.Struct, frozen=True, array_like=True):

@@ -80,6 +80,14 @@ class WatermarkStatus(msgspec.Struct, frozen=True, tag="status", array_like=True
     idle: bool
 
 
+class LatencyMarker(msgspec.Struct, frozen=True, tag="latency-marker", array_like=True):
+    """Says when (ms since the epoch) a subtask of a source had emitted what is ahead of it; no part of checkpoints."""
+
+    marked_ms: int
+    source_id: str
+    subtask: int
+
+
 class CheckpointBarrier(msgspec.Struct, frozen=True, tag="barrier", array_like=True):
     """Separates the records of one checkpoint from those of the next (G1).
 
@@ -132,6 +140,7 @@ class EndOfPartition(msgspec.Struct, frozen=True, tag="end-of-partition", array_
 Event: TypeAlias = (
     Watermark
     | WatermarkStatus
+    | LatencyMarker
     | CheckpointBarrier
     | CancelCheckpointMarker
     | EndOfOutputChannelState

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from penstock.base import options
 from penstock.base.configuration import Configuration
+from penstock.base.metric_options import ROCKSDB_METRICS
 from penstock.core.ports import KeyedBackends
 from penstock.core.task.heap_backends import HeapBackends
 from penstock.drivers.worker_directories import WorkerDirectories
@@ -37,7 +38,7 @@ class BackendSettings:
             read(options.ROCKSDB_WRITE_BUFFER_BYTES),
             read(options.ROCKSDB_OBJECT_CACHE_BYTES),
             _budget(configuration) if read(options.STATE_BACKEND) == "rocksdb" else None,
-            tuple(name for name, reported in options.ROCKSDB_METRICS.items() if read(reported)),
+            tuple(name for name, reported in ROCKSDB_METRICS.items() if read(reported)),
         )
 
     def backends(self) -> KeyedBackends:

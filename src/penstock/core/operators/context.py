@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.base.accumulators import Accumulator
+from penstock.base.histograms import SlidingHistogram
 from penstock.base.metrics import MetricRegistry
 from penstock.core.ports import Clock, Coroutines
 from penstock.core.supersteps import SuperstepContext
@@ -62,6 +63,8 @@ class OperatorContext:
     fired_timers: int = 0
     #: times accesses to state; None where that is not asked for
     state_latency: StateLatency | None = None
+    #: ages (ms) of latency markers, by what is kept apart (`core.task.latency_markers`)
+    latency: dict[str, SlidingHistogram] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.run = self.run or str(self.attempt)

@@ -136,6 +136,7 @@ class OperatorChain:
                     *metrics_of_operator(context),
                     {**self.operators[index].measured(), **context.keyed.measured()},
                     {} if context.state_latency is None else context.state_latency.figures(),
+                    {name: histogram.figures() for name, histogram in context.latency.items()},
                 )
             )
         return tuple(figures)

@@ -22,12 +22,14 @@ from penstock.core.records import (
     EndOfData,
     EndOfOutputChannelState,
     EndOfPartition,
+    LatencyMarker,
     Watermark,
     WatermarkStatus,
 )
 from penstock.core.task.barriers import BarrierHandler
 from penstock.core.task.channels.input_gate import InputChannel, InputGate
 from penstock.core.task.channels.result_partition import ResultPartition
+from penstock.core.task.latency_markers import LatencyMarkers
 from penstock.core.task.operator_chain import OperatorChain
 from penstock.core.task.phases import Phase, TaskLife
 from penstock.core.task.watermark_valve import WatermarkValve
@@ -71,6 +73,7 @@ class ProcessingLoop:
         barriers: BarrierHandler,
         clock: Clock,
         task: EndListener,
+        markers: LatencyMarkers | None = None,
         *,
         source_batch_records: int,
         buffer_timeout_ms: int,
@@ -84,6 +87,7 @@ class ProcessingLoop:
         self._partitions = partitions
         self._clock = clock
         self._task = task
+        self._markers = markers
         self._source_batch_records = source_batch_records
         self._buffer_timeout_ms = buffer_timeout_ms
         self._flush_at_ms: int | None = None
@@ -92,6 +96,7 @@ class ProcessingLoop:
         self._handlers: Final[dict[type, Callable[[InputChannel, Any], None]]] = {
             Watermark: self._on_watermark,
             WatermarkStatus: self._on_watermark_status,
+            LatencyMarker: self._on_marker,
             CheckpointBarrier: self.barriers.on_barrier,
             CancelCheckpointMarker: self.barriers.on_cancel_marker,
             EndOfOutputChannelState: self._on_end_of_channel_state,
@@ -115,6 +120,8 @@ class ProcessingLoop:
             return Step.WORKED
         if life.may.run_operators and not self._is_available():
             return Step.BLOCKED
+        if self._markers is not None and life.may.run_operators:
+            self._markers.emit_if_due(now)
         went_on = life.may.run_operators and bool(chain.waiting) and self._go_on()
         may = life.may  # the data may have ended just now
         takes_input = may.take_input and (not may.run_operators or chain.is_available())
@@ -130,6 +137,9 @@ class ProcessingLoop:
         may, earliest = self._life.may, self._flush_at_ms
         if may.run_operators and self._is_available():
             due = self._next_timer_ms()
+            if due is not None and (earliest is None or due < earliest):
+                earliest = due
+            due = None if self._markers is None else self._markers.next_deadline()
             if due is not None and (earliest is None or due < earliest):
                 earliest = due
         if may.take_barriers:
@@ -258,6 +268,10 @@ class ProcessingLoop:
             self._watermark = watermark
             for head in self.chain.operators[:1]:
                 head.process_watermark(watermark)
+
+    def _on_marker(self, channel: InputChannel, event: LatencyMarker) -> None:
+        assert self._markers is not None, "all tasks of a job have the same settings"
+        self._markers.on_marker(event, self._clock.now_ms())
 
     def _on_end_of_channel_state(self, channel: InputChannel, event: EndOfOutputChannelState) -> None:
         if self._gate.end_channel_state(channel):

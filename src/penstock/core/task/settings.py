@@ -3,6 +3,14 @@
 from __future__ import annotations
 
 from penstock.base.configuration import Configuration
+from penstock.base.metric_options import (
+    LATENCY_GRANULARITY,
+    LATENCY_HISTORY_SIZE,
+    LATENCY_INTERVAL_MS,
+    STATE_LATENCY_ENABLED,
+    STATE_LATENCY_HISTORY_SIZE,
+    STATE_LATENCY_SAMPLE_INTERVAL,
+)
 from penstock.base.options import (
     ALIGNED_TIMEOUT_MS,
     ALIGNMENT_HELD_BACK_BYTES_MAX,
@@ -13,12 +21,9 @@ from penstock.base.options import (
     CHECKPOINTING_MODE,
     NETWORK_BUFFER_RECORDS,
     SOURCE_BATCH_RECORDS,
-    STATE_LATENCY_ENABLED,
-    STATE_LATENCY_HISTORY_SIZE,
-    STATE_LATENCY_SAMPLE_INTERVAL,
     UNALIGNED_ENABLED,
 )
-from penstock.core.protocol import TaskSettings, TriggerCheckpoint
+from penstock.core.protocol import LatencySettings, TaskSettings, TriggerCheckpoint
 from penstock.core.records import CheckpointBarrier
 
 
@@ -26,6 +31,7 @@ def task_settings(configuration: Configuration) -> TaskSettings:
     """What the configuration says."""
     read = configuration.read
     state_latency = read(STATE_LATENCY_SAMPLE_INTERVAL), read(STATE_LATENCY_HISTORY_SIZE)
+    latency = LatencySettings(read(LATENCY_INTERVAL_MS), read(LATENCY_GRANULARITY), read(LATENCY_HISTORY_SIZE))
     return TaskSettings(
         checkpointing=read(CHECKPOINTING_INTERVAL_MS) is not None,
         exactly_once=read(CHECKPOINTING_MODE) == "EXACTLY_ONCE",
@@ -38,6 +44,7 @@ def task_settings(configuration: Configuration) -> TaskSettings:
         source_batch_records=read(SOURCE_BATCH_RECORDS),
         auto_watermark_interval_ms=read(AUTO_WATERMARK_INTERVAL_MS),
         state_latency=state_latency if read(STATE_LATENCY_ENABLED) else None,
+        latency=latency if latency.interval_ms > 0 else None,
     )
 
 

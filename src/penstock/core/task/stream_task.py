@@ -62,6 +62,7 @@ from penstock.core.task.channels.result_partition import ResultPartition
 from penstock.core.task.contexts import operator_context
 from penstock.core.task.ending import Ending, EndOfTask
 from penstock.core.task.failures import failure_of
+from penstock.core.task.latency_markers import LatencyMarkers
 from penstock.core.task.metrics import metrics_of_task
 from penstock.core.task.opening import Opening
 from penstock.core.task.operator_chain import OperatorChain
@@ -299,20 +300,28 @@ class StreamTask:
         supports_unaligned = all(edge.supports_unaligned for edge in self.deployment.inputs)
         barriers = barrier_handler_for(settings, self.gate, checkpoints, supports_unaligned)
         self.gate.listener = barriers
+        source = chain.head if chain.operators and isinstance(chain.head, SourceOperator) else None
         self._loop = ProcessingLoop(
             self.life,
             self.gate,
             chain,
-            chain.head if chain.operators and isinstance(chain.head, SourceOperator) else None,
+            source,
             self.partitions,
             barriers,
             self._clock,
             self,
+            self._markers(chain, is_source=source is not None),
             source_batch_records=settings.source_batch_records,
             buffer_timeout_ms=settings.buffer_timeout_ms if timeout_ms is None else timeout_ms,
         )
         self.life.move(phase)
         self._tell_state(ExecutionState.RUNNING)
+
+    def _markers(self, chain: OperatorChain, *, is_source: bool) -> LatencyMarkers | None:
+        if self.settings.latency is None:
+            return None
+        partitions = self.partitions.values()
+        return LatencyMarkers(self.settings.latency, self.execution.subtask, chain.contexts, partitions, is_source)
 
     # --- the end ---------------------------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from penstock.core.records import (
     CheckpointBarrier,
     EndOfData,
     EndOfOutputChannelState,
+    LatencyMarker,
     Watermark,
     WatermarkStatus,
 )
@@ -63,6 +64,8 @@ def _element(element: Any) -> str:
         return f"cancel-{element.checkpoint_id}"
     if isinstance(element, WatermarkStatus):
         return "idle" if element.idle else "active"
+    if isinstance(element, LatencyMarker):
+        return f"marker-{element.marked_ms}"
     if isinstance(element, EndOfOutputChannelState):
         return "end-of-channel-state"
     if isinstance(element, EndOfData):

@@ -16,7 +16,7 @@ from penstock.operations.dispatcher import DispatchedJob, Dispatcher
 from penstock.operations.metrics.charts import Charts
 from penstock.operations.metrics.processes import memory_metrics, process_metrics
 from penstock.operations.metrics.rates import History, Rates
-from penstock.operations.metrics.scopes import Scope, Scoped, Value, flat
+from penstock.operations.metrics.scopes import Scope, Scoped, Value, flat, spelled
 from penstock.operations.metrics.this_process import ThisProcess
 from penstock.operations.metrics.view_metrics import ViewMetrics
 
@@ -69,9 +69,14 @@ class MetricStore:
         return flat({**self._of_driver(), **memory_metrics(0, 0, 0)}) if tm_id == DRIVER_ID else {}
 
     def job(self, job_id: str) -> Listed:
-        """Those of a job itself."""
+        """Those of a job itself, and the ages of latency markers, as Flink has it."""
         metrics = self._of(job_id)
-        return {} if metrics is None else flat(metrics.job.values)
+        if metrics is None:
+            return {}
+        listed = flat(metrics.job.values)
+        for one in metrics.latency:
+            listed.update((spelled(one, name), value) for name, value in flat(one.values).items())
+        return listed
 
     def vertex(self, job_id: str, vertex_id: str) -> Listed:
         """Those of all subtasks of a vertex: `<subtask>.<name>` and `<subtask>.<operator>.<name>`."""

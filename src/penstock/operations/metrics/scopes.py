@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 
 from penstock.base.configuration import Configuration
 from penstock.base.histograms import HistogramFigures
-from penstock.base.options import SCOPE_FORMATS
+from penstock.base.metric_options import SCOPE_FORMATS
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Histogram(Summary):
 
 
 #: Variables that are parts of a metric's name.
-_OF_GROUPS: Final = {"state_name"}
+_OF_GROUPS: Final = {"state_name", "source_id", "source_subtask_index", "operator_id", "operator_subtask_index"}
 _BOUNDS: Final = ("median", "p75", "p90", "p95", "p98", "p99", "p999")
 _FIGURES: Final = ("count", "sum", "min", "max", "mean")
 
@@ -80,6 +80,7 @@ class Scope(enum.Enum):
     JOB = "jobmanager.job"
     JOB_MANAGER_OPERATOR = "jobmanager.job.operator"
     TASK_MANAGER = "taskmanager"
+    JOB_ON_TASK_MANAGER = "taskmanager.job"
     TASK = "taskmanager.job.task"
     OPERATOR = "taskmanager.job.task.operator"
 
@@ -108,10 +109,10 @@ def of_operator(operator_name: str, name: str) -> str:
 
 def spelled(scoped: Scoped, name: str) -> str:
     """A metric's name with the values of the variables that are parts of it, for those who see no labels."""
-    if not scoped.variables.keys() & _OF_GROUPS:
+    values = scoped.variables
+    if name.partition(".")[0] not in ("latency", "state_name"):
         return name
-    values = {part: scoped.variables[part] for part in _OF_GROUPS if part in scoped.variables}
-    return ".".join(f"{part}.{values[part]}" if part in values else part for part in name.split("."))
+    return ".".join(f"{one}.{values[one]}" if one in values and one in _OF_GROUPS else one for one in name.split("."))
 
 
 def flat(values: Mapping[str, Value]) -> dict[str, str | int | float]:

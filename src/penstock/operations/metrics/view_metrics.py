@@ -8,7 +8,8 @@ from functools import cached_property
 from typing import Final
 
 from penstock.base.configuration import Configuration
-from penstock.base.options import MANAGED_MEMORY_BYTES, STATE_BACKEND, STATE_LATENCY_NAME_AS_VARIABLE
+from penstock.base.metric_options import STATE_LATENCY_NAME_AS_VARIABLE
+from penstock.base.options import MANAGED_MEMORY_BYTES, STATE_BACKEND
 from penstock.core.job.view import SubtaskView, VertexView, WorkerView
 from penstock.core.protocol import OperatorFigures
 from penstock.operations.metrics.jobs import job_metrics
@@ -68,6 +69,18 @@ class ViewMetrics:
         return Scoped(Scope.JOB, variables, job_metrics(self.view, self._rescales))
 
     @cached_property
+    def latency(self) -> tuple[Scoped, ...]:
+        """How old latency markers are when they come to each operator, by subtask and by what is kept apart."""
+        return tuple(
+            scoped
+            for vertex in self.view.vertices
+            for subtask in vertex.subtasks
+            if subtask.metrics is not None and subtask.metrics.figures is not None
+            for operator in subtask.metrics.figures.operators
+            for scoped in self._of_markers(subtask, operator)
+        )
+
+    @cached_property
     def workers(self) -> dict[str, Scoped]:
         """Those of its workers, by their ids."""
         return {
@@ -88,6 +101,7 @@ class ViewMetrics:
         """All of them."""
         yield self.job
         yield from self.workers.values()
+        yield from self.latency
         for vertex in self.view.vertices:
             for subtask in vertex.subtasks:
                 yield from self.of_subtask(vertex, subtask)
@@ -101,12 +115,10 @@ class ViewMetrics:
         if metrics is None:
             return
         rates = self._rates.of_subtask(vertex.index, subtask)
-        worker_id, attempt = subtask.worker_id or _NO_WORKER, metrics.execution.attempt
-        host = next((one.host for one in self.view.workers if one.worker_id == worker_id), self._driver.host)
+        attempt = metrics.execution.attempt
         variables = {
             **self._of_job,
-            "host": host,
-            "tm_id": worker_id,
+            **self._place(subtask),
             "task_id": vertex.vertex_id,
             "task_name": vertex.name,
             "task_attempt_id": f"{self.view.job_id}_{vertex.vertex_id}_{subtask.subtask}_{attempt}",
@@ -129,6 +141,21 @@ class ViewMetrics:
             named = {**variables, "operator_id": info.operator_id, "operator_name": info.name}
             yield Scoped(Scope.OPERATOR, named, values, counter_names(own))
             yield from self._of_state(named, own)
+
+    def _place(self, subtask: SubtaskView) -> dict[str, str]:
+        worker_id = subtask.worker_id or _NO_WORKER
+        host = next((one.host for one in self.view.workers if one.worker_id == worker_id), self._driver.host)
+        return {"host": host, "tm_id": worker_id}
+
+    def _of_markers(self, subtask: SubtaskView, figures: OperatorFigures) -> Iterator[Scoped]:
+        operator = {"operator_id": figures.operator_id, "operator_subtask_index": str(subtask.subtask)}
+        for source, ages in figures.latency.items():
+            source_id, _, source_subtask = source.partition(".")
+            of_source = {"source_id": source_id, "source_subtask_index": source_subtask}
+            named = {key: value for key, value in of_source.items() if value} | operator
+            variables = {**self._of_job, **self._place(subtask), **named}
+            name = ".".join(["latency", *named, "latency"])
+            yield Scoped(Scope.JOB_ON_TASK_MANAGER, variables, {name: Histogram.of(ages)})
 
     def _of_state(self, operator: dict[str, str], figures: OperatorFigures) -> Iterator[Scoped]:
         """How long accesses to an operator's states take, one state after the other."""

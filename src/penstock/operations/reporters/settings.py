@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 from penstock.base.config_options import ConfigOption
 from penstock.base.configuration import Configuration
 from penstock.base.errors import ConfigurationError, UnsupportedError
-from penstock.base.options import METRICS_REPORTERS, METRICS_SCOPE_DELIMITER, TRACE_REPORTERS
+from penstock.base.metric_options import METRICS_REPORTERS, METRICS_SCOPE_DELIMITER, TRACE_REPORTERS
 from penstock.base.value_types import DURATION_MS, MAPPING, ValueType
 from penstock.operations.metrics.scopes import ScopeFormats
 from penstock.operations.reporters.filters import MetricFilter

@@ -21,7 +21,7 @@ from penstock.state.snapshot import operator_bytes
 
 
 def is_state(element: Element) -> bool:
-    """Whether an element in flight belongs in a checkpoint; the sender sends all others again."""
+    """Whether an element in flight belongs in a checkpoint; the sender sends all others again, but for markers."""
     return isinstance(element, Batch) or (type(element) is Watermark and element.timestamp != MAX_WATERMARK)
 
 

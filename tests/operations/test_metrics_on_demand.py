@@ -1,7 +1,8 @@
-"""What a running job says of its state when options ask for it: RocksDB's own metrics, times of accesses (A1)."""
+"""What a running job says when options ask for it: RocksDB's own metrics, times of accesses, latency (A1)."""
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.base.configuration import Configuration
-from penstock.base.options import ROCKSDB_METRICS
+from penstock.base.metric_options import ROCKSDB_METRICS
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.connectors.generator import DataGeneratorSource
 from penstock.core.task.heap_backends import HeapBackends
@@ -42,6 +43,11 @@ class Seen:
     def samples(self) -> list[Any]:
         """For Prometheus."""
         return [sample for family in families(list(self._store.scoped())) for sample in family.samples]
+
+    def job(self) -> dict[str, Any]:
+        """The job's own metrics."""
+        (view,) = self._store.views()
+        return dict(self._store.job(view.job_id))
 
     def when(self, are: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         """The operator's metrics, once they are as a function says."""
@@ -121,3 +127,19 @@ def test_what_is_not_asked_for_costs_nothing() -> None:
     with running({}) as seen:
         found = seen.when(lambda metrics: metrics["numRecordsIn"] > 0)
     assert not [name for name in found if "Latency" in name or name.startswith("rocksdb.")]
+
+
+def test_the_ages_of_markers_are_metrics_of_the_job() -> None:
+    with running({"metrics.latency.interval": "5 ms", "metrics.latency.granularity": "subtask"}) as seen:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        source = r"source_id\.\w{32}\.source_subtask_index\.0"
+        operator = r"operator_id\.\w{32}\.operator_subtask_index\.0"
+        pattern = rf"latency\.{source}\.{operator}\.latency_p99"
+        while not [name for name in seen.job() if re.fullmatch(pattern, name)]:
+            assert time.monotonic() < deadline, "there are no ages yet"
+            time.sleep(0.02)
+        samples = seen.samples()
+    name = "flink_taskmanager_job_latency_source_id_source_subtask_index_operator_id_operator_subtask_index_latency"
+    counts = [one for one in samples if one.name == f"{name}_count"]
+    assert {one.labels["operator_subtask_index"] for one in counts} == {"0"}
+    assert all(one.value > 0 and {"job_name", "tm_id", "source_id"} <= one.labels.keys() for one in counts)

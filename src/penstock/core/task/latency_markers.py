@@ -1,0 +1,75 @@
+"""A task's part in latency markers (Flink's `metrics.latency.interval`).
+
+Sources send a marker now and then. It goes the way of the records, behind those that were emitted before it, and a task
+hands it on to one channel of each edge in turn. Operators do not see it, and it waits for no call out of a task: how
+old it is when a task takes it says how long records wait between tasks, for the network, and for the operators ahead.
+It is no part of any checkpoint, so after a failure some are lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from penstock.base.histograms import SlidingHistogram
+from penstock.core.operators.context import OperatorContext
+from penstock.core.protocol import LatencySettings
+from penstock.core.records import LatencyMarker
+from penstock.core.task.channels.result_partition import ResultPartition
+
+
+class LatencyMarkers:
+    """See the module's text.
+
+    Args:
+        settings: how often sources send one, and what is kept apart.
+        subtask: the task's index.
+        contexts: of its operators.
+        partitions: where it sends to.
+        is_source: whether the first operator is a source, which has no latency.
+    """
+
+    def __init__(
+        self,
+        settings: LatencySettings,
+        subtask: int,
+        contexts: Collection[OperatorContext],
+        partitions: Iterable[ResultPartition],
+        is_source: bool,
+    ) -> None:
+        self._settings = settings
+        self._subtask = subtask
+        self._contexts = list(contexts)
+        self._partitions = list(partitions)
+        self._is_source = is_source
+        self._sent = subtask
+        self._due_ms: int | None = None
+
+    def next_deadline(self) -> int | None:
+        """When (ms) a source is to send the next one; None before it has begun, and of other tasks."""
+        return self._due_ms
+
+    def emit_if_due(self, now_ms: int) -> None:
+        """Of a source: send one when it is time. The first goes one interval after the first call."""
+        if self._due_ms is not None and now_ms >= self._due_ms:
+            self.on_marker(LatencyMarker(now_ms, self._contexts[0].operator_id, self._subtask), now_ms)
+        elif self._due_ms is not None or not self._is_source:
+            return
+        self._due_ms = now_ms + self._settings.interval_ms
+
+    def on_marker(self, marker: LatencyMarker, now_ms: int) -> None:
+        """Note how old it is, and hand it on. Clocks of hosts differ: none is younger than nothing."""
+        name, age_ms = self._name_of(marker), max(0, now_ms - marker.marked_ms)
+        for context in self._contexts[1 if self._is_source else 0 :]:
+            histogram = context.latency.get(name)
+            if histogram is None:
+                histogram = context.latency[name] = SlidingHistogram(self._settings.history_size)
+            histogram.update(age_ms)
+        self._sent += 1
+        for partition in self._partitions:
+            subpartitions = partition.subpartitions
+            subpartitions[self._sent % len(subpartitions)].add_event(marker)
+
+    def _name_of(self, marker: LatencyMarker) -> str:
+        if self._settings.granularity == "single":
+            return ""
+        return marker.source_id if self._settings.granularity == "operator" else f"{marker.source_id}.{marker.subtask}"
