@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from tests.core.patterns.naive import holding, matches_of, naive_matches
 
-from penstock.core.patterns.matcher import Matcher
+from penstock.core.patterns.matcher import Matcher, TimedOut
 from penstock.core.patterns.memory import NO_LINK, Memory
 from penstock.core.patterns.pattern import Contiguity, Group, Pattern, Stage, Times
 from penstock.core.patterns.skipping import Skip, SkipError, SkipStrategy
@@ -111,7 +111,7 @@ def test_what_takes_too_long_comes_out_as_it_is() -> None:
     matcher.process(Memory(held), "a", 0, lambda number, link: number == 0)
     assert matcher.deadline_ms(Memory(held)) == 10
     assert matcher.advance(Memory(held), 9).timed_out == []
-    assert matcher.advance(Memory(held), 10).timed_out == [{"a": ["a"]}]
+    assert matcher.advance(Memory(held), 10).timed_out == [TimedOut({"a": ["a"]}, 10)]
     assert Memory(held).is_empty
     assert held[1:] == [[], [], {}, {}]
 

@@ -2,30 +2,41 @@
 
 An event is offered to every partial match, in the order in which they began, and then to the start, which is always
 there. A partial match goes each way that its guards allow, so it may become several, or none. A way that ends in the
-final state is a match. One that could end there without another event is a match, and goes on, too.
+final state is a match. One that could end there without another event is a match, and goes on, too. A partial match of
+which any way leads to a stop is gone, but for what is complete with this very event.
 
-Partial matches older than `within_ms` are thrown out by `advance`, which comes before each event, and whenever time
-goes on without one.
+Partial matches older than `within_ms`, and those that have waited too long for their next event, are thrown out by
+`advance`, which comes before each event, and whenever time goes on without one. Those that only waited for this are
+matches.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
-from penstock.core.patterns.automaton import FINAL, Action, Automaton, Step, automaton_of
+from penstock.core.patterns.automaton import FINAL, Automaton
+from penstock.core.patterns.making import automaton_of
 from penstock.core.patterns.memory import NO_LINK, Memory, Partial
 from penstock.core.patterns.pattern import Pattern
 from penstock.core.patterns.skipping import Skip, SkipStrategy
+from penstock.core.patterns.ways import Question, Trees, Way, Ways
+
+
+class TimedOut(NamedTuple):
+    """A partial match that took too long, and when it did (ms)."""
+
+    events: dict[str, list[Any]]
+    time_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What came out: matches, and partial matches that took too long, as events by stages."""
+    """What came out: matches as events by stages, and partial matches that took too long."""
 
     matches: list[dict[str, list[Any]]] = field(default_factory=list)
-    timed_out: list[dict[str, list[Any]]] = field(default_factory=list)
+    timed_out: list[TimedOut] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,47 +64,134 @@ class Matcher:
         self.strategy = strategy
         self.automaton: Automaton = automaton_of(pattern)
         self._conditions = self.automaton.conditions()
+        self._trees = Trees(self.automaton)
+        self._windows = self.automaton.windows
+        self._has_windows = any(one is not None for one in self._windows)
 
     def candidates(self, memory: Memory) -> list[Candidate]:
         """The partial matches that the next event is offered to, the start last, and what it may be asked for."""
         found = [Candidate(one.link, self._conditions[one.state]) for one in memory.partials]
         return [*found, Candidate(NO_LINK, self._conditions[self.automaton.start])]
 
+    # --- time --------------------------------------------------------------------------------------------------------
+
     def deadline_ms(self, memory: Memory) -> int | None:
-        """When the oldest partial match will have taken too long; None if none ever will."""
-        oldest, within = memory.oldest_ms, self.pattern.within_ms
-        return None if within is None or oldest is None else oldest + within
+        """When the first partial match will have taken too long; None if none ever will."""
+        within, partials = self.pattern.within_ms, memory.partials
+        if not partials:
+            return None
+        if not self._has_windows:
+            return None if within is None else partials[0].first_ms + within
+        return min((due for one in partials if (due := self._due_ms(one)) is not None), default=None)
+
+    def _due_ms(self, one: Partial) -> int | None:
+        """When a partial match will have taken too long."""
+        within, window = self.pattern.within_ms, self._windows[one.state]
+        since_first = None if within is None else one.first_ms + within
+        if window is None:
+            return since_first
+        since_last = (one.first_ms if one.last_ms is None else one.last_ms) + window
+        return since_last if since_first is None else min(since_first, since_last)
 
     def advance(self, memory: Memory, time_ms: int) -> Found:
         """Time has come to this point: what has taken too long goes, and what waited for it comes."""
-        within, found = self.pattern.within_ms, Found()
-        if within is None:
+        found = Found()
+        deadline = self.deadline_ms(memory)
+        if deadline is None or deadline > time_ms:
             return found
-        kept = []
+        kept: list[Partial] = []
+        complete: list[Partial] = []
         for one in memory.partials:
-            if time_ms - one.first_ms >= within:
-                found.timed_out.append(memory.events(one.link))
-                memory.release(one.link)
-            else:
+            due = self._due_ms(one)
+            if due is None or due > time_ms:
                 kept.append(one)
-        if found.timed_out:
-            memory.keep_partials(kept)
-            self._send(memory, found)
+            elif one.state in self.automaton.pending:
+                complete.append(one)
+            else:
+                found.timed_out.append(TimedOut(memory.events(one.link), self._late_ms(one, time_ms)))
+                memory.release(one.link)
+        memory.keep_partials(kept)
+        self._complete(memory, complete, found)
         return found
+
+    def _late_ms(self, one: Partial, time_ms: int) -> int:
+        """Since when a partial match has taken too long: by its last event, or by its first one."""
+        window = self._windows[one.state]
+        if window is not None:
+            last_ms = one.first_ms if one.last_ms is None else one.last_ms
+            if time_ms - last_ms >= window:
+                return last_ms + window
+        assert self.pattern.within_ms is not None
+        return one.first_ms + self.pattern.within_ms
+
+    # --- events ------------------------------------------------------------------------------------------------------
 
     def process(self, memory: Memory, event: Any, time_ms: int, holds: Holds) -> Found:
         """Take an event in, behind all that came before. Raises `SkipError` where a match cannot skip as it should."""
-        found, number = Found(), memory.next_number()
+        found, number, before = Found(), memory.number, memory.partials
         living: list[Partial] = []
         complete: list[Partial] = []
-        start = Partial(self.automaton.start, NO_LINK, number, time_ms)
-        for one in (*memory.partials, start):
-            for state, link in self._ways(memory, one, number, event, time_ms, holds):
-                memory.refer(link)
-                (complete if state == FINAL else living).append(Partial(state, link, one.first, one.first_ms))
-            if one.link != NO_LINK:
-                memory.release(one.link)
-        memory.keep_partials(living)
+        has_changed = False
+        for one in before:
+            ways = self._ways(one.state, one.link, holds)
+            if ways.stays:
+                living.append(one)
+                continue
+            has_changed = True
+            for way in ways.ways:
+                self._go(memory, one, way, number, event, time_ms, living, complete)
+            memory.release(one.link)
+        start = self._ways(self.automaton.start, NO_LINK, holds)
+        for way in start.ways:
+            if way.stage is not None:
+                has_changed = True
+                first = Partial(self.automaton.start, NO_LINK, number, time_ms)
+                self._go(memory, first, way, number, event, time_ms, living, complete)
+        if has_changed:
+            memory.keep_partials(living)
+            self._complete(memory, complete, found)
+        return found
+
+    def _ways(self, state: int, link: int, holds: Holds) -> Ways:
+        """Where an event leads a partial match in a state."""
+        node = self._trees.roots[state]
+        while isinstance(node, Question):
+            answer = holds(node.number, link)
+            following = node.yes if answer else node.no
+            node = self._trees.answered(state, node, answer) if following is None else following
+        return node
+
+    def _go(
+        self,
+        memory: Memory,
+        one: Partial,
+        way: Way,
+        number: int,
+        event: Any,
+        time_ms: int,
+        living: list[Partial],
+        complete: list[Partial],
+    ) -> None:
+        """Let a partial match go a way."""
+        if way.stage is None:
+            if way.target == FINAL or one.link != NO_LINK:
+                memory.refer(one.link)
+                (complete if way.target == FINAL else living).append(one._replace(state=way.target))
+            return
+        if memory.number == number:
+            memory.use_number()
+        link = memory.add(one.link, way.stage, number, event, time_ms)
+        memory.refer(link)
+        taken = Partial(way.target, link, one.first, one.first_ms, time_ms)
+        (complete if way.target == FINAL else living).append(taken)
+        if way.ends:
+            memory.refer(link)
+            complete.append(taken._replace(state=FINAL))
+
+    # --- matches -----------------------------------------------------------------------------------------------------
+
+    def _complete(self, memory: Memory, complete: list[Partial], found: Found) -> None:
+        """Give complete matches, or let them wait for those that began before."""
         if self.strategy.skip is Skip.NO_SKIP:
             for one in complete:
                 found.matches.append(memory.events(one.link))
@@ -103,48 +201,6 @@ class Matcher:
             self._send(memory, found)
         elif memory.waiting:
             self._send(memory, found)
-        return found
-
-    def _ways(
-        self, memory: Memory, one: Partial, number: int, event: Any, time_ms: int, holds: Holds
-    ) -> Iterator[tuple[int, int]]:
-        """The states and last links that a partial match goes to."""
-        names = self.automaton.names
-        for source, step in self._allowed(one, holds):
-            if step.action is Action.IGNORE:
-                if one.link != NO_LINK:
-                    yield step.target, one.link
-                continue
-            link = memory.add(one.link, names[source], number, event, time_ms)
-            yield step.target, link
-            if step.target != FINAL and self._may_end(step.target, one.link, holds):
-                yield FINAL, link
-
-    def _allowed(self, one: Partial, holds: Holds) -> list[tuple[int, Step]]:
-        """The steps that an event may go from where a partial match is, and the states that they begin in."""
-        steps, waiting, found = self.automaton.steps, [one.state], []
-        while waiting:
-            state = waiting.pop()
-            for step in steps[state]:
-                if not _passes(step, one.link, holds):
-                    continue
-                if step.action is Action.PROCEED:
-                    waiting.append(step.target)
-                else:
-                    found.append((state, step))
-        return found
-
-    def _may_end(self, state: int, link: int, holds: Holds) -> bool:
-        """Whether the final state is reached from a state without another event."""
-        waiting, seen = [state], {state}
-        while waiting:
-            for step in self.automaton.steps[waiting.pop()]:
-                if step.action is Action.PROCEED and step.target not in seen and _passes(step, link, holds):
-                    if step.target == FINAL:
-                        return True
-                    seen.add(step.target)
-                    waiting.append(step.target)
-        return False
 
     def _send(self, memory: Memory, found: Found) -> None:
         """Give the complete matches that none is before any more, and skip what they skip."""
@@ -159,7 +215,3 @@ class Matcher:
         if has_sent:
             memory.keep_waiting(waiting)
             memory.keep_partials(partials)
-
-
-def _passes(step: Step, link: int, holds: Holds) -> bool:
-    return all(holds(number, link) is wanted for number, wanted in step.guard)

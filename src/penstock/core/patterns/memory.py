@@ -1,40 +1,63 @@
 """What a matcher remembers of one key: plain lists and dictionaries, so that it is state that can be stored.
 
 `[number of the next event, partial matches, complete matches that wait, links, events]`. Partial matches are
-(state, link, number of the first event, its time), in the order of their first events. Links are
-[link before or -1, stage, event, references]; events are [event, its time, references].
+(state, link, number of the first event, its time, time of the last event), in the order of their first events. Links
+are [link before or -1, stage, event, references]. An event that nobody takes has no number, and changes nothing.
+
+Events are [event, its time, references], unless they are kept elsewhere (`Elsewhere`): then here are their references
+alone, and an event is written once and deleted once, whatever happens to the partial matches that have it.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 NO_LINK: Final = -1
 _NEXT, _PARTIALS, _WAITING, _LINKS, _EVENTS = range(5)
 _BEFORE, _STAGE, _EVENT, _LINK_REFERENCES = range(4)
-_FIRST_MS: Final = 3
 _VALUE, _TIME, _EVENT_REFERENCES = range(3)
 
 
 class Partial(NamedTuple):
-    """Events taken so far, and where they have led. `link`: the last one; `first`: the number of the first event."""
+    """Events taken so far, and where they have led. `link`: the last one; `first`: the number of the first event.
+
+    `last_ms`: the time of the last event; None in what was stored before there was a use for it.
+    """
 
     state: int
     link: int
     first: int
     first_ms: int
+    last_ms: int | None = None
+
+
+class Elsewhere(Protocol):
+    """Where events are kept by their numbers, such as map state."""
+
+    def __getitem__(self, number: int, /) -> Any: ...
+
+    def __setitem__(self, number: int, event: Any, /) -> None: ...
+
+    def __delitem__(self, number: int, /) -> None: ...
 
 
 class Memory:
-    """A view of what is held for one key, see the module's text."""
+    """A view of what is held for one key, see the module's text.
 
-    __slots__ = ("_events", "_held", "_links", "_partials")
+    Args:
+        held: what is held.
+        elsewhere: where the events are; None where they are held here.
+    """
 
-    def __init__(self, held: list[Any]) -> None:
+    __slots__ = ("_counts", "_elsewhere", "_held", "_links", "_partials", "_waiting")
+
+    def __init__(self, held: list[Any], elsewhere: Elsewhere | None = None) -> None:
         self._held = held
         self._links: dict[int, list[Any]] = held[_LINKS]
-        self._events: dict[int, list[Any]] = held[_EVENTS]
+        self._counts: dict[int, Any] = held[_EVENTS]
+        self._elsewhere = elsewhere
         self._partials: list[Partial] | None = None
+        self._waiting: list[Partial] | None = None
 
     @staticmethod
     def empty() -> list[Any]:
@@ -59,31 +82,40 @@ class Memory:
         self._held[_PARTIALS] = [tuple(one) for one in partials]
 
     @property
-    def oldest_ms(self) -> int | None:
-        """When the oldest partial match began."""
-        return self._held[_PARTIALS][0][_FIRST_MS] if self._held[_PARTIALS] else None
-
-    @property
     def waiting(self) -> list[Partial]:
         """Complete matches before which an earlier one may come, in the order of their first events."""
-        return [Partial(*one) for one in self._held[_WAITING]]
+        if self._waiting is None:
+            self._waiting = [Partial(*one) for one in self._held[_WAITING]]
+        return self._waiting
 
     def keep_waiting(self, matches: list[Partial]) -> None:
         """These are the ones that wait from now on."""
+        self._waiting = matches
         self._held[_WAITING] = [tuple(one) for one in matches]
 
-    def next_number(self) -> int:
-        """A number for an event that comes."""
+    @property
+    def number(self) -> int:
+        """The number of an event that comes, once it is taken."""
         number: int = self._held[_NEXT]
-        self._held[_NEXT] = number + 1
         return number
+
+    def use_number(self) -> None:
+        """The event has been taken: the next one has another number."""
+        self._held[_NEXT] += 1
 
     def add(self, before: int, stage: str, number: int, event: Any, time_ms: int) -> int:
         """A link to an event, to which nobody refers yet."""
-        known = self._events.get(number)
-        if known is None:
-            known = self._events[number] = [event, time_ms, 0]
-        known[_EVENT_REFERENCES] += 1
+        counts = self._counts
+        if self._elsewhere is None:
+            known = counts.get(number)
+            if known is None:
+                known = counts[number] = [event, time_ms, 0]
+            known[_EVENT_REFERENCES] += 1
+        elif number in counts:
+            counts[number] += 1
+        else:
+            counts[number] = 1
+            self._elsewhere[number] = event
         if before != NO_LINK:
             self.refer(before)
         # Numbers only grow from the first link in the dictionary to the last one, so this one is new.
@@ -103,11 +135,25 @@ class Memory:
             if found[_LINK_REFERENCES] > 0:
                 return
             del self._links[link]
-            event = self._events[found[_EVENT]]
-            event[_EVENT_REFERENCES] -= 1
-            if not event[_EVENT_REFERENCES]:
-                del self._events[found[_EVENT]]
+            self._drop(found[_EVENT])
             link = found[_BEFORE]
+
+    def _drop(self, number: int) -> None:
+        """One less refers to an event."""
+        counts = self._counts
+        if self._elsewhere is None:
+            counts[number][_EVENT_REFERENCES] -= 1
+            if not counts[number][_EVENT_REFERENCES]:
+                del counts[number]
+        elif counts[number] > 1:
+            counts[number] -= 1
+        else:
+            del counts[number]
+            del self._elsewhere[number]
+
+    def event(self, number: int) -> Any:
+        """An event by its number."""
+        return self._counts[number][_VALUE] if self._elsewhere is None else self._elsewhere[number]
 
     def path(self, link: int) -> list[tuple[str, int]]:
         """The stages and numbers of events up to a link, the first one first."""
@@ -123,8 +169,18 @@ class Memory:
         """The events up to a link, by stages in the order in which they came."""
         found: dict[str, list[Any]] = {}
         for stage, number in self.path(link):
-            found.setdefault(stage, []).append(self._events[number][_VALUE])
+            found.setdefault(stage, []).append(self.event(number))
         return found
+
+    def events_of(self, link: int, stage: str) -> list[Any]:
+        """The events of one stage up to a link, in the order in which they came."""
+        numbers = []
+        while link != NO_LINK:
+            before, name, number, _ = self._links[link]
+            if name == stage:
+                numbers.append(number)
+            link = before
+        return [self.event(number) for number in reversed(numbers)]
 
     def validate(self) -> None:
         """Raise `AssertionError` where references are counted wrongly."""
@@ -132,7 +188,8 @@ class Memory:
         befores = [one[_BEFORE] for one in self._links.values() if one[_BEFORE] != NO_LINK]
         for link, held in self._links.items():
             assert held[_LINK_REFERENCES] == (references + befores).count(link) > 0, (link, held)
-        for number, event in self._events.items():
-            assert event[_EVENT_REFERENCES] == sum(one[_EVENT] == number for one in self._links.values()), number
+        for number, held in self._counts.items():
+            count = held if self._elsewhere is not None else held[_EVENT_REFERENCES]
+            assert count == sum(one[_EVENT] == number for one in self._links.values()), number
         firsts = [one.first for one in self.partials]
         assert firsts == sorted(firsts), firsts

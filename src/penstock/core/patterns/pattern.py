@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 
 class Contiguity(Enum):
-    """Which events may lie before the one that a stage takes."""
+    """Which events may lie before the one that a stage takes; or that the stage takes none, and must not be met."""
 
     #: none
     STRICT = "next"
@@ -16,6 +16,14 @@ class Contiguity(Enum):
     RELAXED = "followed by"
     #: any: an event that the stage could take may be passed over, too
     NON_DETERMINISTIC = "followed by any"
+    #: the event directly behind must not be one of the stage
+    NOT_NEXT = "not next"
+    #: no event of the stage may come before one of what follows, or before the window ends where nothing follows
+    NOT_FOLLOWED = "not followed by"
+
+
+#: stages that take no event
+NEGATIONS = (Contiguity.NOT_NEXT, Contiguity.NOT_FOLLOWED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +31,8 @@ class Times:
     """How often: `least` to `most` times, None for any number. `is_optional`: or not at all.
 
     `is_greedy`: an event that it takes is not taken by what follows. `inner`: what may lie between two events of the
-    same stage. `until`: the number of a condition; the event for which it holds ends the repetition.
+    same stage. `until`: the number of a condition; the event for which it holds ends the repetition. `window_ms`: two
+    events of the stage are less than this apart.
     """
 
     least: int = 1
@@ -32,6 +41,7 @@ class Times:
     is_greedy: bool = False
     inner: Contiguity = Contiguity.RELAXED
     until: int | None = None
+    window_ms: int | None = None
 
     def __post_init__(self) -> None:
         assert self.least >= 1, self
@@ -44,12 +54,17 @@ ONCE = Times()
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Events for which a condition holds. `condition`: its number, by which the matcher asks for it."""
+    """Events for which a condition holds. `condition`: its number, by which the matcher asks for it.
+
+    `since_last_ms`: the event that it takes, or its first one, is less than this behind the one taken before. Where it
+    takes none and nothing follows, the match is there once so much time has passed.
+    """
 
     name: str
     condition: int
     contiguity: Contiguity = Contiguity.STRICT
     times: Times = ONCE
+    since_last_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +89,7 @@ class Pattern:
     @property
     def may_be_empty(self) -> bool:
         """Whether no event at all would be a match."""
-        return all(part.times.is_optional for part in self.parts)
+        return may_be_empty(self.parts)
 
     @property
     def ends_greedily(self) -> bool:
@@ -83,11 +98,23 @@ class Pattern:
 
     def names(self) -> list[str]:
         """The stages in order."""
-        return _names(self.parts)
+        return [stage.name for stage in self.stages()]
+
+    def stages(self) -> list[Stage]:
+        """All stages in order, those of groups among them."""
+        return _stages(self.parts)
 
 
-def _names(parts: tuple[Part, ...]) -> list[str]:
-    found: list[str] = []
+def may_be_empty(parts: tuple[Part, ...]) -> bool:
+    """Whether one gets past all these parts without an event."""
+    return all(
+        part.times.is_optional or part.contiguity in NEGATIONS or (isinstance(part, Group) and may_be_empty(part.parts))
+        for part in parts
+    )
+
+
+def _stages(parts: tuple[Part, ...]) -> list[Stage]:
+    found: list[Stage] = []
     for part in parts:
-        found += [part.name] if isinstance(part, Stage) else _names(part.parts)
+        found += [part] if isinstance(part, Stage) else _stages(part.parts)
     return found
