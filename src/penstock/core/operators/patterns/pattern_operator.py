@@ -1,0 +1,318 @@
+"""Looks for a pattern in the events of each key, and hands what it finds to a function.
+
+State: for each key what the matcher remembers (`core.patterns.memory`), and the events of its partial matches, each
+once, as entries of a map: an event is written when it is first taken, and deleted with the last partial match that has
+it. A key in which nothing has begun keeps nothing. Events that wait for the watermark lie by their times. A timer of
+the key fires when its first partial match has taken too long.
+
+A key is looked at when it has events or a timer is due. Events that cannot begin a match, of keys in which nothing has
+begun, are never looked at one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from types import GeneratorType
+from typing import Any, Final
+
+from penstock.base.errors import MisuseError, WrongTypeError
+from penstock.base.output_tag import OutputTag
+from penstock.core.operators.base import FunctionOperator, UserCodeError
+from penstock.core.operators.emitting import is_side_output, split_side_outputs
+from penstock.core.operators.patterns.conditions import ConditionsAtWork
+from penstock.core.operators.patterns.search import PatternSearch
+from penstock.core.operators.patterns.waiting import WaitingEvents
+from penstock.core.operators.returned import results_of
+from penstock.core.operators.timers import TimerQueue
+from penstock.core.operators.watermarks import LATE_RECORDS
+from penstock.core.patterns.matcher import Found, Matcher
+from penstock.core.patterns.memory import Memory
+from penstock.core.patterns.skipping import SkipError
+from penstock.core.ports import Clock
+from penstock.core.records import MAX_WATERMARK, MIN_TIMESTAMP, Batch
+from penstock.state.descriptors import MapStateDescriptor
+from penstock.state.states import NO_KEY
+
+#: The states: what matchers remember, the events of partial matches, events that wait, and deadlines.
+MEMORIES: Final = "cep_partial_matches"
+EVENTS: Final = "cep_events"
+WAITING: Final = "cep_waiting_events"
+DEADLINES: Final = "cep_deadlines"
+
+
+class MatchContext:
+    """What a function is handed beside a match, or a partial match that took too long."""
+
+    __slots__ = ("_clock", "_output", "has_times", "time_ms")
+
+    def __init__(self, clock: Clock, has_times: bool, output: Callable[[Any], None]) -> None:
+        self._clock = clock
+        self._output = output
+        self.has_times = has_times
+        self.time_ms = 0
+
+    def timestamp(self) -> int | None:
+        """When the match was complete, or had taken too long, in ms of event time; None in processing time."""
+        return self.time_ms if self.has_times else None
+
+    def current_processing_time(self) -> int:
+        """Processing time in ms."""
+        return self._clock.now_ms()
+
+    def output(self, output_tag: OutputTag, value: Any) -> None:
+        """Send a record to a side output."""
+        self._output((output_tag, value))
+
+
+class PatternOperator(FunctionOperator):
+    """The base of both kinds of time.
+
+    Args:
+        search: what is looked for.
+        function: has `process_match`, and `process_timed_out_match` if partial matches that take too long matter.
+        key_selector: gives the key of an event.
+    """
+
+    is_keyed = True
+    has_times = False
+
+    def __init__(self, search: PatternSearch, function: Any, key_selector: Callable[[Any], Any]) -> None:
+        super().__init__(function)
+        self._search = search
+        self._key_selector = key_selector
+
+    def open(self) -> None:
+        """Look up the state, and open the conditions and the function."""
+        self._matcher = Matcher(self._search.pattern, self._search.strategy)
+        keyed = self.context.keyed
+        memories = keyed.table(MEMORIES)
+        self._memories, self._mark = memories.entries(None), memories.mark
+        self._events = keyed.map_state(MapStateDescriptor(EVENTS))
+        self._waiting = WaitingEvents(keyed.table(WAITING), self._search.compare)
+        self._deadlines = TimerQueue(keyed.table(DEADLINES))
+        self._results: list[Any] = []
+        self._result_times: list[int] = []
+        self._ctx = MatchContext(self.context.clock, self.has_times, self._collect)
+        super().open()
+        for asked in self._search.conditions:
+            self.call_user(asked.condition.start, self.runtime_context(), what="open() of a condition")
+        self._conditions = ConditionsAtWork(
+            self._search.conditions, self._matcher.automaton, self.context.operator_name, self.context.clock
+        )
+        self._on_match = self.function.process_match
+        self._on_timed_out = getattr(self.function, "process_timed_out_match", None)
+
+    def close(self) -> None:
+        """Close the function and the conditions."""
+        was_open = self._opened
+        super().close()
+        for asked in self._search.conditions if was_open else ():
+            self.call_user(asked.condition.stop, what="close() of a condition")
+
+    def late_outputs(self) -> tuple[str, ...]:
+        """That of late events."""
+        return () if self._search.late_tag is None else (self._search.late_tag,)
+
+    # --- matching ----------------------------------------------------------------------------------------------------
+
+    def _run(self, sequences: Mapping[Any, Sequence[tuple[int, Any]]], up_to: int) -> None:
+        """Take in events of keys, in the order of their times, throw out what has taken too long, and send results."""
+        keyed = self.context.keyed
+        try:
+            self._take_all(sequences)
+            self._deadlines.fire(up_to, partial(self._expire, up_to))
+        except SkipError as error:
+            raise UserCodeError(self.context.operator_name, keyed.current_key, "the skip strategy") from error
+        finally:
+            keyed.current_key = NO_KEY
+        self._send()
+
+    def _take_all(self, sequences: Mapping[Any, Sequence[tuple[int, Any]]]) -> None:
+        flags = self._conditions.may_begin([event for rows in sequences.values() for _, event in rows])
+        memories, place, touched = self._memories, 0, []
+        for key, rows in sequences.items():
+            begin, place = place, place + len(rows)
+            held, first = memories.get(key), 0
+            if held is None:
+                if flags is not None:
+                    first = next((index for index in range(begin, place) if flags[index]), place) - begin
+                    if first == len(rows):
+                        continue
+                held = Memory.empty()
+            touched.append(key)
+            self._take(key, held, rows[first:])
+        if touched:
+            self._mark(None, touched)
+
+    def _take(self, key: Any, held: list[Any], rows: Sequence[tuple[int, Any]]) -> None:
+        """Take in events of one key."""
+        self.context.keyed.current_key = key
+        memory, matcher, conditions = Memory(held, self._events), self._matcher, self._conditions
+        deadline = before = matcher.deadline_ms(memory)
+        has_times = self.has_times
+        for time_ms, event in rows:
+            if deadline is not None and deadline <= time_ms:
+                self._found(matcher.advance(memory, time_ms), time_ms)
+            conditions.turn_to(event, memory, time_ms if has_times else None)
+            self._found(matcher.process(memory, event, time_ms, conditions.holds), time_ms)
+            deadline = matcher.deadline_ms(memory)
+        self._keep(key, held, memory)
+        if deadline is not None and (before is None or deadline < before):
+            self._deadlines.register(deadline, key)
+
+    def _keep(self, key: Any, held: list[Any], memory: Memory) -> None:
+        if memory.is_empty:
+            self._memories.pop(key, None)
+        else:
+            self._memories[key] = held
+
+    def _expire(self, up_to: int, time_ms: int, key: Any) -> None:
+        """The first partial match of a key may have taken too long."""
+        held = self._memories.get(key)
+        if held is None:
+            return
+        self.context.keyed.current_key = key
+        memory = Memory(held, self._events)
+        self._found(self._matcher.advance(memory, up_to), up_to)
+        deadline = self._matcher.deadline_ms(memory)
+        if deadline is not None:
+            self._deadlines.register(deadline, key)
+        self._keep(key, held, memory)
+        self._mark(None, (key,))
+
+    # --- results -----------------------------------------------------------------------------------------------------
+
+    def _found(self, found: Found, time_ms: int) -> None:
+        """Hand what was found to the function."""
+        ctx, current = self._ctx, ""
+        try:
+            for match in found.matches:
+                ctx.time_ms, current = time_ms, "process_match"
+                self._collect_all(self._on_match(match, ctx), self._on_match)
+            if self._on_timed_out is not None:
+                for match, timed_out_ms in found.timed_out:
+                    ctx.time_ms, current = timed_out_ms, "process_timed_out_match"
+                    self._collect_timed_out(self._on_timed_out(match, ctx))
+        except Exception as error:
+            raise UserCodeError(self.context.operator_name, match, f"{current}()") from error
+
+    def _collect_all(self, returned: Any, function: Callable[..., Any]) -> None:
+        if returned is None:
+            return
+        if returned.__class__ is not GeneratorType and returned.__class__ is not list:
+            returned = results_of(returned, function)
+        for result in returned:
+            self._collect(result)
+
+    def _collect_timed_out(self, returned: Any) -> None:
+        for result in () if returned is None else returned:
+            if not is_side_output(result):
+                raise MisuseError(
+                    f"process_timed_out_match() gave {result!r}: partial matches that took too long go to side outputs "
+                    "alone; `yield tag, value` with an OutputTag, or call ctx.output(tag, value)"
+                )
+            self._collect(result)
+
+    def _collect(self, result: Any) -> None:
+        self._results.append(result)
+        self._result_times.append(self._ctx.time_ms)
+
+    def _send(self) -> None:
+        if not self._results:
+            return
+        results, times = self._results, self._result_times
+        self._results, self._result_times = [], []
+        out = split_side_outputs(self.output, results, times if self.has_times else None)
+        if len(out):
+            self.output.collect(out)
+
+
+class EventTimePatternOperator(PatternOperator):
+    """Events wait for the watermark; those that come behind it are late."""
+
+    has_times = True
+
+    def open(self) -> None:
+        """See `PatternOperator`."""
+        super().open()
+        self._watermark = MIN_TIMESTAMP
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        """Let events wait that are not late."""
+        if batch.timestamps is None:
+            raise WrongTypeError(
+                f"{self.context.operator_name}: a pattern in event time needs timestamps, but these records have none; "
+                "give the source a WatermarkStrategy with a timestamp assigner, or call in_processing_time()"
+            )
+        values, timestamps = batch.values, batch.timestamps
+        add, watermark = self._waiting.add, self._watermark
+        late: tuple[list[Any], list[int]] = ([], [])
+        for key, value, timestamp in zip(self.keys_of(values, self._key_selector), values, timestamps, strict=True):
+            if timestamp > watermark:
+                add(key, timestamp, value)
+            else:
+                late[0].append(value)
+                late[1].append(timestamp)
+        if not late[0]:
+            return
+        if self._search.late_tag is None:
+            self.context.count(LATE_RECORDS, len(late[0]))
+        else:
+            self.output.collect_side(self._search.late_tag, Batch(*late))
+
+    def process_watermark(self, timestamp: int) -> None:
+        """Take in the events that are due."""
+        self._watermark = timestamp
+        self._run(self._waiting.take(timestamp), timestamp)
+        self.output.emit_watermark(timestamp)
+
+    def end_keys(self) -> None:
+        """Take in all events."""
+        self.advance_keys(MAX_WATERMARK)
+
+    def advance_keys(self, timestamp: int) -> None:
+        """Take in what is due."""
+        before = self._watermark
+        self.process_watermark(timestamp)
+        self._watermark = before
+
+
+class ProcessingTimePatternOperator(PatternOperator):
+    """Events are taken in as they come; a millisecond later where those of one time have an order of their own."""
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        """Take in events, or let them wait for others of the same time."""
+        values, now_ms = batch.values, self.context.now_ms()
+        keys = self.keys_of(values, self._key_selector)
+        if self._search.compare is not None:
+            for key, value in zip(keys, values, strict=True):
+                self._waiting.add(key, now_ms, value)
+            return
+        sequences: dict[Any, list[tuple[int, Any]]] = {}
+        for key, value in zip(keys, values, strict=True):
+            sequences.setdefault(key, []).append((now_ms, value))
+        self._run(sequences, now_ms)
+
+    def next_timer_ms(self) -> int | None:
+        """A millisecond after the earliest events that wait, or when something takes too long."""
+        deadline, waiting = self._deadlines.next_timestamp(), self._waiting.next_ms
+        times = ([] if waiting is None else [waiting + 1]) + ([] if deadline is None else [deadline])
+        return min(times, default=None)
+
+    def on_processing_time(self, now_ms: int) -> None:
+        """Take in events that wait, and throw out what takes too long."""
+        self._run(self._waiting.take(now_ms - 1), now_ms)
+
+    def quiesce_timers(self) -> None:
+        """Partial matches no longer take too long; events that wait are taken in by `finish`."""
+        self._deadlines.clear()
+
+    def end_keys(self) -> None:
+        """Take in all events, and throw out all partial matches that could take too long."""
+        self._run(self._waiting.take(MAX_WATERMARK), MAX_WATERMARK)
+        super().end_keys()
+
+    def finish(self) -> None:
+        """Take in all events that wait."""
+        self._run(self._waiting.take(MAX_WATERMARK), self.context.now_ms())
