@@ -1,0 +1,67 @@
+"""Complex event processing: patterns of events in streams, as in Flink's library FlinkCEP.
+
+>>> from penstock.cep import Pattern
+>>> pattern = Pattern.begin("start").where(lambda event: event < 10).followed_by("end").where(lambda event: event >= 10)
+>>> pattern.get_name()
+'end'
+"""
+
+from penstock.cep.after_match_skip_strategy import AfterMatchSkipStrategy
+from penstock.cep.cep import CEP
+from penstock.cep.conditions import (
+    BooleanConditions,
+    IterativeCondition,
+    RichAndCondition,
+    RichIterativeCondition,
+    RichNotCondition,
+    RichOrCondition,
+    SimpleCondition,
+    SubtypeCondition,
+)
+from penstock.cep.errors import MalformedPatternException, UnsupportedOperationError
+from penstock.cep.event_comparator import EventComparator
+from penstock.cep.functions import (
+    PatternFlatSelectFunction,
+    PatternFlatTimeoutFunction,
+    PatternProcessFunction,
+    PatternSelectFunction,
+    PatternTimeoutFunction,
+    RichPatternFlatSelectFunction,
+    RichPatternSelectFunction,
+    TimedOutPartialMatchHandler,
+)
+from penstock.cep.pattern import GroupPattern, Pattern
+from penstock.cep.pattern_stream import PatternStream
+from penstock.cep.quantifier import ConsumingStrategy, Quantifier, QuantifierProperty, Times, WithinType
+
+__all__ = [
+    "CEP",
+    "AfterMatchSkipStrategy",
+    "BooleanConditions",
+    "ConsumingStrategy",
+    "EventComparator",
+    "GroupPattern",
+    "IterativeCondition",
+    "MalformedPatternException",
+    "Pattern",
+    "PatternFlatSelectFunction",
+    "PatternFlatTimeoutFunction",
+    "PatternProcessFunction",
+    "PatternSelectFunction",
+    "PatternStream",
+    "PatternTimeoutFunction",
+    "Quantifier",
+    "QuantifierProperty",
+    "RichAndCondition",
+    "RichIterativeCondition",
+    "RichNotCondition",
+    "RichOrCondition",
+    "RichPatternFlatSelectFunction",
+    "RichPatternSelectFunction",
+    "SimpleCondition",
+    "SubtypeCondition",
+    "TimedOutPartialMatchHandler",
+    "Times",
+    "UnsupportedOperationError",
+    "WithinType",
+]

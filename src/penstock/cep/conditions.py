@@ -1,0 +1,279 @@
+"""What an event has to be for a stage of a pattern to take it.
+
+A simple condition only looks at the event. An iterative one also sees the events that the partial match has taken so
+far, so it is asked for every partial match anew, and costs more. `where`, `or_` and `until` take a condition, or a
+plain callable, which is a simple one.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
+from typing import Any
+
+from penstock.base.errors import WrongTimeError, WrongTypeError
+from penstock.core.operators.patterns.conditions import ConditionContext
+from penstock.core.operators.runtime_context import RuntimeContext
+
+Test = Callable[..., Any]
+
+
+class IterativeCondition(ABC):
+    """A condition that sees the event, and the events that the partial match has taken so far."""
+
+    Context = ConditionContext
+
+    @staticmethod
+    def of(function: Callable[[Any, ConditionContext], Any]) -> IterativeCondition:
+        """The condition that calls `function(value, ctx)`."""
+        return _OfFunction(_checked(function))
+
+    @abstractmethod
+    def filter(self, value: Any, ctx: ConditionContext) -> bool:
+        """Whether the condition holds for an event."""
+
+    @property
+    def is_simple(self) -> bool:
+        """Whether it only looks at the event."""
+        return False
+
+    def compiled(self) -> Test:
+        """What is called with the event, and unless the condition is simple with its context."""
+        return self.filter
+
+    def start(self, runtime_context: RuntimeContext) -> None:  # noqa: B027 - most conditions need nothing
+        """Called before the first event; opens the condition."""
+
+    def stop(self) -> None:  # noqa: B027 - as above
+        """Called at the end; closes the condition."""
+
+
+class RichIterativeCondition(IterativeCondition):
+    """An iterative condition that is opened and closed."""
+
+    _runtime_context: RuntimeContext | None = None
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        """Get ready; runs on the worker, once per subtask and attempt."""
+
+    def close(self) -> None:
+        """Release what `open` took."""
+
+    def get_runtime_context(self) -> RuntimeContext:
+        """The subtask that asks the condition.
+
+        Raises:
+            RuntimeError: before `open`.
+        """
+        if self._runtime_context is None:
+            raise WrongTimeError(f"{type(self).__name__}.get_runtime_context() works from open() on")
+        return self._runtime_context
+
+    def start(self, runtime_context: RuntimeContext) -> None:
+        """Called before the first event; opens the condition."""
+        self._runtime_context = runtime_context
+        self.open(runtime_context)
+
+    def stop(self) -> None:
+        """Called at the end; closes the condition."""
+        self.close()
+        self._runtime_context = None
+
+
+class SimpleCondition(IterativeCondition):
+    """A condition that only looks at the event."""
+
+    @staticmethod
+    def of(function: Callable[[Any], Any]) -> SimpleCondition:  # type: ignore[override]
+        """The condition that calls `function(value)`."""
+        return _OfSimpleFunction(_checked(function))
+
+    @abstractmethod
+    def filter(self, value: Any) -> bool:  # type: ignore[override]
+        """Whether the condition holds for an event."""
+
+    @property
+    def is_simple(self) -> bool:
+        """True."""
+        return True
+
+
+class _OfFunction(IterativeCondition):
+    def __init__(self, function: Test) -> None:
+        self._function = function
+
+    def filter(self, value: Any, ctx: ConditionContext) -> bool:
+        return bool(self._function(value, ctx))
+
+    def compiled(self) -> Test:
+        return self._function
+
+
+class _OfSimpleFunction(SimpleCondition):
+    def __init__(self, function: Test) -> None:
+        self._function = function
+
+    def filter(self, value: Any) -> bool:  # type: ignore[override]
+        return bool(self._function(value))
+
+    def compiled(self) -> Test:
+        return self._function
+
+
+class SubtypeCondition(SimpleCondition):
+    """Holds for the objects of a class and its subclasses."""
+
+    def __init__(self, subtype: type | tuple[type, ...]) -> None:
+        self._subtype = subtype
+        isinstance(None, subtype)  # raises TypeError for what is no class
+
+    def filter(self, value: Any) -> bool:  # type: ignore[override]
+        """Whether the event is an object of the class."""
+        return isinstance(value, self._subtype)
+
+
+class _Joined(IterativeCondition):
+    """Made of other conditions."""
+
+    def __init__(self, *parts: Any) -> None:
+        self._parts = tuple(map(as_condition, parts))
+
+    @property
+    def is_simple(self) -> bool:
+        """Whether all parts are."""
+        return all(part.is_simple for part in self._parts)
+
+    def filter(self, value: Any, ctx: ConditionContext) -> bool:
+        """Whether the condition holds for an event."""
+        test = self.compiled()
+        return bool(test(value) if self.is_simple else test(value, ctx))
+
+    def compiled(self) -> Test:
+        """See `IterativeCondition`."""
+        tests = [part.compiled() for part in self._parts]
+        if self.is_simple:
+            return self._over_event(*tests)
+        return self._over_context(*map(_with_context, self._parts, tests))
+
+    def _over_event(self, *tests: Test) -> Test:
+        raise NotImplementedError
+
+    def _over_context(self, *tests: Test) -> Test:
+        raise NotImplementedError
+
+    def start(self, runtime_context: RuntimeContext) -> None:
+        """Open the parts."""
+        for part in self._parts:
+            part.start(runtime_context)
+
+    def stop(self) -> None:
+        """Close the parts."""
+        for part in self._parts:
+            part.stop()
+
+
+class RichAndCondition(_Joined):
+    """Holds where both do; the right one is asked where the left one holds."""
+
+    def __init__(self, left: Any, right: Any) -> None:
+        super().__init__(left, right)
+
+    def get_left(self) -> IterativeCondition:
+        """The left one."""
+        return self._parts[0]
+
+    def get_right(self) -> IterativeCondition:
+        """The right one."""
+        return self._parts[1]
+
+    def _over_event(self, *tests: Test) -> Test:
+        left, right = tests
+        return lambda value: left(value) and right(value)
+
+    def _over_context(self, *tests: Test) -> Test:
+        left, right = tests
+        return lambda value, ctx: left(value, ctx) and right(value, ctx)
+
+
+class RichOrCondition(_Joined):
+    """Holds where one of two does; the right one is asked where the left one does not hold."""
+
+    def __init__(self, left: Any, right: Any) -> None:
+        super().__init__(left, right)
+
+    def get_left(self) -> IterativeCondition:
+        """The left one."""
+        return self._parts[0]
+
+    def get_right(self) -> IterativeCondition:
+        """The right one."""
+        return self._parts[1]
+
+    def _over_event(self, *tests: Test) -> Test:
+        left, right = tests
+        return lambda value: left(value) or right(value)
+
+    def _over_context(self, *tests: Test) -> Test:
+        left, right = tests
+        return lambda value, ctx: left(value, ctx) or right(value, ctx)
+
+
+class RichNotCondition(_Joined):
+    """Holds where another one does not."""
+
+    def __init__(self, original: Any) -> None:
+        super().__init__(original)
+
+    def _over_event(self, *tests: Test) -> Test:
+        (test,) = tests
+        return lambda value: not test(value)
+
+    def _over_context(self, *tests: Test) -> Test:
+        (test,) = tests
+        return lambda value, ctx: not test(value, ctx)
+
+
+class BooleanConditions:
+    """Conditions that always hold, or never."""
+
+    @staticmethod
+    def true_function() -> IterativeCondition:
+        """Always holds."""
+        return SimpleCondition.of(_true)
+
+    @staticmethod
+    def false_function() -> IterativeCondition:
+        """Never holds."""
+        return SimpleCondition.of(_false)
+
+
+def as_condition(given: Any) -> IterativeCondition:
+    """A condition, or the simple one that a callable is.
+
+    Raises:
+        TypeError: if it is neither.
+    """
+    return given if isinstance(given, IterativeCondition) else SimpleCondition.of(given)
+
+
+def _checked(function: Any) -> Test:
+    if not callable(function):
+        raise WrongTypeError(f"a condition is a callable or an IterativeCondition, not {function!r}")
+    if isgeneratorfunction(function) or iscoroutinefunction(function) or isasyncgenfunction(function):
+        raise WrongTypeError(f"a condition returns whether it holds, but {function!r} yields or is async")
+    return function  # type: ignore[no-any-return]
+
+
+def _with_context(condition: IterativeCondition, test: Test) -> Test:
+    if condition.is_simple:
+        return lambda value, ctx: test(value)
+    return test
+
+
+def _true(value: Any) -> bool:
+    return True
+
+
+def _false(value: Any) -> bool:
+    return False

@@ -1,0 +1,360 @@
+"""Patterns: stages in a row, each with a condition, how often it takes an event, and what may lie before it.
+
+    Pattern.begin("start").where(lambda event: event.kind == "a").next("end").where(lambda event: event.kind == "b")
+
+As in Flink, a method of a stage changes it and gives it back; `next`, `followed_by` and the like begin a new stage, and
+what they give stands for the whole pattern up to there.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from penstock.base.errors import WrongTypeError, WrongValueError
+from penstock.base.time import Duration, to_millis
+from penstock.cep.after_match_skip_strategy import AfterMatchSkipStrategy
+from penstock.cep.conditions import (
+    BooleanConditions,
+    IterativeCondition,
+    RichAndCondition,
+    RichOrCondition,
+    SubtypeCondition,
+    as_condition,
+)
+from penstock.cep.errors import MalformedPatternException, UnsupportedOperationError
+from penstock.cep.quantifier import (
+    NOT_STRATEGIES,
+    ConsumingStrategy,
+    Quantifier,
+    QuantifierProperty,
+    Times,
+    WithinType,
+    check,
+)
+
+
+class Pattern:
+    """The stages up to one of them; see the module's text. Begin with `Pattern.begin`."""
+
+    def __init__(
+        self,
+        name: str,
+        previous: Pattern | None,
+        strategy: ConsumingStrategy,
+        after_match_skip_strategy: AfterMatchSkipStrategy,
+    ) -> None:
+        self._name = name
+        self._previous = previous
+        self._quantifier = Quantifier(strategy, QuantifierProperty.SINGLE)
+        self._skip_strategy = after_match_skip_strategy
+        self._condition: IterativeCondition | None = None
+        self._until: IterativeCondition | None = None
+        self._windows: dict[WithinType, Duration] = {}
+        self._times: Times | None = None
+
+    # --- beginning, and going on -------------------------------------------------------------------------------------
+
+    @staticmethod
+    def begin(name_or_group: str | Pattern, after_match_skip_strategy: AfterMatchSkipStrategy | None = None) -> Pattern:
+        """Begin a pattern with a stage of this name, or with a group.
+
+        Args:
+            name_or_group: the name of the stage, or a pattern whose stages are repeated together.
+            after_match_skip_strategy: what happens after a match; by default nothing is skipped.
+        """
+        strategy = after_match_skip_strategy
+        if strategy is None:
+            strategy = AfterMatchSkipStrategy.no_skip()
+        elif not isinstance(strategy, AfterMatchSkipStrategy):
+            raise WrongTypeError(f"expected an AfterMatchSkipStrategy, not {strategy!r}")
+        return _pattern(name_or_group, None, ConsumingStrategy.STRICT, strategy)
+
+    def next(self, name_or_group: str | Pattern) -> Pattern:
+        """Another stage, or a group, whose event follows directly."""
+        return self._followed(name_or_group, ConsumingStrategy.STRICT)
+
+    def followed_by(self, name_or_group: str | Pattern) -> Pattern:
+        """Another stage, or a group, with events in between for which its condition does not hold."""
+        return self._followed(name_or_group, ConsumingStrategy.SKIP_TILL_NEXT)
+
+    def followed_by_any(self, name_or_group: str | Pattern) -> Pattern:
+        """Another stage, or a group, with any events in between: each event that it can take gives a match."""
+        return self._followed(name_or_group, ConsumingStrategy.SKIP_TILL_ANY)
+
+    def not_next(self, name: str) -> Pattern:
+        """A stage whose event must not follow directly.
+
+        Raises:
+            UnsupportedOperationError: behind an optional stage.
+        """
+        return self._not_followed(name, ConsumingStrategy.NOT_NEXT)
+
+    def not_followed_by(self, name: str) -> Pattern:
+        """A stage whose event must not come before that of the next stage; or, at the end, within the window.
+
+        Raises:
+            UnsupportedOperationError: behind an optional stage.
+        """
+        return self._not_followed(name, ConsumingStrategy.NOT_FOLLOW)
+
+    def _followed(self, name_or_group: str | Pattern, strategy: ConsumingStrategy) -> Pattern:
+        return _pattern(name_or_group, self, strategy, self._skip_strategy)
+
+    def _not_followed(self, name: str, strategy: ConsumingStrategy) -> Pattern:
+        if not isinstance(name, str):
+            raise WrongTypeError(f"a NOT stage needs a name, not {name!r}: a group cannot be one")
+        if self._quantifier.has_property(QuantifierProperty.OPTIONAL):
+            raise UnsupportedOperationError(
+                f"stage {name!r} must not be met behind the optional stage {self._name!r}, which is not supported: use "
+                "two patterns, one with and one without the optional stage"
+            )
+        return self._followed(name, strategy)
+
+    # --- conditions --------------------------------------------------------------------------------------------------
+
+    def where(self, condition: Any) -> Self:
+        """The stage takes an event for which this holds, and all that was said before.
+
+        Args:
+            condition: a callable that is given the event, or an `IterativeCondition`.
+        """
+        return self._and(as_condition(condition))
+
+    def or_(self, condition: Any) -> Self:
+        """The stage takes an event for which this holds, or what was said before."""
+        made = as_condition(condition)
+        self._condition = made if self._condition is None else RichOrCondition(self._condition, made)
+        return self
+
+    def subtype(self, subtype: type | tuple[type, ...]) -> Self:
+        """The stage takes an event that is an object of this class, and for which all holds that was said before."""
+        return self._and(SubtypeCondition(subtype))
+
+    def _and(self, condition: IterativeCondition) -> Self:
+        self._condition = condition if self._condition is None else RichAndCondition(self._condition, condition)
+        return self
+
+    def until(self, condition: Any) -> Self:
+        """An event for which this holds ends the repetition. It is not taken, even where the stage could take it.
+
+        Raises:
+            MalformedPatternException: unless the stage loops, or for a second one.
+        """
+        check(self._until is None, f"stage {self._name!r}: until() was called already")
+        check(
+            self._quantifier.has_property(QuantifierProperty.LOOPING),
+            f"stage {self._name!r}: until() is for stages that loop: call one_or_more() or times_or_more() first",
+        )
+        self._until = as_condition(condition)
+        return self
+
+    # --- how often ---------------------------------------------------------------------------------------------------
+
+    def one_or_more(self, window_time: Any = None) -> Self:
+        """The stage takes one event or any number of them.
+
+        Args:
+            window_time: two of its events are less than this apart; None for any time.
+        """
+        return self._repeat(QuantifierProperty.LOOPING, 1, 1, window_time)
+
+    def times_or_more(self, times: int, window_time: Any = None) -> Self:
+        """The stage takes at least so many events.
+
+        Args:
+            times: at least 1.
+            window_time: two of its events are less than this apart; None for any time.
+
+        Raises:
+            ValueError: if `times` is less than 1.
+        """
+        return self._repeat(QuantifierProperty.LOOPING, times, times, window_time)
+
+    def times(self, times: int, to: Any = None, window_time: Any = None) -> Self:
+        """The stage takes so many events, or so many to so many.
+
+        Args:
+            times: how many, or how many at least; 0 makes the stage optional where there is a `to`.
+            to: how many at most.
+            window_time: two of its events are less than this apart; None for any time.
+
+        Raises:
+            ValueError: if `times` is less than 1 (or 0 with a `to`), or `to` is less than `times`.
+        """
+        if window_time is None and to is not None and not isinstance(to, int):
+            to, window_time = None, to
+        if to is None:
+            return self._repeat(QuantifierProperty.TIMES, times, times, window_time)
+        least = 1 if times == 0 and to >= 1 else times
+        self._repeat(QuantifierProperty.TIMES, least, to, window_time)
+        if times == 0 and not self._quantifier.has_property(QuantifierProperty.OPTIONAL):
+            self._quantifier.optional()
+        return self
+
+    def _repeat(self, how: QuantifierProperty, least: int, most: int, window_time: Any) -> Self:
+        self._check_no_not("a quantifier")
+        check(
+            self._quantifier.has_property(QuantifierProperty.SINGLE),
+            f"stage {self._name!r} has a quantifier already: {self._quantifier}",
+        )
+        for number in (least, most):
+            if type(number) is not int:
+                raise WrongTypeError(f"stage {self._name!r} takes a whole number of events, not {number!r}")
+        self._times = Times(least, most, _duration(window_time))
+        self._quantifier = self._quantifier.repeated(how)
+        return self
+
+    def optional(self) -> Self:
+        """The stage may be left out.
+
+        Raises:
+            MalformedPatternException: for a NOT stage, behind a greedy one, or the second time.
+        """
+        check(
+            self._previous is None or not self._previous._quantifier.has_property(QuantifierProperty.GREEDY),
+            f"stage {self._name!r} cannot be optional, because a greedy stage is before it",
+        )
+        self._quantifier.optional()
+        return self
+
+    def greedy(self) -> Self:
+        """A stage that repeats takes as many events as it can: what it can take, the next stage does not.
+
+        Raises:
+            MalformedPatternException: for a stage that does not repeat, a group, or with `allow_combinations()`.
+        """
+        self._check_no_not("greedy()")
+        check(not isinstance(self, GroupPattern), "a group cannot be greedy")
+        self._quantifier.greedy()
+        return self
+
+    def consecutive(self) -> Self:
+        """No event may lie between two events of the stage.
+
+        Raises:
+            MalformedPatternException: for a stage that does not repeat, or with `allow_combinations()`.
+        """
+        self._quantifier.consecutive()
+        return self
+
+    def allow_combinations(self) -> Self:
+        """Any events may lie between two events of the stage, so each choice of its events gives a match.
+
+        Raises:
+            MalformedPatternException: for a stage that does not repeat, or with `consecutive()`.
+        """
+        self._quantifier.combinations()
+        return self
+
+    def _check_no_not(self, what: str) -> None:
+        check(
+            self._quantifier.get_consuming_strategy() not in NOT_STRATEGIES,
+            f"{what} is not for the NOT stage {self._name!r}",
+        )
+
+    def within(self, window_time: Any, within_type: WithinType = WithinType.FIRST_AND_LAST) -> Self:
+        """A match takes less than this time.
+
+        Args:
+            window_time: a `Duration`, `Time`, `timedelta` or ms; None changes nothing.
+            within_type: whether from the first event to the last one, where the shortest time of all stages counts, or
+                to the event of this stage from the one before.
+        """
+        duration = _duration(window_time)
+        if not isinstance(within_type, WithinType):
+            raise WrongTypeError(f"expected a WithinType, not {within_type!r}")
+        if duration is not None:
+            self._windows[within_type] = duration
+        return self
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    def get_name(self) -> str:
+        """The name of the stage."""
+        return self._name
+
+    def get_previous(self) -> Pattern | None:
+        """The stage before it."""
+        return self._previous
+
+    def get_quantifier(self) -> Quantifier:
+        """How often the stage takes an event."""
+        return self._quantifier
+
+    def get_times(self) -> Times | None:
+        """How many times, where the stage repeats."""
+        return self._times
+
+    def get_condition(self) -> IterativeCondition:
+        """What an event has to be; one that always holds where nothing was said."""
+        return BooleanConditions.true_function() if self._condition is None else self._condition
+
+    def get_until_condition(self) -> IterativeCondition | None:
+        """What ends the repetition."""
+        return self._until
+
+    def get_window_size(self, within_type: WithinType = WithinType.FIRST_AND_LAST) -> Duration | None:
+        """The time that `within` has set for this stage."""
+        return self._windows.get(within_type)
+
+    def get_after_match_skip_strategy(self) -> AfterMatchSkipStrategy:
+        """What happens after a match."""
+        return self._skip_strategy
+
+    def __repr__(self) -> str:
+        before = "" if self._previous is None else f"{self._previous!r}, "
+        return f"{before}{self._name!r} {self._quantifier!r}"
+
+
+class GroupPattern(Pattern):
+    """A pattern as a stage of another one."""
+
+    def __init__(
+        self,
+        previous: Pattern | None,
+        group: Pattern,
+        strategy: ConsumingStrategy,
+        after_match_skip_strategy: AfterMatchSkipStrategy,
+    ) -> None:
+        super().__init__("GroupPattern", previous, strategy, after_match_skip_strategy)
+        self._group = group
+
+    def get_raw_pattern(self) -> Pattern:
+        """The pattern that it is made of."""
+        return self._group
+
+    def where(self, condition: Any) -> Self:
+        """Raises UnsupportedOperationError: a group has no condition of its own."""
+        raise UnsupportedOperationError("a group has no condition: call where() on the stages in it")
+
+    def or_(self, condition: Any) -> Self:
+        """Raises UnsupportedOperationError: a group has no condition of its own."""
+        raise UnsupportedOperationError("a group has no condition: call or_() on the stages in it")
+
+    def subtype(self, subtype: type | tuple[type, ...]) -> Self:
+        """Raises UnsupportedOperationError: a group has no condition of its own."""
+        raise UnsupportedOperationError("a group has no condition: call subtype() on the stages in it")
+
+
+def _pattern(
+    name_or_group: str | Pattern,
+    previous: Pattern | None,
+    strategy: ConsumingStrategy,
+    after_match_skip_strategy: AfterMatchSkipStrategy,
+) -> Pattern:
+    if isinstance(name_or_group, Pattern):
+        return GroupPattern(previous, name_or_group, strategy, after_match_skip_strategy)
+    if not isinstance(name_or_group, str):
+        raise WrongTypeError(f"a stage has a name, or is a group made of a Pattern, not {name_or_group!r}")
+    if not name_or_group:
+        raise MalformedPatternException("the name of a stage must not be empty")
+    return Pattern(name_or_group, previous, strategy, after_match_skip_strategy)
+
+
+def _duration(window_time: Any) -> Duration | None:
+    if window_time is None:
+        return None
+    milliseconds = to_millis(window_time)
+    if milliseconds < 0:
+        raise WrongValueError(f"the time of a window must not be negative: {window_time!r}")
+    return Duration.of_millis(milliseconds)

@@ -1,0 +1,166 @@
+"""How often a stage of a pattern takes an event, and which events may lie in between."""
+
+from __future__ import annotations
+
+import enum
+
+from penstock.base.errors import WrongValueError
+from penstock.base.time import Duration
+from penstock.cep.errors import MalformedPatternException
+
+
+class WithinType(enum.Enum):
+    """Between which events the time of `within` is measured."""
+
+    #: the first and the last event of a match
+    FIRST_AND_LAST = enum.auto()
+    #: the event of a stage and the one before it
+    PREVIOUS_AND_CURRENT = enum.auto()
+
+
+class QuantifierProperty(enum.Enum):
+    """What a quantifier may be."""
+
+    SINGLE = enum.auto()
+    LOOPING = enum.auto()
+    TIMES = enum.auto()
+    OPTIONAL = enum.auto()
+    GREEDY = enum.auto()
+
+
+class ConsumingStrategy(enum.Enum):
+    """Which events may lie before the one that a stage takes."""
+
+    #: none
+    STRICT = enum.auto()
+    #: those for which the condition of the stage does not hold
+    SKIP_TILL_NEXT = enum.auto()
+    #: any
+    SKIP_TILL_ANY = enum.auto()
+    #: no event of the stage may come before what follows
+    NOT_FOLLOW = enum.auto()
+    #: the next event must not be one of the stage
+    NOT_NEXT = enum.auto()
+
+
+NOT_STRATEGIES = (ConsumingStrategy.NOT_FOLLOW, ConsumingStrategy.NOT_NEXT)
+
+
+def check(holds: bool, reason: str) -> None:
+    """Refuse a pattern unless something holds."""
+    if not holds:
+        raise MalformedPatternException(reason)
+
+
+class Quantifier:
+    """How often a stage takes an event; read it with `Pattern.get_quantifier()`."""
+
+    def __init__(self, strategy: ConsumingStrategy, *properties: QuantifierProperty) -> None:
+        self._strategy = strategy
+        self._inner = ConsumingStrategy.SKIP_TILL_NEXT
+        self._properties = set(properties)
+
+    def has_property(self, quantifier_property: QuantifierProperty) -> bool:
+        """Whether it has a property."""
+        return quantifier_property in self._properties
+
+    def get_consuming_strategy(self) -> ConsumingStrategy:
+        """Which events may lie before the first event of the stage."""
+        return self._strategy
+
+    def get_inner_consuming_strategy(self) -> ConsumingStrategy:
+        """Which events may lie between two events of the stage."""
+        return self._inner
+
+    def repeated(self, how: QuantifierProperty) -> Quantifier:
+        """The same stage, looping or several times."""
+        kept = self._properties - {QuantifierProperty.SINGLE}
+        return Quantifier(self._strategy, how, *kept)
+
+    def combinations(self) -> None:
+        """Let any events lie between two events of the stage."""
+        self._check_repeats("allow_combinations()")
+        check(self._inner is not ConsumingStrategy.STRICT, "either consecutive() or allow_combinations(), not both")
+        check(self._inner is not ConsumingStrategy.SKIP_TILL_ANY, "allow_combinations() was called already")
+        self._inner = ConsumingStrategy.SKIP_TILL_ANY
+
+    def consecutive(self) -> None:
+        """Let no event lie between two events of the stage."""
+        self._check_repeats("consecutive()")
+        check(
+            self._inner is not ConsumingStrategy.SKIP_TILL_ANY, "either consecutive() or allow_combinations(), not both"
+        )
+        check(self._inner is not ConsumingStrategy.STRICT, "consecutive() was called already")
+        self._inner = ConsumingStrategy.STRICT
+
+    def _check_repeats(self, what: str) -> None:
+        check(
+            not self.has_property(QuantifierProperty.SINGLE),
+            f"{what} needs a stage that repeats: call times(), times_or_more() or one_or_more() first",
+        )
+
+    def optional(self) -> None:
+        """Let the stage be left out."""
+        check(not self.has_property(QuantifierProperty.OPTIONAL), "optional() was called already")
+        check(self._strategy not in NOT_STRATEGIES, "a NOT pattern cannot be optional")
+        self._properties.add(QuantifierProperty.OPTIONAL)
+
+    def greedy(self) -> None:
+        """Let the stage take as many events as it can."""
+        check(
+            self._inner is not ConsumingStrategy.SKIP_TILL_ANY,
+            "greedy() cannot be joined with allow_combinations()",
+        )
+        check(
+            not self.has_property(QuantifierProperty.SINGLE),
+            "greedy() needs a stage that repeats: call times(), times_or_more() or one_or_more() first",
+        )
+        self._properties.add(QuantifierProperty.GREEDY)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Quantifier):
+            return NotImplemented
+        return (self._strategy, self._inner, self._properties) == (other._strategy, other._inner, other._properties)
+
+    def __hash__(self) -> int:
+        return hash((self._strategy, self._inner, frozenset(self._properties)))
+
+    def __repr__(self) -> str:
+        properties = ", ".join(sorted(one.name for one in self._properties))
+        return f"Quantifier({self._strategy.name}, inner {self._inner.name}, {properties})"
+
+
+class Times:
+    """How many times a stage takes an event; read it with `Pattern.get_times()`."""
+
+    def __init__(self, least: int, most: int, window_size: Duration | None = None) -> None:
+        if least < 1:
+            raise WrongValueError(f"a stage takes an event at least once, not {least} times; call optional() for none")
+        if most < least:
+            raise WrongValueError(f"times({least}, {most}): the second number must not be less than the first one")
+        self._from = least
+        self._to = most
+        self._window_size = window_size
+
+    def get_from(self) -> int:
+        """At least so many times."""
+        return self._from
+
+    def get_to(self) -> int:
+        """At most so many times; the same as `get_from()` where there is no end."""
+        return self._to
+
+    def get_window_size(self) -> Duration | None:
+        """Two events of the stage are less than this apart; None for any time."""
+        return self._window_size
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Times):
+            return NotImplemented
+        return (self._from, self._to, self._window_size) == (other._from, other._to, other._window_size)
+
+    def __hash__(self) -> int:
+        return hash((self._from, self._to, self._window_size))
+
+    def __repr__(self) -> str:
+        return f"Times({self._from}, {self._to}, {self._window_size})"
