@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from penstock.core.patterns import queueing
 from penstock.core.patterns.automaton import FINAL, Automaton
 from penstock.core.patterns.making import automaton_of
 from penstock.core.patterns.memory import NO_LINK, Memory, Partial
@@ -192,24 +193,27 @@ class Matcher:
 
     def _complete(self, memory: Memory, complete: list[Partial], found: Found) -> None:
         """Give complete matches, or let them wait for those that began before."""
-        if self.strategy.skip is Skip.NO_SKIP:
-            for one in complete:
-                found.matches.append(memory.events(one.link))
-                memory.release(one.link)
-        elif complete:
-            memory.keep_waiting(sorted([*memory.waiting, *complete], key=lambda one: one.first))
-            self._send(memory, found)
-        elif memory.waiting:
-            self._send(memory, found)
+        if self.strategy.skip is not Skip.NO_SKIP:
+            if complete or memory.waiting:
+                memory.keep_waiting(queueing.joined(memory.waiting, complete))
+                self._send(memory, found)
+            return
+        # Two at most are in order already.
+        for one in complete if len(complete) < 3 else queueing.ordered(complete):
+            found.matches.append(memory.events(one.link))
+            memory.release(one.link)
 
     def _send(self, memory: Memory, found: Found) -> None:
         """Give the complete matches that none is before any more, and skip what they skip."""
-        waiting, partials, has_sent = memory.waiting, memory.partials, False
+        waiting, partials, has_sent = list(memory.waiting), memory.partials, False
         while waiting and (not partials or waiting[0].first <= partials[0].first):
-            match, has_sent = waiting[0], True
+            match, has_sent = queueing.pop(waiting), True
             path = memory.path(match.link)
             found.matches.append(memory.events(match.link))
-            waiting = self.strategy.kept(waiting[1:], path, memory)
+            kept = self.strategy.kept(waiting, path, memory)
+            if len(kept) < len(waiting):
+                waiting = kept
+                queueing.restore(waiting)
             partials = self.strategy.kept(partials, path, memory)
             memory.release(match.link)
         if has_sent:

@@ -83,7 +83,7 @@ class Memory:
 
     @property
     def waiting(self) -> list[Partial]:
-        """Complete matches before which an earlier one may come, in the order of their first events."""
+        """Complete matches before which an earlier one may come, see `queueing`."""
         if self._waiting is None:
             self._waiting = [Partial(*one) for one in self._held[_WAITING]]
         return self._waiting
