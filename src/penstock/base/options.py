@@ -56,6 +56,27 @@ GLOBAL_JOB_PARAMETERS = option(
     "pipeline.global-job-parameters", MAPPING, {}, "The user's own settings, readable in every function."
 )
 
+CEP_ALLOW_CHANGED_PATTERN = option(
+    "pipeline.cep.allow-changed-pattern",
+    BOOLEAN,
+    False,
+    "Whether a job goes on from the state of a pattern whose stages or window have changed. If true, partial matches "
+    "whose stages so far are the same live on, and the others are dropped; if false, the job fails and names what "
+    "differs.",
+)
+CEP_PARTIAL_MATCHES_MAX = unset(
+    "pipeline.cep.partial-matches.max",
+    POSITIVE,
+    "How many partial matches a key may have, those that wait to be given among them.",
+)
+CEP_PARTIAL_MATCHES_OVERFLOW = option(
+    "pipeline.cep.partial-matches.on-overflow",
+    choice("fail", "drop-oldest"),
+    "fail",
+    "What happens when a key would have more partial matches than it may: the job fails, or those that began first go, "
+    "which the metric `numPartialMatchesDropped` counts.",
+)
+
 CONFIGURATION_STRICT = option(
     "penstock.configuration.strict",
     BOOLEAN,

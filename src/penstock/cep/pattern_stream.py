@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from penstock.base.errors import WrongTypeError
+from penstock.base.options import CEP_ALLOW_CHANGED_PATTERN, CEP_PARTIAL_MATCHES_MAX, CEP_PARTIAL_MATCHES_OVERFLOW
 from penstock.base.output_tag import OutputTag
 from penstock.base.typeinfo import TypeInformation
 from penstock.cep.building import search_of
@@ -20,7 +21,7 @@ from penstock.cep.functions import (
 )
 from penstock.cep.pattern import Pattern
 from penstock.core.operators.patterns.pattern_operator import EventTimePatternOperator, ProcessingTimePatternOperator
-from penstock.core.operators.patterns.search import PatternSearch
+from penstock.core.operators.patterns.search import PatternSearch, PatternSettings
 from penstock.core.operators.returned import refuse_generator_function
 from penstock.datastream.all_windowed import the_one_key
 from penstock.datastream.data_stream import DataStream, KeyedStream
@@ -106,7 +107,7 @@ class PatternStream:
         stream, is_keyed = self._stream, isinstance(self._stream, KeyedStream)
         keyed = stream if isinstance(stream, KeyedStream) else stream.key_by(the_one_key)
         operator = EventTimePatternOperator if self._is_event_time else ProcessingTimePatternOperator
-        factory = partial(operator, self._search, function, keyed.key_selector)
+        factory = partial(operator, self._search, function, keyed.key_selector, self._settings())
         transformation = Transformation(
             "Cep" if is_keyed else "Global Cep",
             declared(factory, output_type),
@@ -119,6 +120,14 @@ class PatternStream:
         environment = stream.get_execution_environment()
         environment.add(transformation)
         return environment.stream_of((Upstream(transformation),))
+
+    def _settings(self) -> PatternSettings:
+        read = self._stream.get_execution_environment().get_configuration().read
+        return PatternSettings(
+            read(CEP_ALLOW_CHANGED_PATTERN),
+            read(CEP_PARTIAL_MATCHES_MAX),
+            read(CEP_PARTIAL_MATCHES_OVERFLOW) == "drop-oldest",
+        )
 
 
 def pattern_stream(stream: Any, pattern: Any, comparator: Any) -> PatternStream:

@@ -255,7 +255,7 @@ class _Making:
         """A state that takes any number of events, and then leads to `sink`."""
         part = row.parts[index]
         if isinstance(part, Group):
-            again = self._state("", "again")
+            again = self._state(_last_name(part), "again")
             first = self.chain(row.within(index, True, True), again)
             self._steps[first].append(Step(Action.PROCEED, sink, row.until))
             self._steps[again].append(Step(Action.PROCEED, first, row.until))
@@ -330,3 +330,9 @@ class _Making:
         self._windows.append(window_ms)
         self._labels.append(f"{label} ({count + 1})" if count else label)
         return len(self._steps) - 1
+
+
+def _last_name(part: Part) -> str:
+    while isinstance(part, Group):
+        part = part.parts[-1]
+    return part.name

@@ -99,6 +99,8 @@ class Matcher:
         found = Found()
         deadline = self.deadline_ms(memory)
         if deadline is None or deadline > time_ms:
+            if memory.waiting:
+                self._send(memory, found)
             return found
         kept: list[Partial] = []
         complete: list[Partial] = []
@@ -188,6 +190,20 @@ class Matcher:
         if way.ends:
             memory.refer(link)
             complete.append(taken._replace(state=FINAL))
+
+    def drop_oldest(self, memory: Memory, most: int) -> tuple[int, Found]:
+        """Let a key have no more partial matches than this: those that began first go.
+
+        Returns how many, and the matches that only waited for them.
+        """
+        found, dropped = Found(), 0
+        while memory.partials and len(memory.partials) + len(memory.waiting) > most:
+            oldest, *others = memory.partials
+            memory.keep_partials(others)
+            memory.release(oldest.link)
+            dropped += 1
+            self._send(memory, found)
+        return dropped, found
 
     # --- matches -----------------------------------------------------------------------------------------------------
 

@@ -16,21 +16,24 @@ from functools import partial
 from types import GeneratorType
 from typing import Any, Final
 
-from penstock.base.errors import MisuseError, WrongTypeError
+from penstock.base.errors import MisuseError, OperationError, WrongTypeError, short_repr
 from penstock.base.output_tag import OutputTag
 from penstock.core.operators.base import FunctionOperator, UserCodeError
 from penstock.core.operators.emitting import is_side_output, split_side_outputs
+from penstock.core.operators.patterns.changed_pattern import DROPPED, carry_over, note_pattern
 from penstock.core.operators.patterns.conditions import ConditionsAtWork
-from penstock.core.operators.patterns.search import PatternSearch
+from penstock.core.operators.patterns.search import PatternSearch, PatternSettings
 from penstock.core.operators.patterns.waiting import WaitingEvents
 from penstock.core.operators.returned import results_of
 from penstock.core.operators.timers import TimerQueue
 from penstock.core.operators.watermarks import LATE_RECORDS
+from penstock.core.patterns.description import description_of
 from penstock.core.patterns.matcher import Found, Matcher
 from penstock.core.patterns.memory import Memory
 from penstock.core.patterns.skipping import SkipError
 from penstock.core.ports import Clock
 from penstock.core.records import MAX_WATERMARK, MIN_TIMESTAMP, Batch
+from penstock.state.backend import KeyedTable
 from penstock.state.descriptors import MapStateDescriptor
 from penstock.state.states import NO_KEY
 
@@ -39,6 +42,12 @@ MEMORIES: Final = "cep_partial_matches"
 EVENTS: Final = "cep_events"
 WAITING: Final = "cep_waiting_events"
 DEADLINES: Final = "cep_deadlines"
+
+
+class PartialMatchLimitError(OperationError):
+    """A key has more partial matches than it may. The job fails: another attempt would meet the same events."""
+
+    suppresses_restart = True
 
 
 class MatchContext:
@@ -72,15 +81,23 @@ class PatternOperator(FunctionOperator):
         search: what is looked for.
         function: has `process_match`, and `process_timed_out_match` if partial matches that take too long matter.
         key_selector: gives the key of an event.
+        settings: what options say.
     """
 
     is_keyed = True
     has_times = False
 
-    def __init__(self, search: PatternSearch, function: Any, key_selector: Callable[[Any], Any]) -> None:
+    def __init__(
+        self,
+        search: PatternSearch,
+        function: Any,
+        key_selector: Callable[[Any], Any],
+        settings: PatternSettings = PatternSettings(),  # noqa: B008 - it cannot change
+    ) -> None:
         super().__init__(function)
         self._search = search
         self._key_selector = key_selector
+        self._settings = settings
 
     def open(self) -> None:
         """Look up the state, and open the conditions and the function."""
@@ -102,6 +119,13 @@ class PatternOperator(FunctionOperator):
         )
         self._on_match = self.function.process_match
         self._on_timed_out = getattr(self.function, "process_timed_out_match", None)
+        self._carry_over(memories)
+
+    def _carry_over(self, memories: KeyedTable) -> None:
+        """Go on with partial matches that were stored for another pattern, where that may be."""
+        now = description_of(self._search.pattern, self._matcher.automaton)
+        for before in note_pattern(self.context, now, self._settings.allows_change):
+            carry_over(memories, self._events, before, now, self._matcher, self.context, self._deadlines.register)
 
     def close(self) -> None:
         """Close the function and the conditions."""
@@ -150,16 +174,31 @@ class PatternOperator(FunctionOperator):
         self.context.keyed.current_key = key
         memory, matcher, conditions = Memory(held, self._events), self._matcher, self._conditions
         deadline = before = matcher.deadline_ms(memory)
-        has_times = self.has_times
+        has_times, most = self.has_times, self._settings.partials_max
         for time_ms, event in rows:
             if deadline is not None and deadline <= time_ms:
                 self._found(matcher.advance(memory, time_ms), time_ms)
             conditions.turn_to(event, memory, time_ms if has_times else None)
             self._found(matcher.process(memory, event, time_ms, conditions.holds), time_ms)
+            if most is not None and len(memory.partials) + len(memory.waiting) > most:
+                self._limit(memory, most, event, time_ms)
             deadline = matcher.deadline_ms(memory)
         self._keep(key, held, memory)
         if deadline is not None and (before is None or deadline < before):
             self._deadlines.register(deadline, key)
+
+    def _limit(self, memory: Memory, most: int, event: Any, time_ms: int) -> None:
+        """A key has too many partial matches."""
+        if not self._settings.drops_oldest:
+            raise PartialMatchLimitError(
+                f"{self.context.operator_name}: key {short_repr(self.context.keyed.current_key)} has more than {most} "
+                f"partial matches (pipeline.cep.partial-matches.max) with the event {short_repr(event)}: give the "
+                "pattern a shorter window or stricter conditions, skip after matches, raise the limit, or set "
+                "pipeline.cep.partial-matches.on-overflow to drop-oldest"
+            )
+        dropped, found = self._matcher.drop_oldest(memory, most)
+        self.context.count(DROPPED, dropped)
+        self._found(found, time_ms)
 
     def _keep(self, key: Any, held: list[Any], memory: Memory) -> None:
         if memory.is_empty:

@@ -47,3 +47,16 @@ class PatternSearch:
     conditions: tuple[Asked, ...]
     compare: Callable[[Any, Any], int] | None = None
     late_tag: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PatternSettings:
+    """What options say.
+
+    `allows_change`: whether state of a changed pattern is taken. `partials_max`: how many partial matches a key may
+    have; None for any number. `drops_oldest`: whether the oldest go when there are more, instead of the job failing.
+    """
+
+    allows_change: bool = False
+    partials_max: int | None = None
+    drops_oldest: bool = False

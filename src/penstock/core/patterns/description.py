@@ -1,0 +1,105 @@
+"""What a pattern was when its partial matches were stored, and which of them still mean something for another one.
+
+A partial match is in a state, which belongs to a stage. It means the same to another pattern if all stages up to that
+one are the same, and the other automaton has the state. What lies behind may have changed: the partial match goes on by
+what is there now. Conditions are functions, which cannot be compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from penstock.core.patterns.automaton import Automaton
+from penstock.core.patterns.pattern import Contiguity, Group, Part, Pattern, Stage, Times
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """A pattern in words, and the labels of its states. `stages`: the name and what is said of it.
+
+    `places`: for each state the place of its stage.
+    """
+
+    stages: tuple[tuple[str, str], ...]
+    within: str
+    labels: tuple[str, ...]
+    places: tuple[int, ...]
+
+    def to_state(self) -> tuple[object, ...]:
+        """As plain values, to be stored."""
+        return (1, self.stages, self.within, self.labels, self.places)
+
+    @staticmethod
+    def of_state(held: Sequence[object]) -> Description:
+        """What was stored."""
+        _, stages, within, labels, places = held
+        return Description(stages, within, labels, places)  # type: ignore[arg-type]
+
+
+def description_of(pattern: Pattern, automaton: Automaton) -> Description:
+    """The description of a pattern."""
+    stages = tuple(_described(pattern.parts, ""))
+    names = [name for name, _ in stages]
+    places = tuple(names.index(name) if name in names else -1 for name in automaton.names)
+    within = "any time" if pattern.within_ms is None else f"{pattern.within_ms} ms"
+    return Description(stages, within, automaton.labels, places)
+
+
+def differences(before: Description, now: Description) -> list[str]:
+    """What has changed, a sentence for each stage."""
+    found = []
+    old, new = dict(before.stages), dict(now.stages)
+    for name, text in before.stages:
+        if name not in new:
+            found.append(f"stage {name!r} is gone")
+        elif new[name] != text:
+            found.append(f"stage {name!r} is {new[name]!r}, and was {text!r}")
+    found += [f"stage {name!r} is new" for name in new if name not in old]
+    if not found and [name for name, _ in before.stages] != [name for name, _ in now.stages]:
+        found.append(f"the order of stages is {', '.join(new)}, and was {', '.join(old)}")
+    if before.within != now.within:
+        found.append(f"a match takes less than {now.within}, and took less than {before.within}")
+    return found
+
+
+def states_kept(before: Description, now: Description) -> dict[int, int]:
+    """The states in which a partial match means the same as before, and their numbers now."""
+    same = 0
+    while same < min(len(before.stages), len(now.stages)) and before.stages[same] == now.stages[same]:
+        same += 1
+    numbers = {label: number for number, label in enumerate(now.labels)}
+    return {
+        number: numbers[label]
+        for number, label in enumerate(before.labels)
+        if label in numbers and before.places[number] < same
+    }
+
+
+def _described(parts: tuple[Part, ...], within: str) -> Iterator[tuple[str, str]]:
+    for index, part in enumerate(parts):
+        said = _said(part, first=not index and not within)
+        if isinstance(part, Group):
+            yield from _described(part.parts, f"{within}in a group ({said}): ")
+        else:
+            yield part.name, f"{within}{said}"
+
+
+def _said(part: Part, first: bool) -> str:
+    said = "first" if first else part.contiguity.value
+    since = part.since_last_ms if isinstance(part, Stage) else None
+    return ", ".join([said, *_often(part.times), *([] if since is None else [f"within {since} ms"])])
+
+
+def _often(times: Times) -> list[str]:
+    if (times.least, times.most) == (1, 1):
+        said = []
+    elif times.most is None:
+        said = [f"{times.least} or more"]
+    else:
+        said = [f"{times.least} to {times.most} times" if times.least != times.most else f"{times.least} times"]
+    if said and times.inner is not Contiguity.RELAXED:
+        said.append("consecutive" if times.inner is Contiguity.STRICT else "in all combinations")
+    said += ["optional"] * times.is_optional + ["greedy"] * times.is_greedy
+    said += ["with until"] * (times.until is not None)
+    return said + ([] if times.window_ms is None else [f"less than {times.window_ms} ms apart"])

@@ -1,0 +1,16 @@
+"""Fixtures for tests of patterns in streams."""
+
+from __future__ import annotations
+
+import pytest
+from tests.state.rocks import CanonicalRocks
+
+from penstock.testing import operator_harness
+
+
+@pytest.fixture(params=["hashmap", "rocksdb"])
+def backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Harnesses keep their state in each of the backends; RocksDB puts all out of memory at every settling point."""
+    if request.param == "rocksdb":
+        monkeypatch.setattr(operator_harness, "HeapKeyedStateBackend", CanonicalRocks)
+    return str(request.param)
