@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from penstock.core.patterns import queueing
 from penstock.core.patterns.automaton import FINAL, Automaton
@@ -40,6 +40,10 @@ class Found:
     timed_out: list[TimedOut] = field(default_factory=list)
 
 
+#: What came out of an event that nobody took; nothing is ever added.
+NOTHING: Final = Found()
+
+
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """A partial match to which an event is offered. `link`: its last one, `NO_LINK` at the start."""
@@ -50,6 +54,7 @@ class Candidate:
 
 #: answers whether a condition holds for the event at hand: its number, and the link up to which events were taken
 Holds = Callable[[int, int], bool]
+_UNASKED: Final[dict[int, bool]] = {}
 
 
 class Matcher:
@@ -129,40 +134,74 @@ class Matcher:
 
     # --- events ------------------------------------------------------------------------------------------------------
 
-    def process(self, memory: Memory, event: Any, time_ms: int, holds: Holds) -> Found:
-        """Take an event in, behind all that came before. Raises `SkipError` where a match cannot skip as it should."""
-        found, number, before = Found(), memory.number, memory.partials
-        living: list[Partial] = []
-        complete: list[Partial] = []
-        has_changed = False
-        for one in before:
-            ways = self._ways(one.state, one.link, holds)
-            if ways.stays:
-                living.append(one)
-                continue
-            has_changed = True
-            for way in ways.ways:
-                self._go(memory, one, way, number, event, time_ms, living, complete)
-            memory.release(one.link)
-        start = self._ways(self.automaton.start, NO_LINK, holds)
-        for way in start.ways:
-            if way.stage is not None:
-                has_changed = True
-                first = Partial(self.automaton.start, NO_LINK, number, time_ms)
-                self._go(memory, first, way, number, event, time_ms, living, complete)
-        if has_changed:
-            memory.keep_partials(living)
-            self._complete(memory, complete, found)
-        return found
+    def process(
+        self, memory: Memory, event: Any, time_ms: int, holds: Holds, known: dict[int, bool] = _UNASKED
+    ) -> Found:
+        """Take an event in, behind all that came before. Raises `SkipError` where a match cannot skip as it should.
 
-    def _ways(self, state: int, link: int, holds: Holds) -> Ways:
+        Args:
+            memory: of the key.
+            event: the event.
+            time_ms: its time.
+            holds: answers questions.
+            known: answers that are the same for all partial matches; `holds` may add more of them.
+        """
+        roots, answered = self._trees.roots, self._trees.answered
+        found: list[Ways] = []
+        is_passed_over = True
+        # The same as `_ways` for each, without the calls: most events are passed over by all.
+        for state, link, _, _, _ in memory.partials:
+            node: Any = roots[state]
+            while node.__class__ is Question:
+                number = node.number
+                answer = known[number] if number in known else holds(number, link)
+                following = node.yes if answer else node.no
+                node = answered(state, node, answer) if following is None else following
+            found.append(node)
+            if not node.stays:
+                is_passed_over = False
+        node = roots[self.automaton.start]
+        while node.__class__ is Question:
+            number = node.number
+            answer = known[number] if number in known else holds(number, NO_LINK)
+            following = node.yes if answer else node.no
+            node = answered(self.automaton.start, node, answer) if following is None else following
+        if is_passed_over and not node.takes:
+            return NOTHING
+        return self._taken(memory, event, time_ms, found, node)
+
+    def ways_of(self, memory: Memory, holds: Holds, known: dict[int, bool]) -> list[tuple[Partial, Ways]]:
+        """Where the event at hand would lead each partial match; for those who look at patterns at work."""
+        return [(one, self._ways(one.state, one.link, holds, known)) for one in memory.partials]
+
+    def _ways(self, state: int, link: int, holds: Holds, known: dict[int, bool]) -> Ways:
         """Where an event leads a partial match in a state."""
         node = self._trees.roots[state]
         while isinstance(node, Question):
-            answer = holds(node.number, link)
+            answer = known[node.number] if node.number in known else holds(node.number, link)
             following = node.yes if answer else node.no
             node = self._trees.answered(state, node, answer) if following is None else following
         return node
+
+    def _taken(self, memory: Memory, event: Any, time_ms: int, ways: list[Ways], start: Ways) -> Found:
+        """Let partial matches and the start go their ways."""
+        found, number = Found(), memory.number
+        living: list[Partial] = []
+        complete: list[Partial] = []
+        for one, its in zip(memory.partials, ways, strict=True):
+            if its.stays:
+                living.append(one)
+                continue
+            for way in its.ways:
+                self._go(memory, one, way, number, event, time_ms, living, complete)
+            memory.release(one.link)
+        for way in start.ways:
+            if way.stage is not None:
+                first = Partial(self.automaton.start, NO_LINK, number, time_ms)
+                self._go(memory, first, way, number, event, time_ms, living, complete)
+        memory.keep_partials(living)
+        self._complete(memory, complete, found)
+        return found
 
     def _go(
         self,
@@ -176,20 +215,21 @@ class Matcher:
         complete: list[Partial],
     ) -> None:
         """Let a partial match go a way."""
+        _, link, first, first_ms, last_ms = one
         if way.stage is None:
-            if way.target == FINAL or one.link != NO_LINK:
-                memory.refer(one.link)
-                (complete if way.target == FINAL else living).append(one._replace(state=way.target))
+            if way.target == FINAL or link != NO_LINK:
+                memory.refer(link)
+                passed = Partial(way.target, link, first, first_ms, last_ms)
+                (complete if way.target == FINAL else living).append(passed)
             return
         if memory.number == number:
             memory.use_number()
-        link = memory.add(one.link, way.stage, number, event, time_ms)
+        link = memory.add(link, way.stage, number, event, time_ms)
         memory.refer(link)
-        taken = Partial(way.target, link, one.first, one.first_ms, time_ms)
-        (complete if way.target == FINAL else living).append(taken)
+        (complete if way.target == FINAL else living).append(Partial(way.target, link, first, first_ms, time_ms))
         if way.ends:
             memory.refer(link)
-            complete.append(taken._replace(state=FINAL))
+            complete.append(Partial(FINAL, link, first, first_ms, time_ms))
 
     def drop_oldest(self, memory: Memory, most: int) -> tuple[int, Found]:
         """Let a key have no more partial matches than this: those that began first go.

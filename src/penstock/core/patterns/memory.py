@@ -47,12 +47,14 @@ class Memory:
     Args:
         held: what is held.
         elsewhere: where the events are; None where they are held here.
+        is_lazy: whether partial matches are put down only by `put_down`, as is quicker for many events in a row.
     """
 
-    __slots__ = ("_counts", "_elsewhere", "_held", "_links", "_partials", "_waiting")
+    __slots__ = ("_counts", "_elsewhere", "_held", "_is_lazy", "_links", "_partials", "_waiting")
 
-    def __init__(self, held: list[Any], elsewhere: Elsewhere | None = None) -> None:
+    def __init__(self, held: list[Any], elsewhere: Elsewhere | None = None, is_lazy: bool = False) -> None:
         self._held = held
+        self._is_lazy = is_lazy
         self._links: dict[int, list[Any]] = held[_LINKS]
         self._counts: dict[int, Any] = held[_EVENTS]
         self._elsewhere = elsewhere
@@ -67,7 +69,8 @@ class Memory:
     @property
     def is_empty(self) -> bool:
         """Whether nothing has begun: then the key may be forgotten."""
-        return not self._held[_PARTIALS] and not self._held[_WAITING]
+        partials = self._held[_PARTIALS] if self._partials is None else self._partials
+        return not partials and not self._held[_WAITING]
 
     @property
     def partials(self) -> list[Partial]:
@@ -79,7 +82,13 @@ class Memory:
     def keep_partials(self, partials: list[Partial]) -> None:
         """These are the partial matches from now on."""
         self._partials = partials
-        self._held[_PARTIALS] = [tuple(one) for one in partials]
+        if not self._is_lazy:
+            self.put_down()
+
+    def put_down(self) -> None:
+        """Let what is held have the partial matches as they are now."""
+        if self._partials is not None:
+            self._held[_PARTIALS] = [tuple(one) for one in self._partials]
 
     @property
     def waiting(self) -> list[Partial]:

@@ -28,10 +28,14 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class Ways:
-    """All ways. `stays`: whether the event is passed over and nothing else; `stops`: whether it must not be there."""
+    """All ways. `stays`: whether the event is passed over and nothing else; `takes`: whether any way takes it.
+
+    `stops`: the stage that must not be met, where the event is one of it.
+    """
 
     ways: tuple[Way, ...]
     stays: bool
+    takes: bool
     stops: str | None = None
 
 
@@ -95,7 +99,7 @@ class Trees:
         if stops is not None:
             # What was complete with this event stays.
             found = [Way(FINAL, way.stage) for way in found if way.target == FINAL or way.ends]
-        return Ways(tuple(found), found == [Way(state)], stops)
+        return Ways(tuple(found), found == [Way(state)], any(way.stage is not None for way in found), stops)
 
     def _allowed(self, state: int, known: dict[int, bool]) -> list[tuple[int, Step]]:
         """The steps that an event may go from a state, and the states that they begin in."""

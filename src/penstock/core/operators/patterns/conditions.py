@@ -6,7 +6,7 @@ know, and not at all where none does. Those with which a match may begin are ask
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from penstock.core.operators.base import UserCodeError
@@ -19,25 +19,26 @@ from penstock.core.ports import Clock
 class ConditionContext:
     """What a condition sees besides the event: the events that the partial match has taken so far, and times."""
 
-    __slots__ = ("_clock", "_timestamp", "link", "memory")
+    __slots__ = ("_clock", "_link", "_memory", "_timestamp")
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._timestamp: int | None = None
-        self.memory: Memory | None = None
-        self.link = NO_LINK
+        self._memory: Memory | None = None
+        self._link = NO_LINK
 
-    def turn_to(self, memory: Memory, timestamp: int | None) -> None:
-        """Another event is at hand."""
-        self.memory = memory
+    def turn_to(self, memory: Memory, link: int, timestamp: int | None) -> None:
+        """Another partial match, or another event, is at hand."""
+        self._memory = memory
+        self._link = link
         self._timestamp = timestamp
 
     def get_events_for_pattern(self, name: str) -> list[Any]:
         """The events that a stage has taken so far in this partial match, without the one at hand, oldest first."""
-        if self.link == NO_LINK:
+        if self._link == NO_LINK:
             return []
-        assert self.memory is not None
-        return self.memory.events_of(self.link, name)
+        assert self._memory is not None
+        return self._memory.events_of(self._link, name)
 
     def timestamp(self) -> int | None:
         """The event's time in ms; None in processing time."""
@@ -57,12 +58,13 @@ class ConditionsAtWork:
         self._is_simple = [one.condition.is_simple for one in conditions]
         self._operator_name = operator_name
         self._context = ConditionContext(clock)
-        self._event: Any = None
-        self._known: dict[int, bool] = {}
+        #: the event, the memory of its key, its time (None in processing time), and answers of simple conditions, to
+        #: which what is asked is added
+        self.at_hand: tuple[Any, Memory, int | None, dict[int, bool]] = (None, Memory(Memory.empty()), None, {})
         self._beginning = self._conditions_to_begin(automaton)
 
-    def _conditions_to_begin(self, automaton: Automaton) -> list[Callable[[Any], Any]] | None:
-        """Simple conditions of which one has to hold for an event to begin a match; None if there are no such."""
+    def _conditions_to_begin(self, automaton: Automaton) -> list[int] | None:
+        """Simple conditions of which one has to hold for an event to begin a match; None if there are none."""
         found: dict[int, None] = {}
         waiting, seen = [automaton.start], {automaton.start}
         while waiting:
@@ -75,14 +77,14 @@ class ConditionsAtWork:
                     if not needed:
                         return None
                     found[needed[0]] = None
-        return [self._functions[number] for number in found]
+        return list(found)
 
     def may_begin(self, events: Sequence[Any]) -> list[Any] | None:
         """For each event whether it may begin a match; None where only the matcher can tell."""
         if self._beginning is None:
             return None
         try:
-            first, *others = self._beginning
+            first, *others = [self._functions[number] for number in self._beginning]
             flags = list(map(first, events))
             for function in others:
                 flags = [flag or function(event) for flag, event in zip(flags, events, strict=True)]
@@ -90,28 +92,27 @@ class ConditionsAtWork:
             return None
         return flags if len(flags) == len(events) else None
 
-    def turn_to(self, event: Any, memory: Memory, timestamp: int | None) -> None:
-        """Another event is at hand."""
-        self._event = event
-        self._known = {}
-        self._context.turn_to(memory, timestamp)
+    @property
+    def only_beginning(self) -> int | None:
+        """The one condition that `may_begin` asks, if it is one."""
+        return self._beginning[0] if self._beginning is not None and len(self._beginning) == 1 else None
 
     def holds(self, number: int, link: int) -> bool:
         """Whether a condition holds for the event at hand and the events taken up to a link."""
-        if self._is_simple[number]:
-            known = self._known.get(number)
-            if known is None:
-                try:
-                    known = self._known[number] = bool(self._functions[number](self._event))
-                except Exception as error:
-                    raise self._failed(number) from error
-            return known
-        context = self._context
-        context.link = link
-        try:
-            return bool(self._functions[number](self._event, context))
-        except Exception as error:
-            raise self._failed(number) from error
+        event, memory, timestamp, known = self.at_hand
+        if not self._is_simple[number]:
+            self._context.turn_to(memory, link, timestamp)
+            try:
+                return bool(self._functions[number](event, self._context))
+            except Exception as error:
+                raise self._failed(number) from error
+        answer = known.get(number)
+        if answer is None:
+            try:
+                answer = known[number] = bool(self._functions[number](event))
+            except Exception as error:
+                raise self._failed(number) from error
+        return answer
 
     def _failed(self, number: int) -> UserCodeError:
-        return UserCodeError(self._operator_name, self._event, self._conditions[number].what)
+        return UserCodeError(self._operator_name, self.at_hand[0], self._conditions[number].what)

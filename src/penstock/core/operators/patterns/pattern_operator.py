@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import repeat
 from types import GeneratorType
 from typing import Any, Final
 
@@ -28,7 +29,7 @@ from penstock.core.operators.returned import results_of
 from penstock.core.operators.timers import TimerQueue
 from penstock.core.operators.watermarks import LATE_RECORDS
 from penstock.core.patterns.description import description_of
-from penstock.core.patterns.matcher import Found, Matcher
+from penstock.core.patterns.matcher import NOTHING, Found, Matcher
 from penstock.core.patterns.memory import Memory
 from penstock.core.patterns.skipping import SkipError
 from penstock.core.ports import Clock
@@ -165,21 +166,27 @@ class PatternOperator(FunctionOperator):
                         continue
                 held = Memory.empty()
             touched.append(key)
-            self._take(key, held, rows[first:])
+            self._take(key, held, rows[first:], None if flags is None else flags[begin + first : place])
         if touched:
             self._mark(None, touched)
 
-    def _take(self, key: Any, held: list[Any], rows: Sequence[tuple[int, Any]]) -> None:
-        """Take in events of one key."""
+    def _take(self, key: Any, held: list[Any], rows: Sequence[tuple[int, Any]], flags: Sequence[Any] | None) -> None:
+        """Take in events of one key. `flags`: whether they may begin a match."""
         self.context.keyed.current_key = key
-        memory, matcher, conditions = Memory(held, self._events), self._matcher, self._conditions
+        memory, matcher, conditions = Memory(held, self._events, True), self._matcher, self._conditions
         deadline = before = matcher.deadline_ms(memory)
         has_times, most = self.has_times, self._settings.partials_max
-        for time_ms, event in rows:
+        holds, only = conditions.holds, conditions.only_beginning
+        for (time_ms, event), may_begin in zip(rows, repeat(None) if flags is None else flags, strict=False):
             if deadline is not None and deadline <= time_ms:
                 self._found(matcher.advance(memory, time_ms), time_ms)
-            conditions.turn_to(event, memory, time_ms if has_times else None)
-            self._found(matcher.process(memory, event, time_ms, conditions.holds), time_ms)
+                deadline = matcher.deadline_ms(memory)
+            known = {} if may_begin is None or only is None else {only: bool(may_begin)}
+            conditions.at_hand = event, memory, time_ms if has_times else None, known
+            found = matcher.process(memory, event, time_ms, holds, known)
+            if found is NOTHING:
+                continue
+            self._found(found, time_ms)
             if most is not None and len(memory.partials) + len(memory.waiting) > most:
                 self._limit(memory, most, event, time_ms)
             deadline = matcher.deadline_ms(memory)
@@ -204,6 +211,7 @@ class PatternOperator(FunctionOperator):
         if memory.is_empty:
             self._memories.pop(key, None)
         else:
+            memory.put_down()
             self._memories[key] = held
 
     def _expire(self, up_to: int, time_ms: int, key: Any) -> None:
@@ -285,20 +293,23 @@ class EventTimePatternOperator(PatternOperator):
                 "give the source a WatermarkStrategy with a timestamp assigner, or call in_processing_time()"
             )
         values, timestamps = batch.values, batch.timestamps
-        add, watermark = self._waiting.add, self._watermark
+        if values and min(timestamps) <= self._watermark:
+            values, timestamps = self._without_late(values, timestamps)
+        self._waiting.add_all(self.keys_of(values, self._key_selector), timestamps, values)
+
+    def _without_late(self, values: list[Any], timestamps: list[int]) -> tuple[list[Any], list[int]]:
+        """The events that are not late; the others go where late ones go."""
         late: tuple[list[Any], list[int]] = ([], [])
-        for key, value, timestamp in zip(self.keys_of(values, self._key_selector), values, timestamps, strict=True):
-            if timestamp > watermark:
-                add(key, timestamp, value)
-            else:
-                late[0].append(value)
-                late[1].append(timestamp)
-        if not late[0]:
-            return
+        rest: tuple[list[Any], list[int]] = ([], [])
+        for value, timestamp in zip(values, timestamps, strict=True):
+            side = rest if timestamp > self._watermark else late
+            side[0].append(value)
+            side[1].append(timestamp)
         if self._search.late_tag is None:
             self.context.count(LATE_RECORDS, len(late[0]))
         else:
             self.output.collect_side(self._search.late_tag, Batch(*late))
+        return rest
 
     def process_watermark(self, timestamp: int) -> None:
         """Take in the events that are due."""
@@ -325,8 +336,7 @@ class ProcessingTimePatternOperator(PatternOperator):
         values, now_ms = batch.values, self.context.now_ms()
         keys = self.keys_of(values, self._key_selector)
         if self._search.compare is not None:
-            for key, value in zip(keys, values, strict=True):
-                self._waiting.add(key, now_ms, value)
+            self._waiting.add_all(keys, repeat(now_ms), values)
             return
         sequences: dict[Any, list[tuple[int, Any]]] = {}
         for key, value in zip(keys, values, strict=True):
