@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any, Self
 
 from penstock.base.errors import WrongTypeError, WrongValueError
-from penstock.base.time import Duration, to_millis
+from penstock.base.time import Duration, format_duration, to_millis
 from penstock.cep.after_match_skip_strategy import AfterMatchSkipStrategy
 from penstock.cep.conditions import (
     BooleanConditions,
@@ -21,8 +21,10 @@ from penstock.cep.conditions import (
     SubtypeCondition,
     as_condition,
 )
+from penstock.cep.drawing import DrawnStage, mermaid_of, svg_of
 from penstock.cep.errors import MalformedPatternException, UnsupportedOperationError
 from penstock.cep.quantifier import (
+    ARROWS,
     NOT_STRATEGIES,
     ConsumingStrategy,
     Quantifier,
@@ -30,6 +32,7 @@ from penstock.cep.quantifier import (
     Times,
     WithinType,
     check,
+    said_of,
 )
 
 
@@ -301,6 +304,32 @@ class Pattern:
         """What happens after a match."""
         return self._skip_strategy
 
+    # --- pictures ----------------------------------------------------------------------------------------------------
+
+    def to_mermaid(self) -> str:
+        """The pattern as a Mermaid flowchart: a box for each stage, a dotted arrow to what must not be met."""
+        return mermaid_of(self._drawn())
+
+    def to_svg(self) -> str:
+        """The same as an SVG drawing; a notebook shows it."""
+        return svg_of(self._drawn())
+
+    def _repr_html_(self) -> str:
+        return self.to_svg()
+
+    def _drawn(self) -> tuple[DrawnStage, ...]:
+        before = () if self._previous is None else self._previous._drawn()
+        strategy = self._quantifier.get_consuming_strategy()
+        said = [*said_of(self._quantifier, self._times), *(["until"] if self._until is not None else [])]
+        for within_type, window in self._windows.items():
+            of = "" if within_type is WithinType.FIRST_AND_LAST else " of the event before"
+            said.append(f"within {format_duration(window)}{of}")
+        stage = DrawnStage(self._name, tuple(said), ARROWS[strategy], strategy in NOT_STRATEGIES, self._inner_drawn())
+        return (*before, stage)
+
+    def _inner_drawn(self) -> tuple[DrawnStage, ...]:
+        return ()
+
     def __repr__(self) -> str:
         before = "" if self._previous is None else f"{self._previous!r}, "
         return f"{before}{self._name!r} {self._quantifier!r}"
@@ -322,6 +351,9 @@ class GroupPattern(Pattern):
     def get_raw_pattern(self) -> Pattern:
         """The pattern that it is made of."""
         return self._group
+
+    def _inner_drawn(self) -> tuple[DrawnStage, ...]:
+        return self._group._drawn()
 
     def where(self, condition: Any) -> Self:
         """Raises UnsupportedOperationError: a group has no condition of its own."""

@@ -43,6 +43,14 @@ class ConsumingStrategy(enum.Enum):
     NOT_NEXT = enum.auto()
 
 
+#: what pictures say of them
+ARROWS = {
+    ConsumingStrategy.STRICT: "next",
+    ConsumingStrategy.SKIP_TILL_NEXT: "followed by",
+    ConsumingStrategy.SKIP_TILL_ANY: "followed by any",
+    ConsumingStrategy.NOT_FOLLOW: "not followed by",
+    ConsumingStrategy.NOT_NEXT: "not next",
+}
 NOT_STRATEGIES = (ConsumingStrategy.NOT_FOLLOW, ConsumingStrategy.NOT_NEXT)
 
 
@@ -164,3 +172,24 @@ class Times:
 
     def __repr__(self) -> str:
         return f"Times({self._from}, {self._to}, {self._window_size})"
+
+
+def said_of(quantifier: Quantifier, times: Times | None) -> list[str]:
+    """What a picture says of how often a stage takes an event."""
+    said = []
+    if times is not None:
+        least, most = times.get_from(), times.get_to()
+        if quantifier.has_property(QuantifierProperty.LOOPING):
+            said.append(f"{least} or more")
+        else:
+            said.append(f"{least} times" if least == most else f"{least} to {most} times")
+        if quantifier.get_inner_consuming_strategy() is ConsumingStrategy.STRICT:
+            said.append("consecutive")
+        elif quantifier.get_inner_consuming_strategy() is ConsumingStrategy.SKIP_TILL_ANY:
+            said.append("all combinations")
+    said += [
+        one.name.lower()
+        for one in (QuantifierProperty.OPTIONAL, QuantifierProperty.GREEDY)
+        if quantifier.has_property(one)
+    ]
+    return said

@@ -11,17 +11,21 @@ from penstock.testing.elements import Element, ProcessingTime, Record
 from penstock.testing.functions import harness_for, operator_factory_for
 from penstock.testing.hostile import run_hostile
 from penstock.testing.operator_harness import OneInputOperatorHarness
+from penstock.testing.pattern_trace import PatternTrace, TraceStep, trace_pattern
 from penstock.testing.two_inputs import TwoInputOperatorHarness
 from penstock.testing.virtual_clock import VirtualClock
 
 __all__ = [
     "Element",
     "OneInputOperatorHarness",
+    "PatternTrace",
     "ProcessingTime",
     "Record",
+    "TraceStep",
     "TwoInputOperatorHarness",
     "VirtualClock",
     "harness_for",
     "operator_factory_for",
     "run_hostile",
+    "trace_pattern",
 ]

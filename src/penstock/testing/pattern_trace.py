@@ -1,0 +1,144 @@
+"""A pattern and some events: which partial matches live after each event, and why one died.
+
+>>> from penstock.cep import Pattern
+>>> from penstock.testing import trace_pattern
+>>> pattern = Pattern.begin("small").where(lambda event: event < 10).next("big").where(lambda event: event >= 10)
+>>> print(trace_pattern(pattern, [3, 12, 5, 7]))
+0 ms: 3
+    lives: small: 3 -> big
+1 ms: 12
+    match: small: 3, big: 12
+2 ms: 5
+    lives: small: 5 -> big
+3 ms: 7
+    lives: small: 7 -> big
+    dies:  small: 5 -> big (the event fits nowhere)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from penstock.base.errors import short_repr
+from penstock.cep.building import search_of
+from penstock.cep.pattern import Pattern
+from penstock.core.operators.patterns.conditions import ConditionsAtWork
+from penstock.core.patterns.automaton import FINAL
+from penstock.core.patterns.matcher import Found, Matcher
+from penstock.core.patterns.memory import Memory, Partial
+from penstock.testing.virtual_clock import VirtualClock
+
+_EVENT_CHARS_MAX = 60
+
+
+@dataclass
+class TraceStep:
+    """What an event did. Partial matches are told as their events by stages, and the stage that they wait for.
+
+    Attributes:
+        event: the event; None at the end of time.
+        time_ms: its time; None at the end of time.
+        living: the partial matches after it.
+        died: those that it ended, each with the reason.
+        matches: the matches that it gave, as dicts from stages to events.
+        timed_out: partial matches that had taken too long by its time.
+    """
+
+    event: Any
+    time_ms: int | None
+    living: list[str] = field(default_factory=list)
+    died: list[tuple[str, str]] = field(default_factory=list)
+    matches: list[dict[str, list[Any]]] = field(default_factory=list)
+    timed_out: list[dict[str, list[Any]]] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        head = "the end" if self.time_ms is None else f"{self.time_ms} ms: {short_repr(self.event, _EVENT_CHARS_MAX)}"
+        lines = [f"    match: {_shown(match)}" for match in self.matches]
+        lines += [f"    late:  {_shown(match)} (it took too long)" for match in self.timed_out]
+        lines += [f"    lives: {one}" for one in self.living]
+        lines += [f"    dies:  {one} ({reason})" for one, reason in self.died]
+        return "\n".join([head, *lines])
+
+
+@dataclass
+class PatternTrace:
+    """The steps, one for each event, and one for the end of time where anything waits for it. `str()` shows them."""
+
+    steps: list[TraceStep]
+
+    @property
+    def matches(self) -> list[dict[str, list[Any]]]:
+        """All matches."""
+        return [match for step in self.steps for match in step.matches]
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.steps))
+
+
+def trace_pattern(pattern: Pattern, events: Sequence[Any], timestamps: Iterable[int] | None = None) -> PatternTrace:
+    """Look for a pattern in the events of one key, and note what becomes of each partial match.
+
+    Args:
+        pattern: what is looked for.
+        events: in order.
+        timestamps: their times in ms, in order; by default each comes a ms after the one before, from 0 on.
+
+    Raises:
+        MalformedPatternException: if the parts of the pattern do not fit together.
+    """
+    tracing = _Tracing(pattern)
+    times = range(len(events)) if timestamps is None else list(timestamps)
+    steps = [tracing.event(event, time_ms) for event, time_ms in zip(events, times, strict=True)]
+    return PatternTrace([*steps, *tracing.end()])
+
+
+class _Tracing:
+    def __init__(self, pattern: Pattern) -> None:
+        search = search_of(pattern)
+        self._matcher = Matcher(search.pattern, search.strategy)
+        self._conditions = ConditionsAtWork(search.conditions, self._matcher.automaton, "trace", VirtualClock())
+        self._memory = Memory(Memory.empty())
+
+    def event(self, event: Any, time_ms: int) -> TraceStep:
+        step = TraceStep(event, time_ms)
+        self._note(step, self._matcher.advance(self._memory, time_ms))
+        known: dict[int, bool] = {}
+        self._conditions.at_hand = event, self._memory, time_ms, known
+        before = self._matcher.ways_of(self._memory, self._conditions.holds, known)
+        told = [self._told(one) for one, _ in before]
+        self._note(step, self._matcher.process(self._memory, event, time_ms, self._conditions.holds, known))
+        firsts = {one.first for one in (*self._memory.partials, *self._memory.waiting)}
+        for text, (one, ways) in zip(told, before, strict=True):
+            if ways.stops is not None:
+                step.died.append((text, f"stage {ways.stops!r} was met"))
+            elif not ways.ways:
+                step.died.append((text, "the event fits nowhere"))
+            elif one.first not in firsts and any(way.target != FINAL for way in ways.ways):
+                step.died.append((text, "a match skips it"))
+        step.living = [self._told(one) for one in self._memory.partials]
+        step.living += [
+            f"{_shown(self._memory.events(one.link))} (a match, which waits)" for one in self._memory.waiting
+        ]
+        return step
+
+    def end(self) -> list[TraceStep]:
+        step = TraceStep(None, None)
+        self._note(step, self._matcher.advance(self._memory, 2**63 - 1))
+        return [step] if step.matches or step.timed_out else []
+
+    def _note(self, step: TraceStep, found: Found) -> None:
+        step.matches += found.matches
+        step.timed_out += [one.events for one in found.timed_out]
+
+    def _told(self, one: Partial) -> str:
+        automaton = self._matcher.automaton
+        waits = "the end of its time" if one.state in automaton.pending else automaton.names[one.state]
+        return f"{_shown(self._memory.events(one.link))} -> {waits}"
+
+
+def _shown(match: dict[str, list[Any]]) -> str:
+    return ", ".join(
+        f"{name}: {' '.join(short_repr(event, _EVENT_CHARS_MAX) for event in events)}" for name, events in match.items()
+    )
