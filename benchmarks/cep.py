@@ -1,7 +1,6 @@
 """Patterns of events beside state machines that somebody wrote by hand for just these patterns.
 
     scripts/run python -m benchmarks.cep
-    scripts/run python -m benchmarks.cep --flink /path/to/venv/bin/python    # and beside Flink SQL's MATCH_RECOGNIZE
 
 Both sides read the same events, out of order by up to 2 s, look at them in event time key by key, and give the same
 matches. The events are bids, of 10,000 auctions by Zipf's law; stages tell them by their prices.

@@ -22,7 +22,7 @@ from pdoc.doc import Class, Doc, Function, Module
 from pdoc.render_helpers import format_signature
 
 #: Packages whose modules are all public, but for those in INTERNAL.
-PACKAGES = ["penstock.common", "penstock.connectors", "penstock.datastream"]
+PACKAGES = ["penstock.cep", "penstock.common", "penstock.connectors", "penstock.datastream"]
 #: Modules that stand for what is behind them.
 MODULES = [
     "penstock.base.metrics",
@@ -36,6 +36,8 @@ MODULES = [
 ]
 #: Parts of public packages that users meet under other names.
 INTERNAL = {
+    "penstock.cep.building",
+    "penstock.cep.drawing",
     "penstock.common.avro_row",
     "penstock.common.csv_row",
     "penstock.common.json_row",

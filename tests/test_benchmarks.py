@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks import by_hand, columnar, guard
+from benchmarks import by_hand, cep, columnar, guard
 from benchmarks.events import EventsSpec, events_of
 from benchmarks.measuring import Figures, Settings, run_penstock, run_twin
 from benchmarks.registry import WORKLOADS
 from benchmarks.sparse import SPARSE
 from benchmarks.sweeps import maps, numbers
 
+from penstock.common import Configuration
 from penstock.datastream import StreamExecutionEnvironment
 
 SPEC = EventsSpec(30_000)
@@ -38,6 +39,17 @@ def test_both_sides_of_a_sparse_workload_give_the_same_results(key: str) -> None
     env = StreamExecutionEnvironment.get_execution_environment()
     env.set_parallelism(1)
     assert sorted(workload.build(env, spec).execute_and_collect()) == sorted(by_hand)
+
+
+@pytest.mark.parametrize("name", cep.WORKLOADS)
+def test_patterns_and_state_machines_by_hand_give_the_same_results(name: str) -> None:
+    """Not only as many; in whatever order."""
+    workload, spec = cep.WORKLOADS[name], EventsSpec(15_000)
+    by_hand: list[Any] = []
+    workload.twin(workload.input_of(spec), by_hand.append)
+    settings = Configuration.from_dict({"execution.target": "local", "parallelism.default": 1})
+    env = StreamExecutionEnvironment.get_execution_environment(settings)
+    assert sorted(workload.build(env, spec).execute_and_collect()) == sorted(by_hand) != []
 
 
 def test_the_columnar_workload_emits_a_record_for_each_auction_and_window(

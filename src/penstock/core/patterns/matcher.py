@@ -12,7 +12,7 @@ matches.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -169,6 +169,30 @@ class Matcher:
         if is_passed_over and not node.takes:
             return NOTHING
         return self._taken(memory, event, time_ms, found, node)
+
+    def patient_states(self, simple: Collection[int]) -> frozenset[int]:
+        """States in which a partial match passes over an event for which none of these conditions holds.
+
+        None at all, where such an event could begin a match.
+        """
+        falling = dict.fromkeys(simple, False)
+        found = [
+            state
+            for state in range(len(self.automaton.steps))
+            if (ways := self._ways_if(state, falling)) and ways.stays
+        ]
+        start = self._ways_if(self.automaton.start, falling)
+        return frozenset(found if start is not None and not start.takes else ())
+
+    def _ways_if(self, state: int, known: dict[int, bool]) -> Ways | None:
+        """Where an event leads of which only this is known; None where that is not enough."""
+        node = self._trees.roots[state]
+        while isinstance(node, Question):
+            if node.number not in known:
+                return None
+            following = node.yes if known[node.number] else node.no
+            node = self._trees.answered(state, node, known[node.number]) if following is None else following
+        return node
 
     def ways_of(self, memory: Memory, holds: Holds, known: dict[int, bool]) -> list[tuple[Partial, Ways]]:
         """Where the event at hand would lead each partial match; for those who look at patterns at work."""

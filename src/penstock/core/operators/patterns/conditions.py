@@ -79,23 +79,44 @@ class ConditionsAtWork:
                     found[needed[0]] = None
         return list(found)
 
+    @property
+    def simple(self) -> list[int]:
+        """The numbers of the conditions that only look at the event."""
+        return [number for number, is_simple in enumerate(self._is_simple) if is_simple]
+
     def may_begin(self, events: Sequence[Any]) -> list[Any] | None:
         """For each event whether it may begin a match; None where only the matcher can tell."""
         if self._beginning is None:
             return None
-        try:
-            first, *others = [self._functions[number] for number in self._beginning]
-            flags = list(map(first, events))
-            for function in others:
-                flags = [flag or function(event) for flag, event in zip(flags, events, strict=True)]
-        except Exception:  # noqa: BLE001 - the matcher asks again, at the event's turn, and says what was raised
-            return None
-        return flags if len(flags) == len(events) else None
+        columns = self._answers(self._beginning, events)
+        return (
+            None if columns is None else columns[0] if len(columns) == 1 else list(map(any, zip(*columns, strict=True)))
+        )
 
-    @property
-    def only_beginning(self) -> int | None:
-        """The one condition that `may_begin` asks, if it is one."""
-        return self._beginning[0] if self._beginning is not None and len(self._beginning) == 1 else None
+    def answers(self, events: Sequence[Any], begins: Sequence[Any] | None) -> list[dict[int, bool] | None] | None:
+        """For each event the answers of all simple conditions, or None where none holds; and None if one raises.
+
+        `begins`: what `may_begin` said.
+        """
+        known = self._beginning if begins is not None and self._beginning and len(self._beginning) == 1 else []
+        numbers = [number for number in self.simple if number not in known]
+        columns = self._answers(numbers, events)
+        if columns is None or not self.simple:
+            return None
+        if known and begins is not None:
+            numbers, columns = [*known, *numbers], [list(begins), *columns]
+        return [
+            {number: bool(answer) for number, answer in zip(numbers, answers, strict=True)} if any(answers) else None
+            for answers in zip(*columns, strict=True)
+        ]
+
+    def _answers(self, numbers: Sequence[int], events: Sequence[Any]) -> list[list[Any]] | None:
+        """What conditions say of all events; None if one raises: the matcher asks again, at the event's turn."""
+        try:
+            columns = [list(map(self._functions[number], events)) for number in numbers]
+        except Exception:  # noqa: BLE001 - a condition may raise anything, and perhaps nobody waits for the event
+            return None
+        return columns if all(len(column) == len(events) for column in columns) else None
 
     def holds(self, number: int, link: int) -> bool:
         """Whether a condition holds for the event at hand and the events taken up to a link."""

@@ -43,6 +43,8 @@ MEMORIES: Final = "cep_partial_matches"
 EVENTS: Final = "cep_events"
 WAITING: Final = "cep_waiting_events"
 DEADLINES: Final = "cep_deadlines"
+#: That no condition was asked about an event.
+_UNKNOWN: Final[dict[int, bool]] = {}
 
 
 class PartialMatchLimitError(OperationError):
@@ -118,6 +120,8 @@ class PatternOperator(FunctionOperator):
         self._conditions = ConditionsAtWork(
             self._search.conditions, self._matcher.automaton, self.context.operator_name, self.context.clock
         )
+        self._simple = self._conditions.simple
+        self._patient = self._matcher.patient_states(self._simple)
         self._on_match = self.function.process_match
         self._on_timed_out = getattr(self.function, "process_timed_out_match", None)
         self._carry_over(memories)
@@ -154,34 +158,54 @@ class PatternOperator(FunctionOperator):
         self._send()
 
     def _take_all(self, sequences: Mapping[Any, Sequence[tuple[int, Any]]]) -> None:
-        flags = self._conditions.may_begin([event for rows in sequences.values() for _, event in rows])
-        memories, place, touched = self._memories, 0, []
+        begins = self._conditions.may_begin([event for rows in sequences.values() for _, event in rows])
+        memories, place = self._memories, 0
+        taken: list[tuple[Any, list[Any], Sequence[tuple[int, Any]]]] = []
+        flags: list[Any] | None = None if begins is None else []
         for key, rows in sequences.items():
             begin, place = place, place + len(rows)
-            held, first = memories.get(key), 0
-            if held is None:
-                if flags is not None:
-                    first = next((index for index in range(begin, place) if flags[index]), place) - begin
-                    if first == len(rows):
+            held = memories.get(key)
+            if begins is not None and flags is not None:
+                first = begin
+                if held is None:
+                    first = next((index for index in range(begin, place) if begins[index]), place)
+                    if first == place:
                         continue
-                held = Memory.empty()
-            touched.append(key)
-            self._take(key, held, rows[first:], None if flags is None else flags[begin + first : place])
-        if touched:
-            self._mark(None, touched)
+                rows = rows[first - begin :]
+                flags += begins[first:place]
+            taken.append((key, Memory.empty() if held is None else held, rows))
+        if not taken:
+            return
+        answers = self._conditions.answers([event for _, _, rows in taken for _, event in rows], flags)
+        place = 0
+        for key, held, rows in taken:
+            begin, place = place, place + len(rows)
+            self._take(key, held, rows, None if answers is None else answers[begin:place])
+        self._mark(None, [key for key, _, _ in taken])
 
-    def _take(self, key: Any, held: list[Any], rows: Sequence[tuple[int, Any]], flags: Sequence[Any] | None) -> None:
-        """Take in events of one key. `flags`: whether they may begin a match."""
+    def _take(
+        self,
+        key: Any,
+        held: list[Any],
+        rows: Sequence[tuple[int, Any]],
+        answers: Sequence[dict[int, bool] | None] | None,
+    ) -> None:
+        """Take in events of one key. `answers`: of simple conditions, None for an event for which none holds."""
         self.context.keyed.current_key = key
         memory, matcher, conditions = Memory(held, self._events, True), self._matcher, self._conditions
         deadline = before = matcher.deadline_ms(memory)
-        has_times, most = self.has_times, self._settings.partials_max
-        holds, only = conditions.holds, conditions.only_beginning
-        for (time_ms, event), may_begin in zip(rows, repeat(None) if flags is None else flags, strict=False):
+        has_times, most, holds = self.has_times, self._settings.partials_max, conditions.holds
+        patient, is_patient = self._patient, answers is not None and self._is_patient(memory)
+        for (time_ms, event), known in zip(rows, repeat(_UNKNOWN) if answers is None else answers, strict=False):
             if deadline is not None and deadline <= time_ms:
                 self._found(matcher.advance(memory, time_ms), time_ms)
                 deadline = matcher.deadline_ms(memory)
-            known = {} if may_begin is None or only is None else {only: bool(may_begin)}
+            if known is None:
+                if is_patient:
+                    continue
+                known = dict.fromkeys(self._simple, False)
+            elif known is _UNKNOWN:
+                known = {}
             conditions.at_hand = event, memory, time_ms if has_times else None, known
             found = matcher.process(memory, event, time_ms, holds, known)
             if found is NOTHING:
@@ -190,9 +214,15 @@ class PatternOperator(FunctionOperator):
             if most is not None and len(memory.partials) + len(memory.waiting) > most:
                 self._limit(memory, most, event, time_ms)
             deadline = matcher.deadline_ms(memory)
+            is_patient = bool(patient) and self._is_patient(memory)
         self._keep(key, held, memory)
         if deadline is not None and (before is None or deadline < before):
             self._deadlines.register(deadline, key)
+
+    def _is_patient(self, memory: Memory) -> bool:
+        """Whether all partial matches pass over an event for which no simple condition holds."""
+        patient = self._patient
+        return bool(patient) and all(one.state in patient for one in memory.partials)
 
     def _limit(self, memory: Memory, most: int, event: Any, time_ms: int) -> None:
         """A key has too many partial matches."""

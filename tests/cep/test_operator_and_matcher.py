@@ -1,0 +1,65 @@
+"""The operator, which asks conditions for many events at once and leaves out what nobody waits for, beside the matcher,
+which is given each event."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given, settings
+from tests.cep.searching import letter, opened, operator_of, stage, text, texts
+
+from penstock.cep import AfterMatchSkipStrategy, IterativeCondition, Pattern, WithinType
+from penstock.core.records import MAX_WATERMARK
+from penstock.testing import trace_pattern
+
+
+def few(event: object, ctx: object) -> bool:
+    return len(list(ctx.get_events_for_pattern("b"))) < 2  # type: ignore[attr-defined]
+
+
+def then(pattern: Pattern, name: str) -> Pattern:
+    return pattern.followed_by(name).where(letter(name))
+
+
+PATTERNS: dict[str, Callable[[], Pattern]] = {
+    "strict": lambda: stage("a").next("b").where(letter("b")).within(6),
+    "relaxed": lambda: then(then(stage("a"), "b"), "c").within(5),
+    "any": lambda: stage("a").followed_by_any("b").where(letter("b")),
+    "absent": lambda: stage("a").not_followed_by("b").where(letter("b")).within(3),
+    "absent between": lambda: then(stage("a").not_followed_by("b").where(letter("b")), "c"),
+    "not next": lambda: then(stage("a").not_next("b").where(letter("b")), "c").within(5),
+    "loop": lambda: then(then(stage("a"), "b").one_or_more().until(letter("d")), "c").within(8),
+    "greedy": lambda: then(stage("a").one_or_more().consecutive().greedy(), "b").within(7),
+    "optional first": lambda: then(stage("a").optional(), "b").within(4),
+    "iterative": lambda: then(then(stage("a"), "b").where(IterativeCondition.of(few)).one_or_more(), "c").within(7),
+    "since last": lambda: then(then(stage("a"), "b").within(2, WithinType.PREVIOUS_AND_CURRENT), "c").within(9),
+    "anything": lambda: Pattern.begin("a").next("b").where(letter("b")),
+    "skipping": lambda: then(
+        Pattern.begin("a", AfterMatchSkipStrategy.skip_past_last_event()).where(letter("a")).one_or_more(), "b"
+    ).within(6),
+}
+
+
+LETTERS = st.sampled_from(["", "a", "b", "c", "d", "ab", "bc"])
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+@settings(derandomize=True, deadline=None, max_examples=40)
+@given(st.lists(st.tuples(LETTERS, st.integers(0, 3)), max_size=12), st.integers(1, 5))
+def test_both_give_the_same_matches(name: str, drawn: list[tuple[str, int]], step: int) -> None:
+    events, time = [], 1
+    for letters, gap in drawn:
+        time += gap
+        events.append(("k", letters, time))
+    times = [event[2] for event in events]
+    wanted = [text(match) for match in trace_pattern(PATTERNS[name](), events, times).matches]
+    with closing(opened(operator_of(PATTERNS[name]()))) as harness:
+        for event in events:
+            harness.process(event, event[2])
+            if event[2] % step == 0:
+                harness.watermark(event[2] - 1)
+        harness.watermark(MAX_WATERMARK)
+        assert sorted(texts(harness)) == sorted(wanted)
