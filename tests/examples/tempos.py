@@ -21,8 +21,9 @@ from typing import Any
 from penstock.common import Configuration
 from penstock.datastream import DataStream, StreamExecutionEnvironment
 
-EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("[!_]*.py"))
-NAMES = [path.stem for path in EXAMPLES]
+FOLDER = Path(__file__).parents[2] / "examples"
+EXAMPLES = sorted([*FOLDER.glob("[!_]*.py"), *FOLDER.glob("cep/*.py")])
+NAMES = [".".join(path.relative_to(FOLDER).with_suffix("").parts) for path in EXAMPLES]
 TEMPOS = ["STREAMING", "BATCH", "MICRO_BATCH"]
 #: Where an example is handed no records that could be counted.
 FILE_RECORDS = 1_000
