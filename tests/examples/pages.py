@@ -156,6 +156,21 @@ PAGES: dict[str, Page] = {
     "docs/object-stores.md": Page(targets=("local",)),  # in the memory of one process
     "docs/postgresql.md": Page(targets=()),  # needs a server: tests/connectors/postgres/test_page.py
     "docs/operating.md": Page(("restarts: 0", "went on twice"), left_out=r"\(\d, \d+\)|\d+ COMPLETED \d+ ms \d+ bytes"),
+    "docs/cep.md": Page(
+        (
+            "guessed> ann guessed",
+            "spree> [30, 45]",
+            "left behind> ('bob', 'put', 10)",
+            "left behind> ('cyd', 'put', 20)",
+            "retried> [1, 1]",
+            "retried> [1, 1]",
+            "payments> bob paid",
+            "payments> bob paid",
+            "overdue> cyd had until minute 14",
+            "overdue> bob had until minute 35",
+        ),
+        targets=("local",),
+    ),
     "docs/process-functions.md": Page(
         ("broken> ann ?", "halved 0 ZeroDivisionError: integer division or modulo by zero")
     ),
