@@ -1,0 +1,53 @@
+"""Histories of jobs that look for patterns, one a seed. Their chance is their own: other histories do not change."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import ClassVar
+
+from tests.simulation.cep.worlds import SINK, PatternTopology, draw_topology
+
+from penstock.drivers.simulation.invariants import Invariants
+from penstock.drivers.simulation.scenario import draw_scenario, fault_free
+from penstock.drivers.simulation.simulation import History, Simulation
+from penstock.drivers.simulation.surroundings import Surroundings
+
+#: What is promised of patterns needs each event exactly once.
+MODES = ("aligned", "unaligned", "timed")
+
+
+def world_of(seed: int) -> str:
+    """The name under which connectors find the world of a seed."""
+    return f"cep-{seed}"
+
+
+class PatternInvariants(Invariants):
+    """Those of any job; in the end the matches and time-outs are compared with those of the oracle."""
+
+    def check_output(self, may_lack: bool = False) -> None:
+        """See `Invariants`."""
+        simulation = self._simulation
+        topology = simulation.scenario.topology
+        assert isinstance(topology, PatternTopology)
+        self.found.extend(topology.flaws(simulation.outside.committed.get(SINK, []), self.read()))
+
+
+class PatternSimulation(Simulation):
+    """A history of a job that looks for a pattern."""
+
+    invariants_type: ClassVar[type[Invariants]] = PatternInvariants
+
+    def __init__(self, seed: int, is_traced: bool = False, without_faults: bool = False) -> None:
+        world = world_of(seed)
+        chance = random.Random(world)
+        scenario = draw_scenario(chance, world, chance.choice(MODES))
+        changes = replace(scenario.changes, graph=0.0, order=0.0, misfit=0.0)
+        scenario = replace(scenario, topology=draw_topology(world), changes=changes)
+        scenario = fault_free(scenario) if without_faults else scenario
+        super().__init__(seed, around=Surroundings.made(seed, world, scenario, chance, is_traced))
+
+
+def run_pattern_seed(seed: int, is_traced: bool = False, without_faults: bool = False) -> History:
+    """The history of a seed."""
+    return PatternSimulation(seed, is_traced, without_faults).run()
