@@ -1,0 +1,125 @@
+"""`Graph`: vertices and edges as bounded streams, and what can be done with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+from penstock.base.errors import WrongValueError
+from penstock.datastream.data_stream import DataStream, StreamExecutionEnvironment
+from penstock.gelly.algorithm import GraphAlgorithm, GraphAnalytic, GraphValidator, result_of
+from penstock.gelly.csv_reader import GraphCsvReader
+from penstock.gelly.elements import Edge, Vertex
+from penstock.gelly.graph_changes import GraphChanges, vertices_of
+from penstock.gelly.graph_values import GraphValues
+from penstock.gelly.neighbourhoods import Neighbourhoods
+from penstock.gelly.streams import check_stream
+
+T = TypeVar("T")
+
+
+class Graph(Neighbourhoods, GraphChanges, GraphValues):
+    """A directed graph with values at vertices and edges.
+
+    Each method gives a new graph or a stream, and nothing runs before a job reads it; methods that give a number or a
+    bool run a job. An undirected graph has each edge both ways, see `get_undirected`.
+    """
+
+    @staticmethod
+    def from_collection(
+        edges: Iterable[Any],
+        context: StreamExecutionEnvironment,
+        vertices: Iterable[Any] | None = None,
+        vertex_value_initializer: Any = None,
+    ) -> Graph:
+        """A graph of values that the program holds.
+
+        Args:
+            edges: `Edge`s, or tuples (source, target, value) or (source, target).
+            context: the environment.
+            vertices: `Vertex`s, or tuples (id, value); by default those of the edges, with value None.
+            vertex_value_initializer: gives the values of the edges' vertices, of their ids.
+
+        Raises:
+            ValueError: for vertices and an initializer, too.
+        """
+        made = None if vertices is None else context.from_collection([Vertex(*vertex) for vertex in vertices])
+        held = context.from_collection([Edge(*edge) for edge in edges])
+        return _graph_of(held, made, vertex_value_initializer)
+
+    @staticmethod
+    def from_data_stream(
+        edges: DataStream, vertices: DataStream | None = None, vertex_value_initializer: Any = None
+    ) -> Graph:
+        """A graph of streams of `Edge`s and `Vertex`s; see `from_collection`."""
+        return _graph_of(edges, vertices, vertex_value_initializer)
+
+    @staticmethod
+    def from_tuple_data_stream(
+        edges: DataStream, vertices: DataStream | None = None, vertex_value_initializer: Any = None
+    ) -> Graph:
+        """A graph of streams of tuples (source, target, value) and (id, value); rows do as well."""
+        made = None if vertices is None else check_stream(vertices, "the vertices").map(_vertex).name("Vertices")
+        return _graph_of(check_stream(edges, "the edges").map(_edge).name("Edges"), made, vertex_value_initializer)
+
+    @staticmethod
+    def from_tuple2_data_stream(
+        edges: DataStream, vertices: DataStream | None = None, vertex_value_initializer: Any = None
+    ) -> Graph:
+        """A graph of streams of tuples (source, target), whose edges have no values, and (id, value)."""
+        made = None if vertices is None else check_stream(vertices, "the vertices").map(_vertex).name("Vertices")
+        ends = check_stream(edges, "the edges").map(_edge_without_value).name("Edges")
+        return _graph_of(ends, made, vertex_value_initializer)
+
+    @staticmethod
+    def from_csv_reader(
+        edges_path: str,
+        context: StreamExecutionEnvironment,
+        vertices_path: str | None = None,
+        vertex_value_initializer: Any = None,
+    ) -> GraphCsvReader:
+        """Reads a graph from text files; say with `types`, `edge_types`, `vertex_types` or `key_type` what they hold.
+
+        Args:
+            edges_path: a file, or a directory of files.
+            context: the environment.
+            vertices_path: the same of vertices; by default they are those of the edges.
+            vertex_value_initializer: gives the values of the edges' vertices, of their ids.
+        """
+        return GraphCsvReader(edges_path, context, vertices_path, vertex_value_initializer, _graph_of)
+
+    # --- algorithms --------------------------------------------------------------------------------------------------
+
+    def run(self, algorithm: GraphAlgorithm[T] | GraphAnalytic[T]) -> Any:
+        """What an algorithm gives for this graph: a graph or a stream. Of an analytic: itself, to `execute`."""
+        return result_of(algorithm, self)
+
+    def validate(self, validator: GraphValidator) -> bool:
+        """Whether the graph is as a validator wants it; runs a job."""
+        return validator.validate(self)
+
+    def __repr__(self) -> str:
+        return f"Graph({self._vertices.get_name()!r}, {self._edges.get_name()!r})"
+
+
+def _graph_of(edges: DataStream, vertices: DataStream | None, initializer: Any) -> Graph:
+    check_stream(edges, "the edges")
+    if vertices is None:
+        vertices = vertices_of(edges, initializer)
+    elif initializer is not None:
+        raise WrongValueError("vertex_value_initializer: the vertices are given, and have values; use map_vertices")
+    else:
+        check_stream(vertices, "the vertices")
+    return Graph(vertices, edges, edges.get_execution_environment())
+
+
+def _vertex(record: Any) -> Vertex:
+    return Vertex(*record)
+
+
+def _edge(record: Any) -> Edge:
+    return Edge(*record)
+
+
+def _edge_without_value(record: Any) -> Edge:
+    return Edge(record[0], record[1], None)

@@ -1,0 +1,140 @@
+"""Methods of graphs that add or remove vertices and edges, and those of sets of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Self
+
+from penstock.core.operators.record.stateless import method
+from penstock.datastream.data_stream import DataStream
+from penstock.gelly.elements import Edge, Vertex
+from penstock.gelly.graph_base import GraphBase
+from penstock.gelly.graph_values import edges_between
+from penstock.gelly.streams import BOTH, FIRST, co_grouped, distinct, distinct_values, without
+
+
+class GraphChanges(GraphBase):
+    """See the module's text."""
+
+    # --- adding ------------------------------------------------------------------------------------------------------
+
+    def add_vertex(self, vertex: Vertex) -> Self:
+        """With one vertex more; nothing changes if there is one of its id."""
+        return self.add_vertices([vertex])
+
+    def add_vertices(self, vertices_to_add: Iterable[Vertex]) -> Self:
+        """With more vertices; those whose ids there are already are left out."""
+        added = self._context.from_collection([Vertex(*vertex) for vertex in vertices_to_add])
+        vertices = co_grouped(self._vertices, added, (FIRST, FIRST), _first_of_both)
+        return self._with(vertices=vertices.name("Add Vertices"))
+
+    def add_edge(self, source: Vertex, target: Vertex, edge_value: Any = None) -> Self:
+        """With one edge more, and with its vertices where they are missing."""
+        vertices = self._context.from_collection([Vertex(*source), Vertex(*target)])
+        edges = self._context.from_collection([Edge(source[0], target[0], edge_value)])
+        return self.union(self._with(vertices, edges))
+
+    def add_edges(self, new_edges: Iterable[Edge]) -> Self:
+        """With more edges; those that lead from or to a vertex that there is not are left out."""
+        added = edges_between(self._context.from_collection([Edge(*edge) for edge in new_edges]), self._vertices)
+        return self._with(edges=self._edges.union(added))
+
+    # --- removing ----------------------------------------------------------------------------------------------------
+
+    def remove_vertex(self, vertex: Vertex) -> Self:
+        """Without the vertex of this id and its edges."""
+        return self.remove_vertices([vertex])
+
+    def remove_vertices(self, vertices_to_be_removed: Iterable[Vertex] | DataStream) -> Self:
+        """Without the vertices of these ids and their edges; a stream of vertices does as well."""
+        if isinstance(vertices_to_be_removed, DataStream):
+            removed = vertices_to_be_removed
+        else:
+            removed = self._context.from_collection([Vertex(*vertex) for vertex in vertices_to_be_removed])
+        vertices = without(self._vertices, removed, FIRST, FIRST).name("Remove Vertices")
+        return self._with(vertices, edges_between(self._edges, vertices))
+
+    def remove_edge(self, edge: Edge) -> Self:
+        """Without all edges from the same source to the same target."""
+        return self._with(edges=self._edges.filter(_IsOther((edge[0], edge[1]))).name("Remove Edge"))
+
+    def remove_edges(self, edges_to_be_removed: Sequence[Edge]) -> Self:
+        """Without all edges that have the source and the target of one of these."""
+        removed = self._context.from_collection([Edge(*edge) for edge in edges_to_be_removed])
+        return self._with(edges=without(self._edges, removed, BOTH, BOTH).name("Remove Edges"))
+
+    # --- two graphs --------------------------------------------------------------------------------------------------
+
+    def union(self, graph: GraphBase) -> Self:
+        """The vertices of both graphs, equal ones once, and all edges of both."""
+        vertices = distinct(self._vertices.union(graph.get_vertices()), FIRST)
+        return self._with(vertices.name("Union Of Vertices"), self._edges.union(graph.get_edges()))
+
+    def difference(self, graph: GraphBase) -> Self:
+        """Without the vertices whose ids the other graph has, and without their edges."""
+        return self.remove_vertices(graph.get_vertices())
+
+    def intersect(self, graph: GraphBase, distinct_edges: bool) -> Self:
+        """The edges that both graphs have, equal in source, target and value, and their vertices, without values.
+
+        Args:
+            graph: the other graph.
+            distinct_edges: whether equal edges come once. Otherwise they come in pairs: as often as in the graph that
+                has them less often, and from both of them.
+        """
+        make = _distinct_in_both if distinct_edges else _pairs_in_both
+        edges = co_grouped(self._edges, graph.get_edges(), (BOTH, BOTH), make).name("Intersect Edges")
+        return self._with(vertices_of(edges), edges)
+
+
+def vertices_of(edges: DataStream, initializer: Callable[[Any], Any] | None = None) -> DataStream:
+    """The vertices that edges have, with the values that the initializer gives for their ids, or None."""
+    ids = distinct(edges.flat_map(_ids_of).name("Vertex Ids"), _itself).name("Distinct Ids")
+    return ids.map(VertexOfId(initializer)).name("Vertices Of Edges")
+
+
+class VertexOfId:
+    """Makes vertices of ids."""
+
+    def __init__(self, initializer: Any) -> None:
+        self._value = None if initializer is None else method(initializer, "map")
+
+    def __call__(self, vertex_id: Any) -> Vertex:
+        return Vertex(vertex_id, None if self._value is None else self._value(vertex_id))
+
+
+class _IsOther:
+    def __init__(self, ends: tuple[Any, Any]) -> None:
+        self._ends = ends
+
+    def __call__(self, edge: Any) -> bool:
+        return (edge[0], edge[1]) != self._ends
+
+
+def _itself(value: Any) -> Any:
+    return value
+
+
+def _ids_of(edge: Any) -> list[Any]:
+    return [edge[0], edge[1]]
+
+
+def _first_of_both(_: Any, ones: Iterable[Any], others: Iterable[Any]) -> Iterator[Any]:
+    for records in (ones, others):
+        for record in records:
+            yield record
+            return
+
+
+def _distinct_in_both(_: Any, ones: Iterable[Edge], others: Iterable[Edge]) -> list[Edge]:
+    there = list(others)
+    return [edge for edge in distinct_values(list(ones)) if edge in there]
+
+
+def _pairs_in_both(_: Any, ones: Iterable[Edge], others: Iterable[Edge]) -> Iterator[Edge]:
+    left = list(others)
+    for edge in ones:
+        if edge in left:
+            left.remove(edge)
+            yield edge
+            yield edge

@@ -1,0 +1,137 @@
+"""Methods of graphs that give vertices, edges or ids other values, or leave some of them out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Self
+
+from penstock.base.typeinfo import TypeInformation
+from penstock.datastream.data_stream import DataStream
+from penstock.gelly.elements import Edge, Vertex
+from penstock.gelly.graph_base import GraphBase
+from penstock.gelly.streams import BOTH, FIRST, SECOND, WrappedMap, check_stream, co_grouped, with_key_in
+
+Function = Any
+
+
+class GraphValues(GraphBase):
+    """See the module's text."""
+
+    # --- one by one --------------------------------------------------------------------------------------------------
+
+    def map_vertices(self, mapper: Function, return_type: TypeInformation | None = None) -> Self:
+        """Give each vertex the value that a function of the vertex returns, or a `MapFunction`."""
+        return self._with(vertices=self._vertices.map(WrappedMap(_vertex_by_vertex, mapper)).name("Map Vertices"))
+
+    def map_edges(self, mapper: Function, return_type: TypeInformation | None = None) -> Self:
+        """Give each edge the value that a function of the edge returns, or a `MapFunction`."""
+        return self._with(edges=self._edges.map(WrappedMap(_edge_by_edge, mapper)).name("Map Edges"))
+
+    def translate_graph_ids(self, translator: Function) -> Self:
+        """Replace each id by what a function of it returns, in vertices and edges; different ids must stay different.
+
+        The function may be an object with a method `translate`.
+        """
+        return self._with(
+            self._vertices.map(WrappedMap(_vertex_of_id, translator, "translate")).name("Translate Vertex Ids"),
+            self._edges.map(WrappedMap(_edge_of_ids, translator, "translate")).name("Translate Edge Ids"),
+        )
+
+    def translate_vertex_values(self, translator: Function) -> Self:
+        """Replace the value of each vertex by what a function of it returns."""
+        vertices = self._vertices.map(WrappedMap(_vertex_by_value, translator, "translate"))
+        return self._with(vertices=vertices.name("Translate Vertex Values"))
+
+    def translate_edge_values(self, translator: Function) -> Self:
+        """Replace the value of each edge by what a function of it returns."""
+        edges = self._edges.map(WrappedMap(_edge_by_value, translator, "translate"))
+        return self._with(edges=edges.name("Translate Edge Values"))
+
+    # --- with other data ---------------------------------------------------------------------------------------------
+
+    def join_with_vertices(self, input_data_stream: DataStream, vertex_join_function: Function) -> Self:
+        """Give vertices with an input record of their id the value `f(value, input)`; the others stay as they are.
+
+        Args:
+            input_data_stream: tuples (id, input); of several records of an id one counts.
+            vertex_join_function: the function, or an object with a method `vertex_join`.
+        """
+        data = check_stream(input_data_stream, "the input")
+        joined = co_grouped(self._vertices, data, (FIRST, FIRST), _joined_vertices, vertex_join_function, "vertex_join")
+        return self._with(vertices=joined.name("Join With Vertices"))
+
+    def join_with_edges(self, input_data_stream: DataStream, edge_join_function: Function) -> Self:
+        """The same for edges; the input is tuples (source, target, input), and the method is `edge_join`."""
+        return self._join_edges(input_data_stream, edge_join_function, BOTH, BOTH, "Join With Edges")
+
+    def join_with_edges_on_source(self, input_data_stream: DataStream, edge_join_function: Function) -> Self:
+        """The same for edges, by their source; the input is tuples (source, input)."""
+        return self._join_edges(input_data_stream, edge_join_function, FIRST, FIRST, "Join With Edges On Source")
+
+    def join_with_edges_on_target(self, input_data_stream: DataStream, edge_join_function: Function) -> Self:
+        """The same for edges, by their target; the input is tuples (target, input)."""
+        return self._join_edges(input_data_stream, edge_join_function, SECOND, FIRST, "Join With Edges On Target")
+
+    def _join_edges(self, data: DataStream, function: Function, key: Any, input_key: Any, name: str) -> Self:
+        keys = (key, input_key)
+        joined = co_grouped(self._edges, check_stream(data, "the input"), keys, _joined_edges, function, "edge_join")
+        return self._with(edges=joined.name(name))
+
+    # --- a part ------------------------------------------------------------------------------------------------------
+
+    def subgraph(self, vertex_filter: Function, edge_filter: Function) -> Self:
+        """The vertices and edges for which the filters are true, without edges that have lost a vertex."""
+        vertices = self._vertices.filter(vertex_filter).name("Filter On Vertices")
+        edges = self._edges.filter(edge_filter).name("Filter On Edges")
+        return self._with(vertices, edges_between(edges, vertices))
+
+    def filter_on_vertices(self, vertex_filter: Function) -> Self:
+        """The vertices for which a function is true, and the edges between them."""
+        vertices = self._vertices.filter(vertex_filter).name("Filter On Vertices")
+        return self._with(vertices, edges_between(self._edges, vertices))
+
+    def filter_on_edges(self, edge_filter: Function) -> Self:
+        """All vertices, and the edges for which a function is true."""
+        return self._with(edges=self._edges.filter(edge_filter).name("Filter On Edges"))
+
+
+def edges_between(edges: DataStream, vertices: DataStream) -> DataStream:
+    """The edges of which both vertices are among these."""
+    with_source = with_key_in(edges, vertices, FIRST, FIRST).name("Edges With Source")
+    return with_key_in(with_source, vertices, SECOND, FIRST).name("Edges With Both Ends")
+
+
+def _vertex_by_vertex(mapper: Callable[[Any], Any], vertex: Any) -> Vertex:
+    return Vertex(vertex[0], mapper(vertex))
+
+
+def _edge_by_edge(mapper: Callable[[Any], Any], edge: Any) -> Edge:
+    return Edge(edge[0], edge[1], mapper(edge))
+
+
+def _vertex_of_id(translator: Callable[[Any], Any], vertex: Any) -> Vertex:
+    return Vertex(translator(vertex[0]), vertex[1])
+
+
+def _edge_of_ids(translator: Callable[[Any], Any], edge: Any) -> Edge:
+    return Edge(translator(edge[0]), translator(edge[1]), edge[2])
+
+
+def _vertex_by_value(translator: Callable[[Any], Any], vertex: Any) -> Vertex:
+    return Vertex(vertex[0], translator(vertex[1]))
+
+
+def _edge_by_value(translator: Callable[[Any], Any], edge: Any) -> Edge:
+    return Edge(edge[0], edge[1], translator(edge[2]))
+
+
+def _joined_vertices(function: Callable[[Any, Any], Any], vertices: Any, inputs: Any) -> Iterable[Vertex]:
+    for data in inputs:
+        return [Vertex(vertex[0], function(vertex[1], data[-1])) for vertex in vertices]
+    return list(vertices)
+
+
+def _joined_edges(function: Callable[[Any, Any], Any], edges: Any, inputs: Any) -> Iterable[Edge]:
+    for data in inputs:
+        return [Edge(edge[0], edge[1], function(edge[2], data[-1])) for edge in edges]
+    return list(edges)

@@ -1,0 +1,27 @@
+"""Checks of graphs, see `Graph.validate`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.gelly.algorithm import GraphValidator
+from penstock.gelly.graph_base import GraphBase
+from penstock.gelly.streams import FIRST, without
+
+
+class InvalidVertexIdsValidator(GraphValidator):
+    """Whether both ends of every edge are vertices of the graph."""
+
+    def validate(self, graph: GraphBase) -> bool:
+        """True if they are; runs a job."""
+        ids = graph.get_edges().flat_map(_ids_of).name("Edge Ids")
+        missing = without(ids, graph.get_vertices(), _itself, FIRST).name("Missing Vertices")
+        return not missing.execute_and_collect("Validate vertex ids", 1)
+
+
+def _itself(value: Any) -> Any:
+    return value
+
+
+def _ids_of(edge: Any) -> list[Any]:
+    return [edge[0], edge[1]]
