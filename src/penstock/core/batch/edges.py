@@ -10,6 +10,7 @@ from penstock.core.batch.exchange import BatchExchange, Exchange, KeyedExchange,
 from penstock.core.batch.rows import Rows
 from penstock.core.graph.job_graph import JobGraph, JobVertex
 from penstock.core.graph.pointwise import consumers_of
+from penstock.core.operators.lockstep import LockstepOperator
 from penstock.core.task.channels.partitioners import HashPartitioner
 from penstock.core.task.program import OutEdge, VertexProgram
 
@@ -31,6 +32,12 @@ def is_keyed(vertex: JobVertex) -> bool:
     """Whether the head of a vertex holds something for each key, so that its input has to come key by key."""
     program: VertexProgram = pickle.loads(vertex.program)
     return bool(program.operators[0].factory().is_keyed)
+
+
+def keeps_step(vertex: JobVertex) -> bool:
+    """Whether the head of a vertex exchanges messages with its other subtasks, so that all run at a time."""
+    program: VertexProgram = pickle.loads(vertex.program)
+    return isinstance(program.operators[0].factory(), LockstepOperator)
 
 
 def consumers_of_vertex(job_graph: JobGraph, vertex: JobVertex, keyed: list[bool]) -> dict[int, Consumer]:

@@ -21,6 +21,7 @@ from penstock.core.batch.rows import ACCUMULATORS, COMMITTABLES, METRICS, NO_KEY
 from penstock.core.graph.job_graph import JobGraph
 from penstock.core.operators.base import Output, StreamOperator
 from penstock.core.operators.context import OperatorContext
+from penstock.core.operators.lockstep import Answer, LockstepOperator, Round
 from penstock.core.operators.sink.sink import SinkOperator
 from penstock.core.operators.source.source import Emitted, SourceOperator
 from penstock.core.ports import Clock, Coroutines
@@ -84,6 +85,9 @@ class BatchTask:
     The task calls `wait(ms)` when a source has nothing yet, or when calls are out that must return before the task can
     go on. It waits no longer than that, and hands over what `coroutines` have given by then. `run` tells the runs of
     one task apart, where there may be several.
+
+    Attributes:
+        round: what the task wants exchanged with the other subtasks; it goes on once it has got the answer.
     """
 
     def __init__(
@@ -102,6 +106,8 @@ class BatchTask:
         self._wait = wait
         self._coroutines = coroutines
         self._run = run
+        self.round: Round | None = None
+        self._answer: Answer | None = None
         self._rows = Rows()
         self._sequences = sequences_of(subtask)
         #: Pickled accumulators of the operators above, which have come with the records; then the chain's own.
@@ -147,6 +153,8 @@ class BatchTask:
             for _ in work:
                 yield from (_NONE for _ in self._calls.make_room())
                 yield self._take_rows() if len(self._rows) >= BATCH_RECORDS else _NONE
+            if isinstance(self._head, LockstepOperator):
+                yield from self._keep_step(self._head)
             self._end_input()
             yield from (_NONE for _ in self._calls.finish(is_input_ended=bool(self._vertex.inputs)))
             self._prepare_last()
@@ -156,6 +164,25 @@ class BatchTask:
             errors = chain.close()
         for error in errors:
             raise error
+
+    def _keep_step(self, head: LockstepOperator) -> Iterator[Rows]:
+        rounds = head.rounds()
+        try:
+            self.round = next(rounds)
+            while True:
+                while self.round is not None:
+                    yield _NONE
+                assert self._answer is not None
+                answer, self._answer = self._answer, None
+                self.round = rounds.send(answer)
+        except StopIteration:
+            return
+        finally:
+            rounds.close()
+
+    def answer(self, answer: Answer) -> None:
+        """Give the answer to `round`."""
+        self.round, self._answer = None, answer
 
     def _check_accumulators(self) -> None:
         names = [name for context in self._chain.contexts for name in context.accumulators]

@@ -127,7 +127,8 @@ class SuperstepLoop:
             if self._is_converged(number, aggregates):
                 _log.info("iteration %r: ended after %d supersteps: converged", name, number)
                 return
-        _log.info("iteration %r: ended after %d supersteps, the maximum", name, self._end.max_iterations)
+        if self._end.max_iterations:
+            _log.info("iteration %r: ended after %d supersteps, the maximum", name, self._end.max_iterations)
 
     def _figures(self, aggregates: Mapping[str, Any]) -> str:
         of = [f"{n} records in the {role}" for role, n in self._records.items() if role not in self._jobs.kept]
@@ -152,6 +153,8 @@ class SuperstepLoop:
         """Run a job and take over what it wrote; return the results of its aggregators."""
         superstep = Superstep(self._jobs.name, number, self._aggregators, cloudpickle.dumps(dict(previous), protocol=5))
         name = f"{self._jobs.name}, superstep {number}" if number else f"{self._jobs.name}, input"
+        if not self._end.max_iterations:
+            name = self._jobs.name  # what is called its input is all that there is
         job_id, left = self._outcome(replace(self._reading(graph), name=name, superstep=superstep))
         for key, value in left.items():
             if isinstance(value, Exception):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from penstock.base.configuration import Configuration
+from penstock.core.batch.edges import keeps_step
 from penstock.core.batch.rows import Rows
 from penstock.core.batch.splits import splits_of
 from penstock.core.batch.task import BatchTask
@@ -12,6 +13,7 @@ from penstock.core.epochs.task import EpochTask
 from penstock.core.epochs.work import EpochWork, Task
 from penstock.core.graph.job_graph import JobGraph
 from penstock.core.master.steps import Last
+from penstock.core.operators.lockstep import Round, exchanged
 from penstock.core.ports import JobListener
 from penstock.drivers.event_loop import WaitingEventLoop
 from penstock.drivers.stepwise.batch_job import BatchJob
@@ -31,15 +33,47 @@ class LocalBatchJob(BatchJob):
             for source in vertex.sources.values()
         }
 
+        meetings = {
+            vertex.index: _Meeting(vertex.parallelism, self.listener.on_log)
+            for vertex in self.job_graph.vertices
+            if keeps_step(vertex)
+        }
+
         def run(vertex: int, subtask: int, rows: Rows) -> Iterable[Rows]:
             with WaitingEventLoop("penstock-async") as loop:
                 task = BatchTask(self.vertices[vertex], subtask, self.clock, loop.wait, loop.coroutines)
-                yield from task.run_source(splits[vertex][subtask]) if vertex in splits else task.run([rows])
+                output = task.run_source(splits[vertex][subtask]) if vertex in splits else task.run([rows])
+                for produced in output:
+                    if task.round is not None:
+                        meetings[vertex].bring(subtask, task)
+                    yield produced
 
-        return run_in_order(self.job_graph, run, self.check_cancelled)
+        return run_in_order(self.job_graph, run, self.check_cancelled, meetings.__contains__)
 
     def interrupt(self) -> None:
         """Tasks look for themselves whether the job was cancelled."""
+
+
+class _Meeting:
+    """Where the subtasks of a vertex that keep step bring what is to be exchanged."""
+
+    def __init__(self, parallelism: int, tell: Callable[[str], None]) -> None:
+        self._parallelism = parallelism
+        self._tell = tell
+        self._tasks: dict[int, tuple[BatchTask, Round]] = {}
+
+    def bring(self, subtask: int, task: BatchTask) -> None:
+        """A task has a round; once all have, they get their answers."""
+        assert task.round is not None
+        self._tasks[subtask] = task, task.round
+        if len(self._tasks) < self._parallelism:
+            return
+        met = [self._tasks[subtask] for subtask in range(self._parallelism)]
+        self._tasks.clear()
+        if met[0][1].progress:
+            self._tell(met[0][1].progress)
+        for (one, _), answer in zip(met, exchanged([round_ for _, round_ in met]), strict=True):
+            one.answer(answer)
 
 
 class LocalEpochJob(EpochJob):

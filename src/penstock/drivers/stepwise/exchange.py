@@ -19,15 +19,29 @@ Row = tuple[int, int, int, int | None, int, bytes]
 RunTask = Callable[[int, int, Rows], Iterable[Rows]]
 
 
-def run_in_order(job_graph: JobGraph, run_task: RunTask, check_cancelled: Callable[[], None]) -> Iterator[Last]:
-    """Run every task once; return what goes to no other task. Rows of an edge wait in lists for their consumers."""
+def run_in_order(
+    job_graph: JobGraph,
+    run_task: RunTask,
+    check_cancelled: Callable[[], None],
+    in_step: Callable[[int], bool] = lambda vertex: False,
+) -> Iterator[Last]:
+    """Run every task once; return what goes to no other task. Rows of an edge wait in lists for their consumers.
+
+    Subtasks of a vertex run one after the other, or take turns where `in_step` says so of the vertex.
+    """
     waiting: dict[tuple[int, int], list[Row]] = {}
     for vertex in job_graph.vertices:
         edges = [edge.index for edge in job_graph.inputs_of(vertex.index)]
-        for subtask in range(vertex.parallelism):
+
+        def outputs(subtask: int, vertex: int = vertex.index, edges: list[int] = edges) -> Iterator[Rows]:
             rows = [row for edge in edges for row in waiting.pop((edge, subtask), [])]
+            yield from run_task(vertex, subtask, _sorted(rows))
+
+        subtasks = range(vertex.parallelism)
+        groups = [subtasks] if in_step(vertex.index) else [range(subtask, subtask + 1) for subtask in subtasks]
+        for subtask, output in _turns(groups, outputs):
             try:
-                for produced in run_task(vertex.index, subtask, _sorted(rows)):
+                for produced in output:
                     check_cancelled()
                     for row in zip(*produced.columns(), strict=True):
                         edge, target, _, _, sequence, payload = row
@@ -39,6 +53,47 @@ def run_in_order(job_graph: JobGraph, run_task: RunTask, check_cancelled: Callab
                 raise
             except (Exception, SystemExit) as error:
                 raise batch_error(failure_of(error, vertex.name), job_graph, vertex.index, subtask) from error
+
+
+def _turns(groups: list[range], outputs: Callable[[int], Iterator[Rows]]) -> Iterator[tuple[int, Iterator[Rows]]]:
+    """(subtask, its next output), of all subtasks of a group in turn until they have ended, group after group."""
+    for group in groups:
+        running = {subtask: outputs(subtask) for subtask in group}
+        if len(running) == 1:
+            yield from running.items()
+            continue
+        try:
+            while running:
+                for subtask, output in list(running.items()):
+                    turn = _Turn(output)
+                    yield subtask, turn
+                    if turn.is_over:
+                        del running[subtask]
+        finally:
+            for output in running.values():
+                output.close()  # type: ignore[attr-defined]
+
+
+class _Turn:
+    """The next output, if there is any."""
+
+    def __init__(self, output: Iterator[Rows]) -> None:
+        self._output = output
+        self._is_taken = False
+        self.is_over = False
+
+    def __iter__(self) -> Iterator[Rows]:
+        return self
+
+    def __next__(self) -> Rows:
+        if self._is_taken:
+            raise StopIteration
+        self._is_taken = True
+        try:
+            return next(self._output)
+        except StopIteration:
+            self.is_over = True
+            raise
 
 
 def left_of(lasts: Iterable[Last]) -> Left:
