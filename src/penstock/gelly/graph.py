@@ -11,6 +11,7 @@ from penstock.gelly.algorithm import GraphAlgorithm, GraphAnalytic, GraphValidat
 from penstock.gelly.csv_reader import GraphCsvReader
 from penstock.gelly.elements import Edge, Vertex
 from penstock.gelly.graph_changes import GraphChanges, vertices_of
+from penstock.gelly.graph_iterations import GraphIterations
 from penstock.gelly.graph_values import GraphValues
 from penstock.gelly.neighbourhoods import Neighbourhoods
 from penstock.gelly.streams import check_stream
@@ -18,7 +19,7 @@ from penstock.gelly.streams import check_stream
 T = TypeVar("T")
 
 
-class Graph(Neighbourhoods, GraphChanges, GraphValues):
+class Graph(GraphIterations, Neighbourhoods, GraphChanges, GraphValues):
     """A directed graph with values at vertices and edges.
 
     Each method gives a new graph or a stream, and nothing runs before a job reads it; methods that give a number or a

@@ -1,0 +1,1 @@
+"""Graph algorithms over the arrays of a partition, see `kernel`."""

@@ -1,0 +1,56 @@
+"""Aggregators of an iteration over the vertices of a graph, see `penstock.common.aggregators`."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from penstock.base.aggregators import Aggregator
+from penstock.base.errors import UnknownNameError
+
+
+class Aggregates:
+    """The aggregators of one superstep, and what they came to in the one before."""
+
+    def __init__(self, registered: Mapping[str, Aggregator[Any]]) -> None:
+        self._registered = registered
+        self._used: dict[str, Aggregator[Any]] = {}
+        self._previous: dict[str, Any] = {}
+
+    def aggregator(self, name: str) -> Aggregator[Any]:
+        """This subtask's copy, empty as the superstep begins. Raises `KeyError` for a name not registered."""
+        found = self._used.get(name)
+        if found is None:
+            found = self._used[name] = self._fresh(name)
+        return found
+
+    def previous(self, name: str) -> Any:
+        """What it came to in the superstep before; None in the first. Raises `KeyError` for a name not registered."""
+        self._check(name)
+        return self._previous.get(name)
+
+    def parts(self) -> dict[str, Any]:
+        """What this subtask's copies have come to, as far as they were asked for."""
+        return {name: aggregator.get_aggregate() for name, aggregator in self._used.items()}
+
+    def end_superstep(self, parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+        """Take in the parts of all subtasks, and begin anew; returns what the aggregators have come to."""
+        whole = {name: self._fresh(name) for name in self._registered}
+        for part in parts:
+            for name, value in part.items():
+                whole[name].aggregate(value)
+        self._used.clear()
+        self._previous = {name: aggregator.get_aggregate() for name, aggregator in whole.items()}
+        return self._previous
+
+    def _fresh(self, name: str) -> Aggregator[Any]:
+        self._check(name)
+        made = copy.deepcopy(self._registered[name])
+        made.reset()
+        return made
+
+    def _check(self, name: str) -> None:
+        if name not in self._registered:
+            known = ", ".join(map(repr, self._registered)) or "none"
+            raise UnknownNameError(f"the iteration has no aggregator {name!r}; registered: {known}")

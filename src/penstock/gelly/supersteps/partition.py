@@ -1,0 +1,113 @@
+"""The vertices of one partition, with their edges, as functions see them; and the messages between partitions."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from penstock.core.columns.batch import ColumnBatch
+from penstock.core.records import Batch
+from penstock.gelly.columnar.owners import Owners
+from penstock.gelly.elements import Edge, Vertex
+
+#: Messages by the id of the vertex that they are for.
+Box = dict[Any, list[Any]]
+
+
+class Partition:
+    """Vertices by a number of their own, in the order in which they came."""
+
+    def __init__(self, partitions: int) -> None:
+        self.partitions = partitions
+        self.index: dict[Any, int] = {}
+        self.ids: list[Any] = []
+        self.values: list[Any] = []
+        self._by_source: dict[Any, list[Edge]] = {}
+        self._by_target: dict[Any, list[Edge]] = {}
+        #: of each vertex, once all has come: (the edge, the id at its other end)
+        self.out_edges: list[list[Edge]] = []
+        self.in_edges: list[list[Edge]] = []
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def add_vertices(self, batch: Batch) -> None:
+        """Take vertices in; of several of one id the last one counts."""
+        for vertex_id, value in records_of(batch):
+            place = self.index.setdefault(vertex_id, len(self.ids))
+            if place == len(self.ids):
+                self.ids.append(vertex_id)
+                self.values.append(value)
+            else:
+                self.values[place] = value
+
+    def add_edges(self, batch: Batch, end: int) -> None:
+        """Take edges in, for the vertices at their source (0) or target (1)."""
+        held = self._by_target if end else self._by_source
+        for record in records_of(batch):
+            held.setdefault(record[end], []).append(Edge(*record))
+
+    def seal(self) -> None:
+        """All has come."""
+        self.out_edges = [self._by_source.get(vertex_id, []) for vertex_id in self.ids]
+        self.in_edges = [self._by_target.get(vertex_id, []) for vertex_id in self.ids]
+        self._by_source, self._by_target = {}, {}
+
+    def vertex(self, place: int) -> Vertex:
+        """The vertex of this number."""
+        return Vertex(self.ids[place], self.values[place])
+
+
+def records_of(batch: Batch) -> Iterable[Any]:
+    """The records of a batch as plain tuples."""
+    if isinstance(batch, ColumnBatch):
+        return zip(*(column.to_pylist() for column in batch.columns.columns), strict=True)
+    return batch.values
+
+
+class Outboxes:
+    """Messages for the vertices of all partitions."""
+
+    def __init__(self, partitions: int) -> None:
+        self._owners = Owners(partitions)
+        self._partitions = partitions
+        self._boxes: list[Box] = []
+        self.begin()
+
+    def begin(self) -> None:
+        """Empty boxes."""
+        self._boxes = [defaultdict(list) for _ in range(self._partitions)]
+
+    def send(self, target: Any, message: Any) -> None:
+        """Put a message into the box of the target's partition."""
+        self._boxes[self._owners[target]][target].append(message)
+
+    def take(self, combine: Callable[[list[Any]], list[Any]] | None) -> list[Box | None]:
+        """The boxes, with the messages of a vertex combined; empty ones are None."""
+        boxes: list[Box | None] = []
+        for box in self._boxes:
+            if combine is not None:
+                boxes.append({target: combine(held) for target, held in box.items()} or None)
+            else:
+                boxes.append(dict(box) or None)
+        self.begin()
+        return boxes
+
+
+def merged(boxes: Iterable[Box | None], combine: Callable[[list[Any]], list[Any]] | None) -> Box:
+    """The messages of all partitions for this one; those that came together are combined."""
+    inbox: Box = {}
+    for box in boxes:
+        for target, held in (box or {}).items():
+            if target in inbox:
+                both = inbox[target] + held
+                inbox[target] = both if combine is None else combine(both)
+            else:
+                inbox[target] = held
+    return inbox
+
+
+def number_of(boxes: Iterable[Box | None]) -> int:
+    """How many messages there are."""
+    return sum(sum(map(len, box.values())) for box in boxes if box)
