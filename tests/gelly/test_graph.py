@@ -244,3 +244,13 @@ def test_validation(parallelism: int) -> None:
     env = graph.get_context()
     broken = Graph.from_data_stream(graph.get_edges(), env.from_collection(VERTICES[1:]))
     assert not broken.validate(InvalidVertexIdsValidator())
+
+
+def test_a_job_computes_only_what_it_reads() -> None:
+    graph = graph_of()
+
+    def fails(vertex: Any) -> Any:
+        raise AssertionError("nobody reads this")
+
+    graph.map_vertices(fails).get_triplets()
+    assert graph.number_of_edges() == 7

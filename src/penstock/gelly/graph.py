@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from penstock.base.errors import WrongValueError
@@ -10,6 +10,7 @@ from penstock.datastream.data_stream import DataStream, StreamExecutionEnvironme
 from penstock.gelly.algorithm import GraphAlgorithm, GraphAnalytic, GraphValidator, result_of
 from penstock.gelly.csv_reader import GraphCsvReader
 from penstock.gelly.elements import Edge, Vertex
+from penstock.gelly.graph_base import Origin
 from penstock.gelly.graph_changes import GraphChanges, vertices_of
 from penstock.gelly.graph_iterations import GraphIterations
 from penstock.gelly.graph_values import GraphValues
@@ -60,17 +61,14 @@ class Graph(GraphIterations, Neighbourhoods, GraphChanges, GraphValues):
         edges: DataStream, vertices: DataStream | None = None, vertex_value_initializer: Any = None
     ) -> Graph:
         """A graph of streams of tuples (source, target, value) and (id, value); rows do as well."""
-        made = None if vertices is None else check_stream(vertices, "the vertices").map(_vertex).name("Vertices")
-        return _graph_of(check_stream(edges, "the edges").map(_edge).name("Edges"), made, vertex_value_initializer)
+        return _graph_of_tuples(edges, vertices, vertex_value_initializer, _edge)
 
     @staticmethod
     def from_tuple2_data_stream(
         edges: DataStream, vertices: DataStream | None = None, vertex_value_initializer: Any = None
     ) -> Graph:
         """A graph of streams of tuples (source, target), whose edges have no values, and (id, value)."""
-        made = None if vertices is None else check_stream(vertices, "the vertices").map(_vertex).name("Vertices")
-        ends = check_stream(edges, "the edges").map(_edge_without_value).name("Edges")
-        return _graph_of(ends, made, vertex_value_initializer)
+        return _graph_of_tuples(edges, vertices, vertex_value_initializer, _edge_without_value)
 
     @staticmethod
     def from_csv_reader(
@@ -103,15 +101,24 @@ class Graph(GraphIterations, Neighbourhoods, GraphChanges, GraphValues):
         return f"Graph({self._vertices.get_name()!r}, {self._edges.get_name()!r})"
 
 
-def _graph_of(edges: DataStream, vertices: DataStream | None, initializer: Any) -> Graph:
+def _graph_of(edges: DataStream, vertices: DataStream | None, initializer: Any, origin: Origin | None = None) -> Graph:
     check_stream(edges, "the edges")
     if vertices is None:
         vertices = vertices_of(edges, initializer)
+        origin = origin or Origin(edges, None, initializer)
     elif initializer is not None:
         raise WrongValueError("vertex_value_initializer: the vertices are given, and have values; use map_vertices")
     else:
         check_stream(vertices, "the vertices")
-    return Graph(vertices, edges, edges.get_execution_environment())
+    return Graph(vertices, edges, edges.get_execution_environment(), origin)
+
+
+def _graph_of_tuples(
+    edges: DataStream, vertices: DataStream | None, initializer: Any, edge_of: Callable[[Any], Edge]
+) -> Graph:
+    origin = Origin(check_stream(edges, "the edges"), vertices, initializer)
+    made = None if vertices is None else check_stream(vertices, "the vertices").map(_vertex).name("Vertices")
+    return _graph_of(edges.map(edge_of).name("Edges"), made, initializer, origin)
 
 
 def _vertex(record: Any) -> Vertex:

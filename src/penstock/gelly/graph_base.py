@@ -2,25 +2,61 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Self
 
 from penstock.datastream.data_stream import DataStream, StreamExecutionEnvironment
 from penstock.gelly.elements import Triplet
-from penstock.gelly.streams import FIRST, SECOND, co_grouped, count
+from penstock.gelly.streams import FIRST, SECOND, co_grouped, count, lazy
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What a graph's records come from: streams of records of other kinds too, such as columns of a file.
+
+    Attributes:
+        edges: records of source, target, and value if there are values.
+        vertices: records of id, and value if there are values; None when the vertices are those of the edges.
+        initializer: gives the values of the edges' vertices, of their ids; None for no values.
+    """
+
+    edges: DataStream
+    vertices: DataStream | None = None
+    initializer: Any = None
 
 
 class GraphBase:
     """A graph: a bounded stream of vertices and one of edges. Methods give other graphs; nothing runs before a job."""
 
-    def __init__(self, vertices: DataStream, edges: DataStream, context: StreamExecutionEnvironment) -> None:
-        self._vertices = vertices
-        self._edges = edges
+    def __init__(
+        self,
+        vertices: DataStream,
+        edges: DataStream,
+        context: StreamExecutionEnvironment,
+        origin: Origin | None = None,
+    ) -> None:
+        self._vertices = lazy(vertices)
+        self._edges = lazy(edges)
         self._context = context
+        self._origin = origin or Origin(edges, vertices)
+
+    @property
+    def origin(self) -> Origin:
+        """What the graph's records come from, for algorithms that do not need them as records."""
+        return self._origin
 
     def _with(self, vertices: DataStream | None = None, edges: DataStream | None = None) -> Self:
         """A graph with other vertices or edges."""
+        held = self._origin.vertices or self._vertices
+        origin = Origin(
+            self._origin.edges if edges is None else edges,
+            held if vertices is None else vertices,
+        )
         return type(self)(
-            self._vertices if vertices is None else vertices, self._edges if edges is None else edges, self._context
+            self._vertices if vertices is None else vertices,
+            self._edges if edges is None else edges,
+            self._context,
+            origin,
         )
 
     # --- what it consists of -----------------------------------------------------------------------------------------
@@ -39,19 +75,19 @@ class GraphBase:
 
     def get_vertices_as_tuple2(self) -> DataStream:
         """The vertices as plain tuples (id, value)."""
-        return self._vertices.map(tuple).name("Vertices As Tuples")
+        return lazy(self._vertices.map(tuple).name("Vertices As Tuples"))
 
     def get_edges_as_tuple3(self) -> DataStream:
         """The edges as plain tuples (source, target, value)."""
-        return self._edges.map(tuple).name("Edges As Tuples")
+        return lazy(self._edges.map(tuple).name("Edges As Tuples"))
 
     def get_vertex_ids(self) -> DataStream:
         """The ids of all vertices."""
-        return self._vertices.map(FIRST).name("Vertex Ids")
+        return lazy(self._vertices.map(FIRST).name("Vertex Ids"))
 
     def get_edge_ids(self) -> DataStream:
         """For each edge a tuple (source, target)."""
-        return self._edges.map(_ends).name("Edge Ids")
+        return lazy(self._edges.map(_ends).name("Edge Ids"))
 
     def get_triplets(self) -> DataStream:
         """Each edge with the values of both its vertices, as `Triplet`; edges that lack a vertex are left out."""

@@ -14,6 +14,7 @@ from penstock.core.windowing import EventTimeTrigger, GlobalWindows
 from penstock.datastream.data_stream import DataStream
 from penstock.datastream.function import Function
 from penstock.datastream.functions import FlatMapFunction, MapFunction, RuntimeContext, WindowFunction
+from penstock.plan.transformation import upstream_first
 
 Key = Callable[[Any], Any]
 
@@ -23,6 +24,13 @@ SECOND: Key = itemgetter(1)
 BOTH: Key = itemgetter(0, 1)
 
 _T = TypeVar("_T")
+
+
+def lazy(stream: DataStream) -> DataStream:
+    """The stream, which a job computes only if something reads it: graphs have many streams that nobody asks for."""
+    environment = stream.get_execution_environment()
+    environment.leave_out(upstream_first(upstream.transformation for upstream in stream.upstreams))
+    return stream
 
 
 class Wrapped(Function):
@@ -87,7 +95,7 @@ def of_groups(
 ) -> DataStream:
     """Results of `make(function, key, records)` for all records of each key."""
     windows = stream.key_by(key).window(GlobalWindows.create()).trigger(EventTimeTrigger.create())
-    return windows.apply(_Group(make, function, name))
+    return lazy(windows.apply(_Group(make, function, name)))
 
 
 class _CoGroup(Wrapped):
@@ -110,7 +118,7 @@ def co_grouped(
     name: str = "",
 ) -> DataStream:
     """Results of `make(function, ones, others)` for the records of each key that either stream has."""
-    return ones.co_group(others).where(keys[0]).equal_to(keys[1]).apply(_CoGroup(make, function, name))
+    return lazy(ones.co_group(others).where(keys[0]).equal_to(keys[1]).apply(_CoGroup(make, function, name)))
 
 
 def _unmatched(_: Any, ones: Iterable[Any], others: Iterable[Any]) -> Iterator[Any]:

@@ -1,0 +1,281 @@
+"""The arrays of one partition of a graph, and the way of values along its edges.
+
+Edges are kept in the order of what they lead to. A partition has a *slot* for each vertex, of whatever partition, that
+its edges lead to; slots are in the order of the partitions that own the vertices. At the beginning it tells each owner
+for which vertices it has slots, in which order. From then on only values travel, and an owner knows where they belong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from penstock.core.columns.batch import ColumnBatch
+from penstock.core.records import Batch
+from penstock.gelly.columnar.ids import (
+    Ids,
+    encoded,
+    ids_of,
+    ids_of_column,
+    joined,
+    listed,
+    owners_in,
+    places_in,
+    sorted_by,
+    taken,
+)
+from penstock.gelly.columnar.kernel import UFUNCS, Combine, Inbox, identity_of
+
+
+class GraphArrays:
+    """See the module's text.
+
+    Attributes:
+        ids: of the vertices: an Arrow array, or a list.
+        vertex_values: an array of numbers, a list of anything else, or None when the graph has no vertices of its own.
+        degrees: how many edges the value of each vertex goes along.
+        in_degrees: how many values come to each vertex when all are sent.
+        number_of_vertices: of all partitions.
+        number_of_edges: of all partitions, in the kernel's direction; with all directions each edge counts twice.
+        sums: what all partitions have added, by name.
+        superstep: the number of the superstep, from 1.
+    """
+
+    def __init__(self, subtask: int, partitions: int) -> None:
+        self.subtask = subtask
+        self.partitions = partitions
+        self.ids: Ids = []
+        self.vertex_values: Any = None
+        self.number_of_vertices = 0
+        self.number_of_edges = 0
+        self.superstep = 0
+        self.sums: dict[str, float] = {}
+        self._added: dict[str, float] = {}
+        self._vertices: list[tuple[Ids, Any]] = []
+        self._has_vertices = False
+        self._edges: list[tuple[Ids, Ids, Any]] = []
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def add(self, name: str, number: float) -> None:
+        """Add to a sum over all partitions."""
+        self._added[name] = self._added.get(name, 0) + number
+
+    def take_added(self) -> dict[str, float]:
+        """What was added since the last call."""
+        added, self._added = self._added, {}
+        return added
+
+    # --- loading -----------------------------------------------------------------------------------------------------
+
+    def expect_vertices(self) -> None:
+        """The vertices come by themselves; otherwise they are those of the edges."""
+        self._has_vertices = True
+
+    def load_vertices(self, batch: Batch) -> None:
+        """Take in records (id, value)."""
+        ids, values = _columns(batch, 2)[:2]
+        self._vertices.append((ids, values))
+
+    def load_edges(self, batch: Batch, end: int) -> None:
+        """Take in records (source, target, value) whose values go from the source (end 0) or from the target (1)."""
+        source, target, values = _columns(batch, 3)
+        self._edges.append((target, source, values) if end else (source, target, values))
+
+    def addresses(self) -> list[Any]:
+        """All edges have come: for each partition the ids of its vertices that edges lead to, and how many do."""
+        ends = joined([one[0] for one in self._edges])
+        targets = joined([one[1] for one in self._edges])
+        self.edge_values = _together([one[2] for one in self._edges])
+        self._edges = []
+        different, codes = encoded(targets)
+        owners = owners_in(different, self.partitions)
+        order = sorted_by(owners)
+        slot_of = np.empty(len(order), np.uint32)
+        slot_of[order] = np.arange(len(order), dtype=np.uint32)
+        slots = slot_of[codes]
+        by_slot = sorted_by(slots)
+        self._ends, self._end_codes = encoded(ends)
+        self._end_codes = self._end_codes[by_slot]
+        self.edge_values = _taken(self.edge_values, by_slot)
+        counts = np.bincount(slots, minlength=len(order)).astype(np.int64)
+        self._counts = counts
+        bounds = np.searchsorted(owners[order], np.arange(self.partitions + 1))
+        self._bounds = bounds
+        ordered = taken(different, order)
+        return [
+            (ordered[bounds[owner] : bounds[owner + 1]], counts[bounds[owner] : bounds[owner + 1]])
+            for owner in range(self.partitions)
+        ]
+
+    def settle(self, addressed: Sequence[Any]) -> None:
+        """What all partitions address here has come: number the vertices."""
+        if self._has_vertices:
+            self._number_given()
+        else:
+            self.ids = encoded(joined([self._ends, *(ids for ids, _ in addressed)]))[0]
+        size = len(self)
+        place_of_end = places_in(self.ids, self._ends)
+        self.edge_sources = place_of_end[self._end_codes]
+        self._drop_edges_from_nowhere()
+        self._places = [places_in(self.ids, ids) for ids, _ in addressed]
+        self.degrees = np.bincount(self.edge_sources, minlength=size)
+        self.in_degrees = np.zeros(size, np.int64)
+        for places, (_, counts) in zip(self._places, addressed, strict=True):
+            there = places >= 0
+            self.in_degrees[places[there]] += counts[there]
+        self._counts_of_all = [counts for _, counts in addressed]
+        self._all_there = [bool((places >= 0).all()) for places in self._places]
+        self._starts = np.concatenate([[0], np.cumsum(self._counts)])[:-1]
+        del self._ends, self._end_codes
+
+    def initialize(self, value_of: Callable[[Any], Any]) -> None:
+        """Give the vertices values, of their ids."""
+        self.vertex_values = _numbers_of([value_of(one) for one in listed(self.ids)])
+
+    def _number_given(self) -> None:
+        ids = joined([one[0] for one in self._vertices])
+        values = _together([one[1] for one in self._vertices])
+        self._vertices = []
+        self.ids, codes = encoded(ids)
+        if values is not None:
+            last = np.zeros(len(self.ids), np.int64)
+            last[codes] = np.arange(len(codes))  # of several of one id the last one counts
+            values = _taken(values, last)
+        self.vertex_values = values
+
+    def _drop_edges_from_nowhere(self) -> None:
+        """Edges whose first end is no vertex of the graph carry nothing."""
+        there = self.edge_sources >= 0
+        if there.all():
+            return
+        slots = np.repeat(np.arange(len(self._counts)), self._counts)[there]
+        self._counts = np.bincount(slots, minlength=len(self._counts)).astype(np.int64)
+        self.edge_sources = self.edge_sources[there]
+        self.edge_values = _taken(self.edge_values, np.flatnonzero(there))
+
+    # --- values along edges ------------------------------------------------------------------------------------------
+
+    def scattered(self, values: Any, active: Any, along: Any, combine: Combine) -> list[Any]:
+        """For each partition what goes to it, or None: values for its slots, and which slots; None for all of them."""
+        sources = self.edge_sources
+        if not len(sources) or (active is not None and not active.any()):
+            return [None] * self.partitions
+        is_all = active is None or bool(active.all())
+        counts, starts, edges = self._counts, self._starts, None
+        if not is_all:
+            sends = active[sources]
+            edges = np.flatnonzero(sends)
+            slots = np.repeat(np.arange(len(counts)), counts)[edges]
+            counts = np.bincount(slots, minlength=len(counts))
+            sources = sources[edges]
+        per_edge = along(values[sources], self.edge_values if edges is None else _taken(self.edge_values, edges))
+        used = np.flatnonzero(counts)
+        if combine is Combine.NONE:
+            ends = np.concatenate([[0], np.cumsum(counts)])
+            return list(self._uncombined(per_edge, counts, ends))
+        if edges is not None:
+            starts = np.concatenate([[0], np.cumsum(counts)])[:-1]
+        reduced = UFUNCS[combine].reduceat(per_edge, starts[used])
+        return list(self._combined(reduced, used, len(used) == len(counts)))
+
+    def _combined(self, reduced: Any, used: Any, is_dense: bool) -> Iterator[Any]:
+        cuts = self._bounds if is_dense else np.searchsorted(used, self._bounds)
+        for owner in range(self.partitions):
+            part = reduced[cuts[owner] : cuts[owner + 1]]
+            slots = None if is_dense else used[cuts[owner] : cuts[owner + 1]] - self._bounds[owner]
+            yield (part, slots) if len(part) else None
+
+    def _uncombined(self, per_edge: Any, counts: Any, ends: Any) -> Iterator[Any]:
+        for owner in range(self.partitions):
+            begin, end = self._bounds[owner], self._bounds[owner + 1]
+            part = per_edge[ends[begin] : ends[end]]
+            yield (part, counts[begin:end]) if len(part) else None
+
+    def gathered(self, payloads: Sequence[Any], combine: Combine, kind: Any) -> Inbox:
+        """What came from all partitions; `kind` is the type of values where none came."""
+        for payload in payloads:
+            if payload is not None:
+                kind = payload[0].dtype
+        if combine is Combine.NONE:
+            return self._all_gathered(payloads, kind)
+        values = np.full(len(self), None if kind.kind == "O" else identity_of(combine, kind), kind)
+        has = np.zeros(len(self), bool)
+        combined = UFUNCS[combine]
+        for places, is_all_there, payload in zip(self._places, self._all_there, payloads, strict=True):
+            if payload is None:
+                continue
+            part, slots = payload
+            at = places if slots is None else places[slots]
+            if not is_all_there:
+                part, at = part[at >= 0], at[at >= 0]
+            if kind.kind == "O":  # of which no value changes nothing
+                both = has[at]
+                values[at[~both]] = part[~both]
+                part, at = part[both], at[both]
+            values[at] = combined(values[at], part)  # no place is there twice
+            has[places if slots is None else places[slots]] = True
+        return Inbox(values, has)
+
+    def _all_gathered(self, payloads: Sequence[Any], kind: Any) -> Inbox:
+        places, parts = [np.zeros(0, np.int64)], [np.zeros(0, kind)]
+        for mine, payload in zip(self._places, payloads, strict=True):
+            if payload is not None:
+                part, counts = payload
+                at = np.repeat(mine, counts)
+                places.append(at[at >= 0])
+                parts.append(part[at >= 0])
+        at = np.concatenate(places)
+        counts = np.bincount(at, minlength=len(self))
+        return Inbox(np.concatenate(parts)[sorted_by(at)], counts > 0, np.concatenate([[0], np.cumsum(counts)]))
+
+
+def _columns(batch: Batch, width: int) -> tuple[Any, ...]:
+    """Columns of a batch; ids first. Records may lack the last one, which is then None."""
+    ids = width - 1
+    if isinstance(batch, ColumnBatch):
+        found = batch.columns.columns
+        values = _numbers(found[ids]) if len(found) > ids else None
+        return (*(ids_of_column(column) for column in found[:ids]), values)
+    lists = list(zip(*batch.values, strict=True))
+    values = _numbers_of(lists[ids]) if len(lists) > ids else None
+    return (*(ids_of(column) for column in lists[:ids]), values)
+
+
+def _numbers(column: Any) -> Any:
+    if column.null_count == len(column):
+        return None
+    if column.null_count or not (np.issubdtype(kind := column.type.to_pandas_dtype(), np.number) or kind is np.bool_):
+        return _numbers_of(column.to_pylist())
+    return column.to_numpy(zero_copy_only=False)
+
+
+def _numbers_of(values: Sequence[Any]) -> Any:
+    kinds = set(map(type, values))
+    if kinds == {type(None)}:
+        return None
+    if kinds <= {int, float} or kinds == {bool}:
+        try:
+            return np.array(values, np.float64 if float in kinds else None)
+        except OverflowError:
+            return list(values)
+    return list(values)
+
+
+def _together(parts: Sequence[Any]) -> Any:
+    """One array or list of several; None if all are."""
+    if all(part is None for part in parts):
+        return None
+    if all(isinstance(part, np.ndarray) for part in parts):
+        joined_parts = np.concatenate(parts)
+        return joined_parts if joined_parts.dtype != object else joined_parts.tolist()
+    return [value for part in parts for value in (part.tolist() if isinstance(part, np.ndarray) else part)]
+
+
+def _taken(values: Any, places: Any) -> Any:
+    if values is None:
+        return None
+    return values[places] if isinstance(values, np.ndarray) else [values[place] for place in places]

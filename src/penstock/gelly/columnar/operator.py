@@ -1,0 +1,124 @@
+"""The operator that runs a kernel superstep by superstep, in step with its other subtasks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from typing import Any, Final
+
+import numpy as np
+
+from penstock.core.operators.lockstep import Answer, LockstepOperator, Round
+from penstock.core.operators.record.stateless import method
+from penstock.core.records import Batch
+from penstock.gelly.columnar.arrays import GraphArrays
+from penstock.gelly.columnar.ids import listed, taken
+from penstock.gelly.columnar.kernel import Kernel
+
+#: The inputs: vertices, edges by their source, edges by their target.
+VERTICES, BY_SOURCE, BY_TARGET = 0, 1, 2
+#: Where the values of vertices come from.
+GIVEN: Final = "given"
+_EMITTED_AT_A_TIME: Final = 4096
+
+
+class KernelOperator(LockstepOperator):
+    """See the module's text.
+
+    Args:
+        kernel: what a superstep does.
+        max_iterations: how many supersteps there are at most; None for any number.
+        name: of the iteration, for logs.
+        record: makes a record of the result, of an id and what the kernel's `results` has for it.
+        vertex_values: `GIVEN` when vertices come by themselves. Otherwise they are those of the edges, and this gives
+            their values, of their ids, or is None for no values.
+    """
+
+    def __init__(
+        self, kernel: Kernel, max_iterations: int | None, name: str, record: Callable[..., Any], vertex_values: Any
+    ) -> None:
+        self._kernel = kernel
+        self._max_iterations = max_iterations
+        self._name = name
+        self._record = record
+        self._vertex_values = vertex_values
+
+    def open(self) -> None:
+        """Begin with no vertices."""
+        self._graph = GraphArrays(self.context.subtask_index, self.context.parallelism)
+        if self._vertex_values == GIVEN:
+            self._graph.expect_vertices()
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        """Take in a part of the graph."""
+        if not len(batch):
+            return
+        if input_index == VERTICES:
+            self._graph.load_vertices(batch)
+        else:
+            self._graph.load_edges(batch, input_index - BY_SOURCE)
+
+    def rounds(self) -> Generator[Round, Answer, None]:
+        """All supersteps; emits the result at the end."""
+        graph, kernel = self._graph, self._kernel
+        answer = yield Round(graph.addresses())
+        graph.settle(answer.payloads)
+        if self._vertex_values not in (None, GIVEN):
+            graph.initialize(method(self._vertex_values, "map"))
+        kernel.begin(graph)
+        nothing = [None] * graph.partitions
+        answer = yield Round(nothing, (len(graph), int(graph.degrees.sum()), graph.take_added()))
+        graph.number_of_vertices = sum(report[0] for report in answer.reports)
+        graph.number_of_edges = sum(report[1] for report in answer.reports)
+        graph.sums = _sums(report[2] for report in answer.reports)
+        active, number, end = len(graph), 0, "the maximum"
+        told = f"{graph.number_of_vertices} vertices, {graph.number_of_edges} edges"
+        while number != self._max_iterations:
+            begun_ms = self.context.clock.steady_ms()
+            graph.superstep = number + 1
+            sent = kernel.send(graph)
+            values, mask = sent if isinstance(sent, tuple) else (sent, None)
+            payloads = graph.scattered(values, mask, kernel.along_edges, kernel.combine)
+            answer = yield Round(payloads, (active, graph.take_added(), values.dtype.str), self._line(told))
+            sums = _sums(report[1] for report in answer.reports)
+            active_in_all = sum(report[0] for report in answer.reports)
+            if number and not active_in_all:
+                end = "no vertex is active"
+                break
+            if number and kernel.is_converged(sums):
+                end = "converged"
+                break
+            number += 1
+            graph.sums = sums
+            active = kernel.receive(graph, graph.gathered(answer.payloads, kernel.combine, values.dtype))
+            seconds = (self.context.clock.steady_ms() - begun_ms) / 1000
+            figures = "".join(f", {name} = {value:g}" for name, value in sums.items())
+            told = f"superstep {number}: {active_in_all} vertices active{figures}, {seconds:.2f} s"
+        yield Round(nothing, None, self._line(told))
+        yield Round(nothing, None, self._line(f"ended after {number} supersteps: {end}"))
+        for batch in self._results():
+            self.output.collect(batch)
+
+    def _line(self, text: str) -> str:
+        return f"iteration {self._name!r}: {text}"
+
+    def _results(self) -> Iterator[Batch]:
+        columns, ids = list(self._kernel.results(self._graph)), self._graph.ids
+        chosen = self._kernel.chosen(self._graph)
+        if chosen is not None:
+            places = np.flatnonzero(chosen)
+            ids = taken(ids, places)
+            columns = [
+                column[places] if isinstance(column, np.ndarray) else taken(column, places) for column in columns
+            ]
+        for begin in range(0, len(ids), _EMITTED_AT_A_TIME):
+            part = slice(begin, begin + _EMITTED_AT_A_TIME)
+            lists = [column[part].tolist() if isinstance(column, np.ndarray) else column[part] for column in columns]
+            yield Batch(list(map(self._record, listed(ids[part]), *lists)))
+
+
+def _sums(parts: Iterator[dict[str, float]]) -> dict[str, float]:
+    sums: dict[str, float] = {}
+    for part in parts:
+        for name, number in part.items():
+            sums[name] = sums.get(name, 0) + number
+    return sums
