@@ -1,0 +1,176 @@
+"""`BipartiteGraph`, and its projections on one kind of vertices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from penstock.datastream.data_stream import DataStream, StreamExecutionEnvironment
+from penstock.gelly.elements import Edge, Vertex
+from penstock.gelly.graph import Graph
+from penstock.gelly.streams import FIRST, SECOND, Key, check_stream, co_grouped, lazy, of_groups
+
+
+class BipartiteEdge(NamedTuple):
+    """An edge from a top vertex to a bottom vertex, by their ids; these may be equal, and are still two vertices."""
+
+    top_id: Any
+    bottom_id: Any
+    value: Any = None
+
+    def get_top_id(self) -> Any:
+        """The id of the top vertex."""
+        return self.top_id
+
+    def get_bottom_id(self) -> Any:
+        """The id of the bottom vertex."""
+        return self.bottom_id
+
+    def get_value(self) -> Any:
+        """The value."""
+        return self.value
+
+
+class Projection(NamedTuple):
+    """What connects two vertices in a full projection: the vertex between them, and all values on the way."""
+
+    intermediate_vertex_id: Any
+    intermediate_vertex_value: Any
+    source_vertex_value: Any
+    target_vertex_value: Any
+    source_edge_value: Any
+    target_edge_value: Any
+
+    def get_intermediate_vertex_id(self) -> Any:
+        """The id of the vertex between them."""
+        return self.intermediate_vertex_id
+
+    def get_intermediate_vertex_value(self) -> Any:
+        """The value of the vertex between them."""
+        return self.intermediate_vertex_value
+
+    def get_source_vertex_value(self) -> Any:
+        """The value of the vertex that the edge comes from."""
+        return self.source_vertex_value
+
+    def get_target_vertex_value(self) -> Any:
+        """The value of the vertex that the edge leads to."""
+        return self.target_vertex_value
+
+    def get_source_edge_value(self) -> Any:
+        """The value of the edge between the source and the vertex between them."""
+        return self.source_edge_value
+
+    def get_target_edge_value(self) -> Any:
+        """The value of the edge between the target and the vertex between them."""
+        return self.target_edge_value
+
+
+class BipartiteGraph:
+    """A graph of top and bottom vertices. A projection has the vertices of one kind.
+
+    In a projection an edge leads from a vertex to each other one that has a neighbour in common with it; several
+    edges, if they have several in common. So each pair is connected both ways.
+    """
+
+    def __init__(
+        self,
+        top_vertices: DataStream,
+        bottom_vertices: DataStream,
+        edges: DataStream,
+        context: StreamExecutionEnvironment,
+    ) -> None:
+        self._top = lazy(top_vertices)
+        self._bottom = lazy(bottom_vertices)
+        self._edges = lazy(edges)
+        self._context = context
+
+    @staticmethod
+    def from_data_stream(
+        top_vertices: DataStream,
+        bottom_vertices: DataStream,
+        edges: DataStream,
+        context: StreamExecutionEnvironment | None = None,
+    ) -> BipartiteGraph:
+        """A graph of streams of `Vertex`, `Vertex` and `BipartiteEdge`."""
+        check_stream(top_vertices, "the top vertices")
+        check_stream(bottom_vertices, "the bottom vertices")
+        environment = check_stream(edges, "the edges").get_execution_environment()
+        return BipartiteGraph(top_vertices, bottom_vertices, edges, context or environment)
+
+    def get_context(self) -> StreamExecutionEnvironment:
+        """The environment of the streams."""
+        return self._context
+
+    def get_top_vertices(self) -> DataStream:
+        """The top vertices, as `Vertex`."""
+        return self._top
+
+    def get_bottom_vertices(self) -> DataStream:
+        """The bottom vertices, as `Vertex`."""
+        return self._bottom
+
+    def get_edges(self) -> DataStream:
+        """The edges, as `BipartiteEdge`."""
+        return self._edges
+
+    def projection_top_simple(self) -> Graph:
+        """The top vertices; the value of an edge is a tuple of the values of the two edges that it stands for."""
+        edges = of_groups(self._edges, SECOND, _tops_of_one).name("Simple Top Projection")
+        return Graph.from_data_stream(edges, self._top)
+
+    def projection_bottom_simple(self) -> Graph:
+        """The bottom vertices; the value of an edge is a tuple of the values of the two edges that it stands for."""
+        edges = of_groups(self._edges, FIRST, _bottoms_of_one).name("Simple Bottom Projection")
+        return Graph.from_data_stream(edges, self._bottom)
+
+    def projection_top_full(self) -> Graph:
+        """The top vertices; the value of an edge is a `Projection`."""
+        found = self._full(self._top, FIRST, self._bottom, SECOND)
+        return Graph.from_data_stream(found.name("Full Top Projection"), self._top)
+
+    def projection_bottom_full(self) -> Graph:
+        """The bottom vertices; the value of an edge is a `Projection`."""
+        found = self._full(self._bottom, SECOND, self._top, FIRST)
+        return Graph.from_data_stream(found.name("Full Bottom Projection"), self._bottom)
+
+    def _full(self, ends: DataStream, end: Key, between: DataStream, middle: Key) -> DataStream:
+        with_value = co_grouped(self._edges, ends, (end, FIRST), _EdgesWithValue(end, middle)).name("Values Of Ends")
+        return co_grouped(with_value, between, (FIRST, FIRST), _projected)
+
+
+def _tops_of_one(_: Any, key: Any, edges: Iterable[Any]) -> Iterator[Edge]:
+    return _pairs([(edge[0], edge[2]) for edge in edges])
+
+
+def _bottoms_of_one(_: Any, key: Any, edges: Iterable[Any]) -> Iterator[Edge]:
+    return _pairs([(edge[1], edge[2]) for edge in edges])
+
+
+def _pairs(ends: list[tuple[Any, Any]]) -> Iterator[Edge]:
+    for source, source_value in ends:
+        for target, target_value in ends:
+            if source != target:
+                yield Edge(source, target, (source_value, target_value))
+
+
+class _EdgesWithValue:
+    """(id of the vertex in the middle, id of an end, the end's value, the edge's value)."""
+
+    def __init__(self, end: Key, middle: Key) -> None:
+        self._end = end
+        self._middle = middle
+
+    def __call__(self, _: Any, edges: Iterable[Any], vertices: Iterable[Vertex]) -> Iterator[tuple[Any, ...]]:
+        for vertex in vertices:
+            for edge in edges:
+                yield self._middle(edge), self._end(edge), vertex[1], edge[2]
+
+
+def _projected(_: Any, ends: Iterable[Any], middles: Iterable[Vertex]) -> Iterator[Edge]:
+    for middle_id, middle_value in middles:
+        for _, source, source_value, source_edge in ends:
+            for _, target, target_value, target_edge in ends:
+                if source != target:
+                    values = (source_value, target_value, source_edge, target_edge)
+                    yield Edge(source, target, Projection(middle_id, middle_value, *values))
