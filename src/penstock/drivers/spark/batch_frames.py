@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import cloudpickle
 
+from penstock.core.batch.edges import keeps_step
 from penstock.core.batch.exchange import HASH_BITS
 from penstock.core.batch.rows import MARK_PLACE, NO_KEY_PLACE
 from penstock.core.batch.splits import splits_of
@@ -44,12 +45,13 @@ def frames_of(
     is_local: bool,
     keeps: Callable[[int], bool],
     handed_over: StructType | None = None,
+    exchange: str | None = None,
 ) -> dict[int, DataFrame]:
     """For every vertex a frame of its output rows; nothing runs yet. `keeps`: the vertices whose output Spark keeps.
 
     With `handed_over` the last vertex's frame has this schema instead, and the records that it hands over.
     """
-    return _Frames(job_graph, vertices, session, is_local, keeps, handed_over).all()
+    return _Frames(job_graph, vertices, session, is_local, keeps, handed_over, exchange).all()
 
 
 class _Frames:
@@ -61,7 +63,10 @@ class _Frames:
         is_local: bool,
         keeps: Callable[[int], bool],
         handed_over: StructType | None,
+        exchange: str | None,
     ) -> None:
+        #: where tasks that work in step exchange messages
+        self._exchange = exchange
         self._job_graph = job_graph
         self._vertices = vertices
         self._session = session
@@ -97,7 +102,8 @@ class _Frames:
             is_last = vertex is self._job_graph.vertices[-1]
             handed_over = self._handed_over if is_last else None
             stage = self._stage(vertex, splits, shape, handed_over)
-            output = frame.mapInArrow(stage, row_type() if handed_over is None else handed_over)
+            schema = row_type() if handed_over is None else handed_over
+            output = frame.mapInArrow(stage, schema, barrier=self._keeps_step(vertex))
             self._frames[vertex.index] = output.persist() if self._keeps(vertex.index) else output
         return self._frames
 
@@ -172,6 +178,9 @@ class _Frames:
             f"array({numbers})[int(id)] AS slot",
         )
 
+    def _keeps_step(self, vertex: JobVertex) -> bool:
+        return self._exchange is not None and keeps_step(vertex)
+
     def _stage(
         self,
         vertex: JobVertex,
@@ -191,6 +200,7 @@ class _Frames:
             shape,
             {edge: shape for edge, shape in self._columns.items() if edge in self._vertices[vertex.index].inputs},
             None if handed_over is None else arrow_schema(handed_over),
+            exchange=self._exchange if self._keeps_step(vertex) else None,
         )
         return make_stage("batch_stage", settings, self._job_graph.script, self._is_local)
 

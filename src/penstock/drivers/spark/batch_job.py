@@ -21,10 +21,11 @@ from penstock.drivers.spark.batch_frames import frames_of, last_rows
 from penstock.drivers.spark.batch_stage import failure_in
 from penstock.drivers.spark.frame_source import DataFrameSource
 from penstock.drivers.spark.handle import SparkHandle, python_problem, short_reason
+from penstock.drivers.spark.lockstep_jobs import TRIES_MAX, check_slots, exchange_directory, slots_of
 from penstock.drivers.spark.session import hand_back
 from penstock.drivers.stepwise.batch_job import BatchJob
 
-#: Batch tasks do not wait for each other, so a job needs no slots of its own.
+#: Of a job whose tasks do not wait for each other, so that it needs no slots of its own.
 SLOTS = 1
 
 
@@ -48,21 +49,43 @@ class SparkBatchJob(BatchJob):
         """Run one Spark job for all sinks; what several vertices read is kept meanwhile."""
         self._spark.ship_package()
         self._spark.ship_dependencies(self.configuration)
+        check_slots(self.job_graph, self._spark)
         self._spark.begin(self._tag, self._spark.pages.describe(self.job_graph.name, str(self._job_id)))
-        frames = frames_of(self.job_graph, self.vertices, self._spark.session, self._spark.is_local, self._keeps)
+        tell = self.listener.on_log
+        with exchange_directory(self.job_graph, str(self._job_id), self.configuration, self._spark, tell) as exchange:
+            yield from self._run_frames(exchange)
+
+    def _run_frames(self, exchange: str | None) -> Iterator[Last]:
+        frames = frames_of(
+            self.job_graph,
+            self.vertices,
+            self._spark.session,
+            self._spark.is_local,
+            self._keeps,
+            exchange=exchange,
+        )
         kept = [frame for index, frame in frames.items() if self._keeps(index)]
         ends = [
             last_rows(frames[vertex.index], vertex.index)
             for vertex in self.job_graph.vertices
             if not self.job_graph.outputs_of(vertex.index) or vertex.index in self._with_sink
         ]
+        last = functools.reduce(lambda one, other: one.union(other), ends)
         try:
-            self.check_cancelled()
-            for row in functools.reduce(lambda one, other: one.union(other), ends).collect():
+            for tries_left in reversed(range(TRIES_MAX if exchange is not None else 1)):
+                self.check_cancelled()
+                try:
+                    rows = last.collect()
+                    break
+                except Exception as error:  # noqa: BLE001 - whatever Spark raises becomes the reason
+                    self.check_cancelled()
+                    failure = spark_failure(error, self.job_graph)
+                    # Spark tries other stages again by itself.
+                    if not tries_left or failure_in(str(error)) is not None or failure.suppresses_restart:
+                        raise failure from None
+                    self.listener.on_log(f"{self.job_graph.name}: begins again: {failure}")
+            for row in rows:
                 yield Last(row[0], row[1], row[2], row[3], bytes(row[4]))
-        except Exception as error:  # noqa: BLE001 - whatever Spark raises becomes the reason
-            self.check_cancelled()
-            raise spark_failure(error, self.job_graph) from None
         finally:
             for frame in kept:
                 frame.unpersist()
@@ -81,7 +104,7 @@ class SparkBatchJob(BatchJob):
 
     def release(self) -> None:
         """Give the session back."""
-        hand_back(self._spark, SLOTS)
+        hand_back(self._spark, slots_of(self.job_graph))
 
 
 def spark_failure(error: BaseException, job_graph: JobGraph) -> PenstockError:

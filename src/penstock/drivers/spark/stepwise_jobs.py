@@ -7,9 +7,10 @@ from collections.abc import Callable
 from penstock.base.configuration import Configuration
 from penstock.core.graph.job_graph import BACK_FILL, JobGraph
 from penstock.core.ports import JobListener
-from penstock.drivers.spark.batch_job import SLOTS, SparkBatchJob
+from penstock.drivers.spark.batch_job import SparkBatchJob
 from penstock.drivers.spark.epoch_job import SparkEpochJob
 from penstock.drivers.spark.handle import SparkHandle
+from penstock.drivers.spark.lockstep_jobs import slots_of
 from penstock.drivers.spark.session import hand_back, obtain_spark
 from penstock.drivers.spark.streaming_frames_job import SparkStreamingFramesJob, streaming_frames
 from penstock.drivers.stepwise.job import StepwiseJob
@@ -21,12 +22,13 @@ def submit_stepwise(job_graph: JobGraph, configuration: Configuration, listener:
     Raises:
         PenstockError: if Spark cannot be started.
     """
-    spark = obtain_spark(configuration.to_dict(), SLOTS)
+    slots = slots_of(job_graph)
+    spark = obtain_spark(configuration.to_dict(), slots)
     try:
         make = _kind_of_job(job_graph)
         job: StepwiseJob = make(job_graph, configuration, listener, spark)
     except BaseException:
-        hand_back(spark, SLOTS)
+        hand_back(spark, slots)
         raise
     job.start()
     return job
