@@ -8,13 +8,13 @@ import pytest
 from tests.gelly.graphs import EDGES, VERTICES, env_of, graph_of, records
 
 from penstock.gelly import Edge, EdgeDirection, Graph, InvalidVertexIdsValidator, Triplet, Vertex
+from penstock.gelly.base.streams import collected
 from penstock.gelly.functions import (
     EdgesFunction,
     EdgesFunctionWithVertexValue,
     NeighborsFunction,
     NeighborsFunctionWithVertexValue,
 )
-from penstock.gelly.streams import collected
 
 
 def vertices(graph: Graph) -> list[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -53,6 +53,10 @@ class ColumnData:
             lists = map(list, zip(*columns, strict=True)) if columns else ([] for _ in range(len(self)))
             self._rows = make_rows(names, lists, kinds)
         return self._rows
+
+    def like(self, columns: pa.RecordBatch) -> ColumnData:
+        """Other columns of the same form, whose records are made in the same way."""
+        return ColumnData(columns)
 
     def column(self, place: int) -> pa.Array:
         """One column."""
@@ -140,6 +144,35 @@ class ChosenColumns(ColumnData):
         return pa.RecordBatch.from_arrays(arrays, self._names)
 
 
+class RecordData(ColumnData):
+    """Columns whose records are no rows: `make` makes each of its fields, as a NamedTuple does; it is picklable."""
+
+    __slots__ = ("make",)
+
+    def __init__(self, columns: pa.RecordBatch, make: Callable[..., Any]) -> None:
+        super().__init__(columns)
+        self.make = make
+
+    __hash__ = None
+
+    def __getitem__(self, part: slice) -> RecordData:
+        return RecordData(super().__getitem__(part).columns, self.make)
+
+    def rows(self, kinds: bytes | None = None) -> list[Any]:
+        """The records, made once; they have no kinds."""
+        if self._rows is None:
+            self._rows = list(map(self.make, *(column.to_pylist() for column in self.columns.columns)))
+        return self._rows
+
+    def like(self, columns: pa.RecordBatch) -> RecordData:
+        """Other columns of such records."""
+        return RecordData(columns, self.make)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        make, parts = super().__reduce__()
+        return _made_from_message, (make, parts, self.make)
+
+
 class ChangeData(ColumnData):
     """Changes of a table as columns; `kinds` has a byte for each, as in `Batch.kinds`."""
 
@@ -165,3 +198,7 @@ class ChangeData(ColumnData):
 def _from_message(schema: bytes, message: Any) -> ColumnData:
     found = pa.ipc.read_schema(pa.py_buffer(schema))
     return ColumnData(pa.ipc.read_record_batch(pa.py_buffer(message), found))
+
+
+def _made_from_message(read: Callable[..., ColumnData], parts: tuple[Any, ...], make: Callable[..., Any]) -> RecordData:
+    return RecordData(read(*parts).columns, make)

@@ -13,11 +13,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, BinaryIO
 
+from penstock.codecs.column_data import ColumnData
 from penstock.codecs.pickling import dumps
 from penstock.connectors.file.committer import FileCommittable, FileCommitter
 from penstock.connectors.file.filesystem import close_durably, create, join, list_all, open_input, remove
 from penstock.connectors.split_queue import SplitQueue
 from penstock.connectors.split_reader import PositionedReader
+from penstock.core.columns.batch import make_batch
 from penstock.core.connector import (
     Boundedness,
     Committer,
@@ -91,6 +93,12 @@ class _CachingWriter(SinkWriter[Any, FileCommittable]):
         self._ended = False
 
     def write_batch(self, values: list[Any], timestamps: list[int] | None) -> None:
+        self._write(values, timestamps)
+
+    def write_columns(self, data: ColumnData, rowtimes: Any) -> None:
+        self._write(data, rowtimes)
+
+    def _write(self, values: Any, timestamps: Any) -> None:
         if self._file is None:
             self._file = create(self._hidden(_PART))
         self._file.write(dumps((values, timestamps)))
@@ -176,7 +184,7 @@ class _CachedReader(PositionedReader[CachedSplit]):
         except EOFError:
             self.close()
             return None
-        return Batch(values, timestamps), replace(split, position=self._file.tell())
+        return make_batch(values, timestamps), replace(split, position=self._file.tell())
 
     def close(self) -> None:
         if self._file is not None:

@@ -6,9 +6,9 @@ graph = Graph.from_collection([Edge(1, 2, 0.5), Edge(2, 3, 1.0)], env)
 for vertex_id, degree in graph.get_degrees().execute_and_collect(): ...
 """
 
-from penstock.gelly.algorithm import GraphAlgorithm, GraphAnalytic, GraphValidator
+from penstock.gelly.base.algorithm import GraphAlgorithm, GraphAnalytic, GraphValidator
+from penstock.gelly.base.elements import Edge, EdgeDirection, Triplet, Vertex
 from penstock.gelly.csv_reader import GraphCsvReader
-from penstock.gelly.elements import Edge, EdgeDirection, Triplet, Vertex
 from penstock.gelly.functions import (
     EdgesFunction,
     EdgesFunctionWithVertexValue,

@@ -7,15 +7,15 @@ from typing import Any, TypeVar
 
 from penstock.base.errors import WrongValueError
 from penstock.datastream.data_stream import DataStream, StreamExecutionEnvironment
-from penstock.gelly.algorithm import GraphAlgorithm, GraphAnalytic, GraphValidator, result_of
+from penstock.gelly.base.algorithm import GraphAlgorithm, GraphAnalytic, GraphValidator, result_of
+from penstock.gelly.base.elements import Edge, Vertex
+from penstock.gelly.base.graph_base import Origin
+from penstock.gelly.base.streams import check_stream
 from penstock.gelly.csv_reader import GraphCsvReader
-from penstock.gelly.elements import Edge, Vertex
-from penstock.gelly.graph_base import Origin
 from penstock.gelly.graph_changes import GraphChanges, vertices_of
 from penstock.gelly.graph_iterations import GraphIterations
 from penstock.gelly.graph_values import GraphValues
 from penstock.gelly.neighbourhoods import Neighbourhoods
-from penstock.gelly.streams import check_stream
 
 T = TypeVar("T")
 

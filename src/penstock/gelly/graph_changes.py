@@ -7,10 +7,10 @@ from typing import Any, Self
 
 from penstock.core.operators.record.stateless import method
 from penstock.datastream.data_stream import DataStream
-from penstock.gelly.elements import Edge, Vertex
-from penstock.gelly.graph_base import GraphBase
+from penstock.gelly.base.elements import Edge, Vertex
+from penstock.gelly.base.graph_base import GraphBase
+from penstock.gelly.base.streams import BOTH, FIRST, co_grouped, distinct, distinct_values, without
 from penstock.gelly.graph_values import edges_between
-from penstock.gelly.streams import BOTH, FIRST, co_grouped, distinct, distinct_values, without
 
 
 class GraphChanges(GraphBase):

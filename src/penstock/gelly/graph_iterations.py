@@ -6,8 +6,9 @@ from functools import partial
 from typing import Any, Self
 
 from penstock.base.errors import WrongTypeError, WrongValueError
-from penstock.gelly.elements import EdgeDirection
-from penstock.gelly.graph_base import GraphBase
+from penstock.gelly.base.elements import EdgeDirection
+from penstock.gelly.base.graph_base import GraphBase
+from penstock.gelly.base.lockstep import Input, by_id, in_step, to_all
 from penstock.gelly.gsa.functions import (
     ApplyFunction,
     CalledApply,
@@ -18,7 +19,6 @@ from penstock.gelly.gsa.functions import (
     SumFunction,
 )
 from penstock.gelly.gsa.model import GatherSumApply
-from penstock.gelly.lockstep import Input, by_id, in_step, to_all
 from penstock.gelly.pregel.functions import CalledCompute, ComputeFunction, VertexCentricConfiguration
 from penstock.gelly.pregel.model import VertexCentric
 from penstock.gelly.spargel import functions as spargel

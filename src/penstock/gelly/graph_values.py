@@ -7,9 +7,9 @@ from typing import Any, Self
 
 from penstock.base.typeinfo import TypeInformation
 from penstock.datastream.data_stream import DataStream
-from penstock.gelly.elements import Edge, Vertex
-from penstock.gelly.graph_base import GraphBase
-from penstock.gelly.streams import BOTH, FIRST, SECOND, WrappedMap, check_stream, co_grouped, with_key_in
+from penstock.gelly.base.elements import Edge, Vertex
+from penstock.gelly.base.graph_base import GraphBase
+from penstock.gelly.base.streams import BOTH, FIRST, SECOND, WrappedMap, check_stream, co_grouped, with_key_in
 
 Function = Any
 

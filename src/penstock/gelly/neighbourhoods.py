@@ -7,7 +7,9 @@ from typing import Any, Self
 
 from penstock.base.errors import WrongTypeError
 from penstock.datastream.data_stream import DataStream
-from penstock.gelly.elements import Edge, EdgeDirection, Vertex
+from penstock.gelly.base.elements import Edge, EdgeDirection, Vertex
+from penstock.gelly.base.graph_base import GraphBase
+from penstock.gelly.base.streams import FIRST, SECOND, co_grouped, of_groups
 from penstock.gelly.functions import (
     EdgesFunction,
     EdgesFunctionWithVertexValue,
@@ -15,8 +17,6 @@ from penstock.gelly.functions import (
     NeighborsFunctionWithVertexValue,
     takes_vertex,
 )
-from penstock.gelly.graph_base import GraphBase
-from penstock.gelly.streams import FIRST, SECOND, co_grouped, of_groups
 
 Function = Any
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.gelly.algorithm import GraphValidator
-from penstock.gelly.graph_base import GraphBase
-from penstock.gelly.streams import FIRST, without
+from penstock.gelly.base.algorithm import GraphValidator
+from penstock.gelly.base.graph_base import GraphBase
+from penstock.gelly.base.streams import FIRST, without
 
 
 class InvalidVertexIdsValidator(GraphValidator):

@@ -21,7 +21,8 @@ EDGES = [
 
 def graph_of(parallelism: int) -> BipartiteGraph:
     env = env_of(parallelism)
-    return BipartiteGraph.from_data_stream(*map(env.from_collection, (TOP, BOTTOM, EDGES)))
+    top, bottom, edges = env.from_collection(TOP), env.from_collection(BOTTOM), env.from_collection(EDGES)
+    return BipartiteGraph.from_data_stream(top, bottom, edges)
 
 
 @pytest.mark.parametrize("parallelism", [1, 2])

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from penstock.datastream.data_stream import DataStream, StreamExecutionEnvironment
-from penstock.gelly.elements import Edge, Vertex
+from penstock.gelly.base.elements import Edge, Vertex
+from penstock.gelly.base.streams import FIRST, SECOND, Key, check_stream, co_grouped, lazy, of_groups
 from penstock.gelly.graph import Graph
-from penstock.gelly.streams import FIRST, SECOND, Key, check_stream, co_grouped, lazy, of_groups
 
 
 class BipartiteEdge(NamedTuple):

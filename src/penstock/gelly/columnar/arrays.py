@@ -14,6 +14,7 @@ import numpy as np
 
 from penstock.core.columns.batch import ColumnBatch
 from penstock.core.records import Batch
+from penstock.gelly.columnar.combine import UFUNCS, Combine, Inbox, identity_of
 from penstock.gelly.columnar.ids import (
     Ids,
     encoded,
@@ -26,7 +27,6 @@ from penstock.gelly.columnar.ids import (
     sorted_by,
     taken,
 )
-from penstock.gelly.columnar.kernel import UFUNCS, Combine, Inbox, identity_of
 
 
 class GraphArrays:

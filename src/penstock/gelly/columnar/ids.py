@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.gelly.columnar.owners import Owners, owners_of
+from penstock.gelly.base.owners import Owners, owners_of
 
 #: An Arrow array, or a list.
 Ids = Any

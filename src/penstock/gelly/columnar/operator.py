@@ -6,7 +6,10 @@ from collections.abc import Callable, Generator, Iterator
 from typing import Any, Final
 
 import numpy as np
+import pyarrow as pa
 
+from penstock.codecs.column_data import COLUMN_BATCH_ROWS, RecordData
+from penstock.core.columns.batch import ColumnBatch
 from penstock.core.operators.lockstep import Answer, LockstepOperator, Round
 from penstock.core.operators.record.stateless import method
 from penstock.core.records import Batch
@@ -110,10 +113,24 @@ class KernelOperator(LockstepOperator):
             columns = [
                 column[places] if isinstance(column, np.ndarray) else taken(column, places) for column in columns
             ]
+        if len(ids) and isinstance(ids, pa.Array) and all(map(_is_numbers, columns)):
+            yield from self._columns([ids, *map(pa.array, columns)])
+            return
         for begin in range(0, len(ids), _EMITTED_AT_A_TIME):
             part = slice(begin, begin + _EMITTED_AT_A_TIME)
             lists = [column[part].tolist() if isinstance(column, np.ndarray) else column[part] for column in columns]
             yield Batch(list(map(self._record, listed(ids[part]), *lists)))
+
+    def _columns(self, columns: list[Any]) -> Iterator[Batch]:
+        """Records that are columns until somebody wants to see one."""
+        names = getattr(self._record, "_fields", None) or [f"f{place}" for place in range(len(columns))]
+        whole = pa.RecordBatch.from_arrays(columns, list(names))
+        for begin in range(0, len(whole), COLUMN_BATCH_ROWS):
+            yield ColumnBatch(RecordData(whole.slice(begin, COLUMN_BATCH_ROWS), self._record))
+
+
+def _is_numbers(column: Any) -> bool:
+    return isinstance(column, np.ndarray) and column.dtype.kind in "biuf" and column.ndim == 1
 
 
 def _sums(parts: Iterator[dict[str, float]]) -> dict[str, float]:

@@ -8,11 +8,11 @@ from typing import Any
 
 from penstock.base.errors import WrongValueError
 from penstock.datastream.data_stream import DataStream
+from penstock.gelly.base.elements import EdgeDirection
+from penstock.gelly.base.graph_base import GraphBase
+from penstock.gelly.base.lockstep import Input, by_id, in_step
 from penstock.gelly.columnar.kernel import Kernel
 from penstock.gelly.columnar.operator import BY_SOURCE, BY_TARGET, GIVEN, VERTICES, KernelOperator
-from penstock.gelly.elements import EdgeDirection
-from penstock.gelly.graph_base import GraphBase
-from penstock.gelly.lockstep import Input, by_id, in_step
 
 
 def run_kernel(

@@ -6,7 +6,7 @@ from functools import reduce
 from typing import Any
 
 from penstock.core.operators.base import UserCodeError
-from penstock.gelly.elements import EdgeDirection
+from penstock.gelly.base.elements import EdgeDirection
 from penstock.gelly.gsa.functions import ApplyFunction, GatherFunction, Neighbor, SumFunction
 from penstock.gelly.spargel.model import neighbours_of
 from penstock.gelly.supersteps.model import Model, each

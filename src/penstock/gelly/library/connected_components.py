@@ -8,10 +8,10 @@ import numpy as np
 
 from penstock.base.errors import WrongValueError
 from penstock.datastream.data_stream import DataStream
-from penstock.gelly.algorithm import GraphAlgorithm
+from penstock.gelly.base.algorithm import GraphAlgorithm
+from penstock.gelly.base.elements import EdgeDirection, Vertex
+from penstock.gelly.base.graph_base import GraphBase
 from penstock.gelly.columnar import Combine, GraphArrays, Inbox, Kernel, run_kernel
-from penstock.gelly.elements import EdgeDirection, Vertex
-from penstock.gelly.graph_base import GraphBase
 
 
 class ConnectedComponents(GraphAlgorithm[DataStream]):

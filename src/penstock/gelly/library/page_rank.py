@@ -8,9 +8,9 @@ import numpy as np
 
 from penstock.base.errors import WrongValueError
 from penstock.datastream.data_stream import DataStream
-from penstock.gelly.algorithm import GraphAlgorithm
+from penstock.gelly.base.algorithm import GraphAlgorithm
+from penstock.gelly.base.graph_base import GraphBase
 from penstock.gelly.columnar import GraphArrays, Inbox, Kernel, run_kernel
-from penstock.gelly.graph_base import GraphBase
 
 
 class PageRankResult(NamedTuple):

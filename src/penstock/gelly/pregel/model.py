@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.gelly.elements import EdgeDirection
+from penstock.gelly.base.elements import EdgeDirection
 from penstock.gelly.pregel.functions import ComputeFunction, MessageCombiner
 from penstock.gelly.supersteps.model import Model, each
 from penstock.gelly.supersteps.partition import Box, Partition, merged

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from penstock.base.errors import WrongTimeError
 from penstock.datastream.data_stream import DataStream
-from penstock.gelly.elements import Edge, Vertex
+from penstock.gelly.base.elements import Edge, Vertex
 from penstock.gelly.supersteps.configuration import WithDirection
 from penstock.gelly.supersteps.function import SuperstepFunction
 from penstock.gelly.supersteps.partition import Outboxes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.base.errors import WrongValueError
-from penstock.gelly.elements import Edge, EdgeDirection
+from penstock.gelly.base.elements import Edge, EdgeDirection
 from penstock.gelly.spargel.functions import GatherFunction, ScatterFunction
 from penstock.gelly.supersteps.model import Model, each
 from penstock.gelly.supersteps.partition import Box, Partition, merged

@@ -7,8 +7,8 @@ from typing import Any, Self
 from penstock.base.aggregators import Aggregator
 from penstock.base.errors import WrongTypeError, WrongValueError
 from penstock.datastream.data_stream import DataStream
-from penstock.gelly.elements import EdgeDirection
-from penstock.gelly.streams import check_stream
+from penstock.gelly.base.elements import EdgeDirection
+from penstock.gelly.base.streams import check_stream
 
 
 class IterationConfiguration:

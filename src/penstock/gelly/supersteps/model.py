@@ -8,7 +8,7 @@ from typing import Any
 
 from penstock.core.operators.base import UserCodeError
 from penstock.core.operators.runtime_context import RuntimeContext
-from penstock.gelly.elements import EdgeDirection
+from penstock.gelly.base.elements import EdgeDirection
 from penstock.gelly.supersteps.aggregates import Aggregates
 from penstock.gelly.supersteps.function import SuperstepFunction, SuperstepView
 from penstock.gelly.supersteps.partition import Box, Outboxes, Partition

@@ -13,7 +13,7 @@ from typing import Any, Final
 from penstock.core.operators.lockstep import Answer, LockstepOperator, Round
 from penstock.core.operators.runtime_context import RuntimeContext
 from penstock.core.records import Batch
-from penstock.gelly.elements import EdgeDirection
+from penstock.gelly.base.elements import EdgeDirection
 from penstock.gelly.supersteps.aggregates import Aggregates
 from penstock.gelly.supersteps.configuration import IterationConfiguration
 from penstock.gelly.supersteps.model import Model

@@ -8,8 +8,8 @@ from typing import Any
 
 from penstock.core.columns.batch import ColumnBatch
 from penstock.core.records import Batch
-from penstock.gelly.columnar.owners import Owners
-from penstock.gelly.elements import Edge, Vertex
+from penstock.gelly.base.elements import Edge, Vertex
+from penstock.gelly.base.owners import Owners
 
 #: Messages by the id of the vertex that they are for.
 Box = dict[Any, list[Any]]

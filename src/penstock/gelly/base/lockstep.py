@@ -11,8 +11,8 @@ from penstock.core.operators.base import StreamOperator
 from penstock.core.records import Batch
 from penstock.core.task.channels.partitioners import BroadcastPartitioner, Partitioner
 from penstock.datastream.data_stream import DataStream
-from penstock.gelly.columnar.owners import IdPartitioner
-from penstock.gelly.streams import lazy
+from penstock.gelly.base.owners import IdPartitioner
+from penstock.gelly.base.streams import lazy
 from penstock.plan.transformation import Transformation, Upstream
 
 

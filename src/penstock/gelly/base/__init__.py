@@ -1,0 +1,1 @@
+"""What all of graphs stands on: elements, streams, operators in step."""
