@@ -133,6 +133,19 @@ PAGES: dict[str, Page] = {
     "docs/datastream.md": Page(None, ("+I[north, 5]",)),
     "docs/files.md": Page(),
     "docs/formats.md": Page(),
+    "docs/graphs.md": Page(
+        (
+            "4 4",
+            "[('A', 2), ('B', 1), ('C', 1), ('D', 0)]",
+            "[('A', 'C'), ('C', 'B')]",
+            "[('B', 2.0), ('C', 1.0), ('D', 5.0)]",
+            "[('A', 0.0), ('B', 3.0), ('C', 1.0), ('D', 8.0)]",
+            "True",
+            "1.0",
+            "[(1, 1), (2, 1), (3, 1), (4, 1), (7, 7), (8, 7)]",
+        ),
+        targets=("local",),  # tests/gelly/test_on_spark.py runs graphs on Spark
+    ),
     "docs/iceberg.md": Page(("[('c0', 810.0), ('c1', 773.5), ('c2', 796.5)]",), targets=("local",)),
     "docs/logs-and-events.md": Page(None, ("CREATED -> RUNNING", "RUNNING -> FINISHED")),
     "docs/kafka.md": Page(targets=("local",), servers=("kafka",)),
