@@ -98,3 +98,24 @@ def intervals(found: dict[str, Any], title: str, path: Path) -> None:
     axes.set_ylabel("share of the rate without checkpoints")
     axes.legend(frameon=False, loc="lower right")
     _save(figure, path)
+
+
+def graph_curves(found: dict[str, dict[int, dict[str, float]]], path: Path) -> None:
+    """Seconds of each side over the number of edges, a picture for each algorithm beside the other."""
+    figure, axes = _figure()
+    axes.remove()
+    colours = {"Penstock on Spark": OURS, "GraphFrames": THIRD}
+    for number, (algorithm, by_size) in enumerate(found.items(), 1):
+        part = figure.add_subplot(1, len(found), number)
+        part.spines[["top", "right"]].set_visible(False)
+        sides = dict.fromkeys(name for best in by_size.values() for name in best)
+        for name, style in zip(sides, ("-", "--", "-.", ":", "-"), strict=False):
+            points = [(size, best[name]) for size, best in by_size.items() if name in best]
+            part.plot(*zip(*points, strict=True), style, marker="o", label=name, color=colours.get(name, OTHER))
+        part.set_xscale("log")
+        part.set_yscale("log")
+        part.set_xlabel("edges")
+        part.set_ylabel("seconds")
+        part.set_title(algorithm, fontsize=10)
+        part.legend(frameon=False, fontsize=7)
+    _save(figure, path)
