@@ -1,0 +1,71 @@
+"""Graphs without loops, repeated edges and vertices of high degree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
+
+from penstock.base.errors import WrongTypeError
+from penstock.gelly.asm.checks import whole
+from penstock.gelly.asm.vertex_degrees import VertexDegree
+from penstock.gelly.base.algorithm import GraphAlgorithm
+from penstock.gelly.base.elements import Edge
+from penstock.gelly.base.streams import BOTH, FIRST, SECOND, of_groups, without
+
+
+class Simplify(GraphAlgorithm[Any]):
+    """Removes loops and repeated edges; of those between the same two vertices one stays, with its value.
+
+    Args:
+        clip_and_flip: None for a directed graph. For an undirected one each edge comes both ways afterwards: with
+            False all edges of the graph do, with True only those whose source has a greater id than the target, and the
+            others are dropped first.
+    """
+
+    def __init__(self, clip_and_flip: bool | None = None) -> None:
+        if clip_and_flip is not None and not isinstance(clip_and_flip, bool):
+            raise WrongTypeError(
+                f"Simplify: clip_and_flip is None for a directed graph, or True or False, not {clip_and_flip!r}"
+            )
+        self._clip_and_flip = clip_and_flip
+
+    def run(self, graph: Any) -> Any:
+        """The simple graph; its vertices are those of the graph."""
+        edges = graph.get_edges().flat_map(partial(_simple, self._clip_and_flip)).name("Remove Loops")
+        simple = of_groups(edges, BOTH, _first_of_all).name("Remove Repeated Edges")
+        return type(graph).from_data_stream(simple, graph.get_vertices())
+
+
+class MaximumDegree(GraphAlgorithm[Any]):
+    """Removes the vertices of an undirected graph that have more edges than this, and their edges.
+
+    Args:
+        maximum_degree: the highest degree that stays, 1 or more; degrees are counted before anything is removed.
+    """
+
+    def __init__(self, maximum_degree: int) -> None:
+        self._maximum = whole(self, "maximum_degree", maximum_degree, 1)
+
+    def run(self, graph: Any) -> Any:
+        """The graph without those vertices."""
+        high = VertexDegree().run(graph).filter(partial(_is_above, self._maximum)).name("High Degree")
+        vertices = without(graph.get_vertices(), high, FIRST, FIRST).name("Vertices Of Low Degree")
+        edges = without(graph.get_edges(), high, FIRST, FIRST).name("Sources Of Low Degree")
+        edges = without(edges, high, SECOND, FIRST).name("Targets Of Low Degree")
+        return type(graph).from_data_stream(edges, vertices)
+
+
+def _simple(clip_and_flip: bool | None, edge: Edge) -> list[Edge]:
+    source, target, value = edge
+    if source == target or (clip_and_flip and source < target):
+        return []
+    return [edge] if clip_and_flip is None else [edge, Edge(target, source, value)]
+
+
+def _first_of_all(_: Any, key: Any, edges: Iterable[Edge]) -> list[Edge]:
+    return [next(iter(edges))]
+
+
+def _is_above(maximum: int, vertex: Any) -> bool:
+    return bool(vertex[1] > maximum)
