@@ -1,0 +1,169 @@
+"""Graphs without any shape but who is how far from whom: circles, stars, pairs, complete and empty graphs."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Self
+
+from penstock.base.errors import WrongValueError
+from penstock.datastream.data_stream import StreamExecutionEnvironment
+from penstock.gelly.asm.checks import whole
+from penstock.gelly.base.elements import Edge
+from penstock.gelly.generator.base import GraphGenerator, edges_to
+from penstock.gelly.graph import Graph
+
+
+class CirculantGraph(GraphGenerator):
+    """Vertices in a circle, with edges between those that are some numbers of steps apart, both ways.
+
+    Args:
+        env: the environment of the graph.
+        vertex_count: how many vertices there are, 2 or more.
+    """
+
+    def __init__(self, env: StreamExecutionEnvironment, vertex_count: int) -> None:
+        super().__init__(env)
+        self._count = whole(self, "vertex_count", vertex_count, 2)
+        self._ranges: list[range] = []
+
+    def add_range(self, offset: int, length: int) -> Self:
+        """Add edges to the vertices that are `offset` to `offset + length - 1` steps away.
+
+        Raises:
+            ValueError: if the range goes round the whole circle, or has steps that another range has.
+        """
+        first = whole(self, "offset", offset, 1)
+        steps = range(first, first + whole(self, "length", length, 1))
+        if steps.stop > self._count:
+            raise WrongValueError(
+                f"CirculantGraph: offset {offset} and length {length} go further than the {self._count - 1} steps of "
+                f"{self._count} vertices: their sum must be {self._count} or less"
+            )
+        for other in self._ranges:
+            if steps.start < other.stop and other.start < steps.stop:
+                raise WrongValueError(
+                    f"CirculantGraph: the range of offset {offset} and length {length} overlaps that of offset "
+                    f"{other.start} and length {len(other)}"
+                )
+        self._ranges.append(steps)
+        return self
+
+    def generate(self) -> Graph:
+        """The graph; without ranges it has no edges."""
+        ahead = {step for steps in self._ranges for step in steps}
+        both = sorted(ahead | {self._count - step for step in ahead})
+        return self._graph(self._count, partial(_circulant, self._count, both))
+
+
+class CompleteGraph(GraphGenerator):
+    """Each vertex is a neighbour of each other one.
+
+    Args:
+        env: the environment of the graph.
+        vertex_count: how many vertices there are, 2 or more.
+    """
+
+    def __init__(self, env: StreamExecutionEnvironment, vertex_count: int) -> None:
+        super().__init__(env)
+        self._count = whole(self, "vertex_count", vertex_count, 2)
+
+    def generate(self) -> Graph:
+        """The graph."""
+        return self._graph(self._count, partial(_all_others, self._count))
+
+
+class EchoGraph(GraphGenerator):
+    """A circulant graph in which each vertex is connected to those that are the furthest away.
+
+    Args:
+        env: the environment of the graph.
+        vertex_count: how many vertices there are, 2 or more.
+        vertex_degree: how many neighbours each has, 1 or more and fewer than vertices; one of the two numbers is even.
+    """
+
+    def __init__(self, env: StreamExecutionEnvironment, vertex_count: int, vertex_degree: int) -> None:
+        super().__init__(env)
+        self._count = whole(self, "vertex_count", vertex_count, 2)
+        self._degree = whole(self, "vertex_degree", vertex_degree, 1)
+        if self._degree >= self._count:
+            raise WrongValueError(f"EchoGraph: each of {self._count} vertices has {self._count - 1} neighbours at most")
+        if self._count % 2 == self._degree % 2:
+            raise WrongValueError(
+                f"EchoGraph: of vertex_count {self._count} and vertex_degree {self._degree} one must be even, one odd"
+            )
+
+    def generate(self) -> Graph:
+        """The graph."""
+        first = (self._count - self._degree + 1) // 2
+        return self._graph(self._count, partial(_circulant, self._count, range(first, first + self._degree)))
+
+
+class EmptyGraph(GraphGenerator):
+    """Vertices without edges.
+
+    Args:
+        env: the environment of the graph.
+        vertex_count: how many vertices there are, 0 or more.
+    """
+
+    def __init__(self, env: StreamExecutionEnvironment, vertex_count: int) -> None:
+        super().__init__(env)
+        self._count = whole(self, "vertex_count", vertex_count, 0)
+
+    def generate(self) -> Graph:
+        """The graph."""
+        return self._graph(self._count, _none)
+
+
+class SingletonEdgeGraph(GraphGenerator):
+    """Pairs of vertices, each with an edge between them.
+
+    Args:
+        env: the environment of the graph.
+        vertex_pair_count: how many pairs there are, 1 or more.
+    """
+
+    def __init__(self, env: StreamExecutionEnvironment, vertex_pair_count: int) -> None:
+        super().__init__(env)
+        self._pairs = whole(self, "vertex_pair_count", vertex_pair_count, 1)
+
+    def generate(self) -> Graph:
+        """The graph."""
+        return self._graph(2 * self._pairs, _partner)
+
+
+class StarGraph(GraphGenerator):
+    """A vertex in the middle, 0, that is the only neighbour of all others.
+
+    Args:
+        env: the environment of the graph.
+        vertex_count: how many vertices there are, 2 or more.
+    """
+
+    def __init__(self, env: StreamExecutionEnvironment, vertex_count: int) -> None:
+        super().__init__(env)
+        self._count = whole(self, "vertex_count", vertex_count, 2)
+
+    def generate(self) -> Graph:
+        """The graph."""
+        return self._graph(self._count, partial(_star, self._count))
+
+
+def _circulant(count: int, steps: Any, source: int) -> list[Edge]:
+    return edges_to(source, ((source + step) % count for step in steps))
+
+
+def _all_others(count: int, source: int) -> list[Edge]:
+    return [Edge(source, target, None) for target in range(count) if target != source]
+
+
+def _none(source: int) -> list[Edge]:
+    return []
+
+
+def _partner(source: int) -> list[Edge]:
+    return [Edge(source, source ^ 1, None)]
+
+
+def _star(count: int, source: int) -> list[Edge]:
+    return edges_to(source, [0] if source else range(1, count))
