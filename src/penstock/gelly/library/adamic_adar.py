@@ -1,0 +1,135 @@
+"""The index of Adamic and Adar: shared neighbours, of which those with few neighbours count most."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any, Final, NamedTuple, Self
+
+from penstock.datastream.data_stream import DataStream
+from penstock.datastream.functions import BroadcastProcessFunction
+from penstock.gelly.asm.checks import flag, number
+from penstock.gelly.asm.partials import Partial, partials
+from penstock.gelly.asm.vertex_degrees import VertexDegree
+from penstock.gelly.base.algorithm import GraphAlgorithm
+from penstock.gelly.library.shared_neighbours import GROUP_SIZE, Learnt, pairs
+from penstock.state.descriptors import MapStateDescriptor
+
+_AVERAGE: Final = MapStateDescriptor("average score")
+
+
+class AdamicAdarScore(NamedTuple):
+    """Two vertices that share neighbours.
+
+    Attributes:
+        vertex_id_0: the lesser id.
+        vertex_id_1: the greater id.
+        adamic_adar_score: the sum over shared neighbours of 1 / ln(how many neighbours those have).
+    """
+
+    vertex_id_0: Any
+    vertex_id_1: Any
+    adamic_adar_score: float
+
+    def get_vertex_id_0(self) -> Any:
+        """The lesser id."""
+        return self.vertex_id_0
+
+    def get_vertex_id_1(self) -> Any:
+        """The greater id."""
+        return self.vertex_id_1
+
+    def get_adamic_adar_score(self) -> float:
+        """The sum over shared neighbours of 1 / ln(how many neighbours those have)."""
+        return self.adamic_adar_score
+
+
+class AdamicAdar(GraphAlgorithm[DataStream]):
+    """How much the neighbours have in common that two vertices share, for each two vertices that share one.
+
+    The graph is undirected and simple, with each edge both ways.
+    """
+
+    _minimum_score = 0.0
+    _minimum_ratio = 0.0
+    _mirrors = False
+
+    def set_minimum_score(self, score: float) -> Self:
+        """Leave out pairs with a score below this; 0 or more."""
+        self._minimum_score = number(self, "set_minimum_score: the score", score, at_least=0)
+        return self
+
+    def set_minimum_ratio(self, ratio: float) -> Self:
+        """Leave out pairs with a score below this times the average contribution of a shared neighbour; 0 or more."""
+        self._minimum_ratio = number(self, "set_minimum_ratio: the ratio", ratio, at_least=0)
+        return self
+
+    def set_mirror_results(self, mirror_results: bool) -> Self:
+        """Whether each pair comes a second time with its ids exchanged. False by default."""
+        self._mirrors = flag(self, "set_mirror_results", mirror_results)
+        return self
+
+    def run(self, graph: Any) -> DataStream:
+        """A stream of the pairs."""
+        scores = pairs(graph.get_edges(), GROUP_SIZE, partial(_scores, self._minimum_score), "Adamic-Adar")
+        if self._minimum_ratio > 0:
+            sums = partials(VertexDegree().run(graph), _PairSums, "Sums Of Scores")
+            # A loop's superstep is a batch in every runtime mode, so the broadcast side comes first.
+            step = scores.iterate(1).name("Adamic-Adar Ratio")
+            above = step.connect(sums.broadcast(_AVERAGE)).process(_AboveRatio(self._minimum_ratio))
+            scores = step.close_with(above)
+        return scores.flat_map(_mirrored).name("Mirror Results") if self._mirrors else scores
+
+
+def _scores(minimum: float, key: Any, degree: int, learnt: list[Learnt]) -> Iterator[AdamicAdarScore]:
+    scores: defaultdict[Any, float] = defaultdict(float)
+    for one in learnt:
+        weight = 1 / math.log(one.shared_degree)
+        for other in one.others:
+            scores[other] += weight
+    for other, score in scores.items():
+        if score >= minimum:
+            yield AdamicAdarScore(key, other, score)
+
+
+def _mirrored(pair: AdamicAdarScore) -> list[AdamicAdarScore]:
+    return [pair, AdamicAdarScore(pair.vertex_id_1, pair.vertex_id_0, pair.adamic_adar_score)]
+
+
+class _PairSums(Partial):
+    """Sums over vertices: the pairs of their neighbours by degree, as (degree, pairs)."""
+
+    def __init__(self) -> None:
+        self._pairs: defaultdict[int, int] = defaultdict(int)
+
+    def add(self, records: Sequence[Any]) -> None:
+        for _, degree in records:
+            self._pairs[degree] += degree * (degree - 1) // 2
+
+    def take(self) -> list[Any]:
+        taken = [(degree, count) for degree, count in self._pairs.items() if count]
+        self._pairs.clear()
+        return taken
+
+
+class _AboveRatio(BroadcastProcessFunction):
+    """The pairs with at least this part of the average contribution."""
+
+    def __init__(self, ratio: float) -> None:
+        self._ratio = ratio
+        self._limit: float | None = None
+
+    def process_broadcast_element(self, value: Any, ctx: Any) -> Iterable[Any] | None:
+        degree, count = value
+        held = ctx.get_broadcast_state(_AVERAGE)
+        held.put(degree, (held.get(degree) or 0) + count)
+        return None
+
+    def process_element(self, value: Any, ctx: Any) -> Iterable[Any] | None:
+        if self._limit is None:
+            by_degree = sorted(ctx.get_broadcast_state(_AVERAGE).items())
+            score = math.fsum(count / math.log(degree) for degree, count in by_degree)
+            self._limit = self._ratio * score / sum(count for _, count in by_degree)
+        return [value] if value.adamic_adar_score >= self._limit else None

@@ -1,0 +1,70 @@
+"""A fingerprint of a graph, to see whether two are the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import xxhash
+
+from penstock.gelly.asm.partials import Partial, partials
+from penstock.gelly.base.streams import collected
+from penstock.gelly.library.analytic import Analytic
+from penstock.state.key_bytes import key_bytes
+
+_BITS: Final = 0xFFFF_FFFF_FFFF_FFFF
+
+
+@dataclass(frozen=True, slots=True)
+class Checksum:
+    """The fingerprint of a graph. Unpacks into both numbers.
+
+    Attributes:
+        count: how many vertices and edges there are together.
+        checksum: the sum of their hashes, as 64 bits; hashes differ from Java's.
+    """
+
+    count: int
+    checksum: int
+
+    def get_count(self) -> int:
+        """How many vertices and edges there are together."""
+        return self.count
+
+    def get_checksum(self) -> int:
+        """The sum of their hashes."""
+        return self.checksum
+
+    def __iter__(self) -> Iterator[int]:
+        return iter((self.count, self.checksum))
+
+    def __str__(self) -> str:
+        return f"ChecksumHashCode 0x{self.checksum:016x}, count {self.count}"
+
+
+class ChecksumHashCode(Analytic[Checksum]):
+    """Counts vertices and edges and adds up their hashes, whatever their order.
+
+    Ids and values are such as may be keys: numbers, text, bytes, times, None, and tuples of these. The result is the
+    same in every process.
+    """
+
+    def compute(self, graph: Any, job_name: str) -> Checksum:
+        everything = graph.get_vertices().union(graph.get_edges())
+        found = collected(partials(everything, _Hashes, "Checksum"), job_name)
+        return Checksum(sum(count for count, _ in found), sum(hashes for _, hashes in found) & _BITS)
+
+
+class _Hashes(Partial):
+    def __init__(self) -> None:
+        self._count = self._sum = 0
+
+    def add(self, records: Sequence[Any]) -> None:
+        self._count += len(records)
+        self._sum += sum(xxhash.xxh3_64_intdigest(key_bytes(tuple(record))) for record in records)
+
+    def take(self) -> list[Any]:
+        taken = [(self._count, self._sum & _BITS)] if self._count else []
+        self._count = self._sum = 0
+        return taken

@@ -1,0 +1,147 @@
+"""The local clustering coefficient: how many of the neighbours of a vertex are neighbours of each other."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any, ClassVar, NamedTuple, Self
+
+from penstock.datastream.data_stream import DataStream
+from penstock.gelly.asm.checks import flag
+from penstock.gelly.asm.neighbours import MUTUAL
+from penstock.gelly.asm.partials import Weights, partials
+from penstock.gelly.asm.vertex_degrees import VertexDegree, VertexDegrees
+from penstock.gelly.base.algorithm import GraphAlgorithm
+from penstock.gelly.base.streams import FIRST, co_grouped
+from penstock.gelly.library.triangles import triangles
+
+
+class UndirectedClustering(NamedTuple):
+    """A vertex of an undirected graph.
+
+    Attributes:
+        vertex_id: the id of the vertex.
+        degree: how many neighbours it has.
+        triangle_count: how many triangles it is in, which is how many edges there are among its neighbours.
+    """
+
+    vertex_id: Any
+    degree: int
+    triangle_count: int
+
+    def get_vertex_id(self) -> Any:
+        """The id of the vertex."""
+        return self.vertex_id
+
+    def get_degree(self) -> int:
+        """How many neighbours it has."""
+        return self.degree
+
+    def get_triangle_count(self) -> int:
+        """How many triangles it is in, which is how many edges there are among its neighbours."""
+        return self.triangle_count
+
+    def get_local_clustering_coefficient_score(self) -> float:
+        """The part of the pairs of neighbours that have an edge, from 0 to 1; NaN for fewer than two neighbours."""
+        return _score(self.triangle_count, self.degree * (self.degree - 1) // 2)
+
+
+class DirectedClustering(NamedTuple):
+    """A vertex of a directed graph.
+
+    Attributes:
+        vertex_id: the id of the vertex.
+        degree: how many neighbours it has.
+        triangle_count: how many edges there are among its neighbours.
+    """
+
+    vertex_id: Any
+    degree: int
+    triangle_count: int
+
+    def get_vertex_id(self) -> Any:
+        """The id of the vertex."""
+        return self.vertex_id
+
+    def get_degree(self) -> int:
+        """How many neighbours it has."""
+        return self.degree
+
+    def get_triangle_count(self) -> int:
+        """How many edges there are among its neighbours."""
+        return self.triangle_count
+
+    def get_local_clustering_coefficient_score(self) -> float:
+        """The part of the possible edges among neighbours that exist, 0 to 1; NaN for fewer than two neighbours."""
+        return _score(self.triangle_count, self.degree * (self.degree - 1))
+
+
+def _score(count: int, possible: int) -> float:
+    return count / possible if possible else math.nan
+
+
+class _LocalClusteringCoefficient(GraphAlgorithm[DataStream]):
+    """What the coefficients of directed and undirected graphs share."""
+
+    is_directed: ClassVar[bool]
+    result: ClassVar[type[Any]]
+    _includes_zero = True
+
+    def set_include_zero_degree_vertices(self, include_zero_degree_vertices: bool) -> Self:
+        """Whether there are results for vertices without edges. True by default."""
+        self._includes_zero = flag(self, "set_include_zero_degree_vertices", include_zero_degree_vertices)
+        return self
+
+    def run(self, graph: Any) -> DataStream:
+        """A stream with a result for each vertex."""
+        degrees = VertexDegrees() if self.is_directed else VertexDegree()
+        with_degree = degrees.set_include_zero_degree_vertices(self._includes_zero).run(graph)
+        corners = partial(Weights, _directed_corners if self.is_directed else _corners)
+        counts = partials(triangles(graph.get_edges(), self.is_directed), corners, "Corners Of Triangles")
+        make = partial(_clustering, self.result, self.is_directed)
+        return co_grouped(with_degree, counts, (FIRST, FIRST), make).name("Local Clustering Coefficient")
+
+
+class UndirectedLocalClusteringCoefficient(_LocalClusteringCoefficient):
+    """How densely the neighbours of each vertex of an undirected graph are connected.
+
+    The graph is simple and has each edge both ways.
+    """
+
+    is_directed = False
+    result = UndirectedClustering
+
+
+class DirectedLocalClusteringCoefficient(_LocalClusteringCoefficient):
+    """How densely the neighbours of each vertex of a directed graph, whichever way they are, are connected."""
+
+    is_directed = True
+    result = DirectedClustering
+
+
+def _corners(found: Sequence[Any]) -> Iterator[tuple[Any, int]]:
+    for one, two, three, _ in found:
+        yield one, 1
+        yield two, 1
+        yield three, 1
+
+
+def _directed_corners(found: Sequence[Any]) -> Iterator[tuple[Any, int]]:
+    """At each vertex the edges between the two others."""
+    for one, two, three, mask in found:
+        yield one, _edges(mask)
+        yield two, _edges(mask >> 2)
+        yield three, _edges(mask >> 4)
+
+
+def _edges(mask: int) -> int:
+    return 2 if mask & MUTUAL == MUTUAL else 1
+
+
+def _clustering(
+    result: type[Any], is_directed: bool, _: Any, vertices: Iterable[Any], counts: Iterable[Any]
+) -> Iterator[Any]:
+    triangle_count = sum(count for _, count in counts)
+    for vertex_id, degree in vertices:
+        yield result(vertex_id, degree[0] if is_directed else degree, triangle_count)

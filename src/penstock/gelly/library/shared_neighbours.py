@@ -1,0 +1,72 @@
+"""Pairs of vertices that share neighbours.
+
+Each vertex tells its neighbours about each other: of two of them the one with the lesser id learns of the other. All
+that a vertex learns comes together there. A vertex of high degree has many neighbours to tell; its list is cut into
+groups that several subtasks work on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from penstock.datastream.data_stream import DataStream
+from penstock.gelly.asm.neighbours import with_degrees
+from penstock.gelly.base.streams import FIRST, of_groups
+
+GROUP_SIZE: Final = 64
+
+
+class Learnt(NamedTuple):
+    """What a vertex learns from a neighbour.
+
+    Attributes:
+        id: the vertex.
+        degree: how many neighbours the vertex has.
+        shared_degree: how many neighbours the neighbour has.
+        others: the neighbour's neighbours with greater ids than the vertex, in ascending order.
+        degrees: of the others.
+    """
+
+    id: Any
+    degree: int
+    shared_degree: int
+    others: tuple[Any, ...]
+    degrees: tuple[int, ...]
+
+
+def pairs(
+    edges: DataStream, group_size: int, make: Callable[[Any, int, list[Learnt]], Iterable[Any]], name: str
+) -> DataStream:
+    """Results of `make(id, degree, what it learnt)` for each vertex of an undirected graph that has something to learn.
+
+    What is learnt is ordered by the degree of the neighbour that it comes from.
+    """
+    groups = of_groups(with_degrees(edges, is_directed=False), FIRST, partial(_groups, group_size))
+    learnt = groups.name("Groups Of Neighbours").rebalance().flat_map(_tell).name("Neighbours Of Neighbours")
+    return of_groups(learnt, FIRST, partial(_results, make)).name(name)
+
+
+def _groups(group_size: int, _: Any, key: Any, neighbours: Iterable[Any]) -> Iterator[Any]:
+    """For each group the whole list from there on: ids and degrees; and how long the group is."""
+    told = sorted((n.neighbour, n.degree) for n in neighbours)
+    ids = tuple(one for one, _ in told)
+    degrees = tuple(degree for _, degree in told)
+    for start in range(0, len(told) - 1, group_size):
+        yield len(told), ids[start:], degrees[start:], group_size
+
+
+def _tell(group: tuple[int, tuple[Any, ...], tuple[int, ...], int]) -> Iterator[Learnt]:
+    shared_degree, ids, degrees, group_size = group
+    for place in range(min(group_size, len(ids) - 1)):
+        yield Learnt(ids[place], degrees[place], shared_degree, ids[place + 1 :], degrees[place + 1 :])
+
+
+def _results(make: Callable[[Any, int, list[Learnt]], Iterable[Any]], _: Any, key: Any, learnt: Iterable[Any]) -> Any:
+    told = sorted(learnt, key=_shared_degree)
+    return make(key, told[0].degree, told)
+
+
+def _shared_degree(learnt: Learnt) -> int:
+    return learnt.shared_degree

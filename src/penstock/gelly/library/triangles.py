@@ -1,0 +1,69 @@
+"""All triangles of a graph, each once, with how its edges lie.
+
+A triangle is found at its vertex in the middle, in the order of degrees and ids: the lowest one tells its higher
+neighbours which of its neighbours are above them, and the one in the middle knows which of these are its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from penstock.datastream.data_stream import DataStream
+from penstock.gelly.asm.neighbours import TURNED, Higher, higher_neighbours
+from penstock.gelly.base.streams import FIRST, co_grouped
+
+#: The bits of the three pairs of a triangle's vertices: of the first and second, the first and third, the last two.
+PAIRS = {(0, 1): 4, (0, 2): 2, (1, 2): 0}
+
+
+def triangles(edges: DataStream, is_directed: bool) -> DataStream:
+    """Each triangle once, as (lowest degree, one, other, bit mask), where the ids of the last two are in order."""
+    higher = higher_neighbours(edges, is_directed)
+    told = higher.flat_map(_tell_higher).name("Pairs Of Neighbours")
+    return co_grouped(told, higher, (FIRST, FIRST), _closed).name("Triangles")
+
+
+def _tell_higher(vertex: Higher) -> Iterator[tuple[Any, Any, int, tuple[tuple[Any, int], ...]]]:
+    """To each neighbour but the highest: the vertex, how the edge between them lies, and the neighbours above it."""
+    neighbours = vertex.neighbours
+    for position in range(len(neighbours) - 1):
+        other, mask = neighbours[position]
+        yield other, vertex.id, mask, neighbours[position + 1 :]
+
+
+def _closed(_: Any, told: Iterable[Any], middles: Iterable[Higher]) -> Iterator[tuple[Any, Any, Any, int]]:
+    for middle in middles:
+        own = dict(middle.neighbours)
+        for _, lowest, mask, others in told:
+            there = dict(others)
+            for highest in own.keys() & there.keys():
+                yield _triangle(lowest, middle.id, highest, mask, there[highest], own[highest])
+
+
+def _triangle(lowest: Any, middle: Any, highest: Any, to_middle: int, to_highest: int, between: int) -> Any:
+    """The last two by id."""
+    if middle < highest:
+        return lowest, middle, highest, to_middle << 4 | to_highest << 2 | between
+    return lowest, highest, middle, to_highest << 4 | to_middle << 2 | TURNED[between]
+
+
+def permuted(triangle: tuple[Any, Any, Any, int], order: Sequence[int]) -> tuple[Any, Any, Any, int]:
+    """The same triangle with its vertices in another order: the positions of those that become first, second, third."""
+    mask = triangle[3]
+    turned = 0
+    for (low, high), shift in PAIRS.items():
+        one, other = order[low], order[high]
+        if one < other:
+            turned |= (mask >> PAIRS[one, other] & 3) << shift
+        else:
+            turned |= TURNED[mask >> PAIRS[other, one] & 3] << shift
+    return triangle[order[0]], triangle[order[1]], triangle[order[2]], turned
+
+
+def by_id(triangle: tuple[Any, Any, Any, int]) -> tuple[Any, Any, Any, int]:
+    """The triangle with its ids in ascending order; the last two are already."""
+    first, second, third, _ = triangle
+    if first < second:
+        return triangle
+    return permuted(triangle, (1, 0, 2) if first < third else (1, 2, 0))

@@ -1,0 +1,69 @@
+"""Every algorithm on random graphs and on real ones: `python -m tests.gelly.random --graphs 200 --target local`.
+
+Each is compared with networkx, or with a naive computation. A failure names the seed: `--first-seed 17 --graphs 1`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+import time
+from collections import Counter, defaultdict
+
+from tests.gelly.library.cases import cases_of, check_case
+from tests.gelly.library.graphs import random_graphs, real_graphs
+
+from penstock.common import Configuration
+from penstock.datastream import StreamExecutionEnvironment
+
+
+def environment(target: str, parallelism: int, tempo: str = "STREAMING") -> StreamExecutionEnvironment:
+    settings = {
+        "execution.target": target,
+        "execution.runtime-mode": tempo,
+        "parallelism.default": parallelism,
+        "restart-strategy.type": "none",
+    }
+    return StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--graphs", type=int, default=200, help="how many random graphs")
+    parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--target", choices=["local", "spark"], default="local")
+    parser.add_argument("--parallelism", default="1,2,4", help="one after the other")
+    parser.add_argument("--tempo", choices=["STREAMING", "BATCH"], default="BATCH")
+    parser.add_argument("--only", default="", help="algorithms whose names contain this")
+    parser.add_argument("--no-real-graphs", action="store_true")
+    arguments = parser.parse_args()
+    logging.disable(logging.CRITICAL)
+    graphs = [] if arguments.no_real_graphs else real_graphs()
+    graphs += random_graphs(arguments.graphs, arguments.first_seed)
+    runs: Counter[str] = Counter()
+    seconds: defaultdict[str, float] = defaultdict(float)
+    wrong = []
+    for parallelism in map(int, arguments.parallelism.split(",")):
+        for given in graphs:
+            for case in cases_of(given):
+                if arguments.only not in case.name:
+                    continue
+                begun = time.perf_counter()
+                try:
+                    check_case(case, given, environment(arguments.target, parallelism, arguments.tempo))
+                except Exception as error:  # noqa: BLE001 - told below
+                    wrong.append(
+                        f"{case.name}, {given.name}, parallelism {parallelism}: {type(error).__name__} {error}"
+                    )
+                    print("WRONG", wrong[-1][:500], flush=True)
+                runs[case.name] += 1
+                seconds[case.name] += time.perf_counter() - begun
+    for name, count in sorted(runs.items()):
+        print(f"{name}: {count} runs, {seconds[name]:.1f} s")
+    print(f"{len(graphs)} graphs, {runs.total()} runs, {sum(seconds.values()):.0f} s, {len(wrong)} wrong")
+    return bool(wrong)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
