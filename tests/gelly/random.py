@@ -11,8 +11,8 @@ import sys
 import time
 from collections import Counter, defaultdict
 
-from tests.gelly.library.cases import cases_of, check_case
-from tests.gelly.library.graphs import random_graphs, real_graphs
+from tests.gelly.library.cases import Case, cases_of, check_case, check_together
+from tests.gelly.library.graphs import Given, random_graphs, real_graphs
 
 from penstock.common import Configuration
 from penstock.datastream import StreamExecutionEnvironment
@@ -26,6 +26,22 @@ def environment(target: str, parallelism: int, tempo: str = "STREAMING") -> Stre
         "restart-strategy.type": "none",
     }
     return StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
+
+
+def batches(given: Given, target: str, only: str) -> list[list[Case]]:
+    """The cases of a graph; on Spark, where a job takes seconds, all that are no analytics in one."""
+    cases = [case for case in cases_of(given) if only in case.name]
+    if target == "local":
+        return [[case] for case in cases]
+    in_one = [case for case in cases if not case.is_analytic]
+    return [one for one in (in_one, *([case] for case in cases if case.is_analytic)) if one]
+
+
+def check(cases: list[Case], given: Given, env: StreamExecutionEnvironment) -> None:
+    if cases[0].is_analytic:
+        check_case(cases[0], given, env)
+    else:
+        check_together(cases, given, env)
 
 
 def main() -> int:
@@ -43,22 +59,24 @@ def main() -> int:
     graphs += random_graphs(arguments.graphs, arguments.first_seed)
     runs: Counter[str] = Counter()
     seconds: defaultdict[str, float] = defaultdict(float)
-    wrong = []
+    wrong: list[str] = []
+    done = 0
     for parallelism in map(int, arguments.parallelism.split(",")):
         for given in graphs:
-            for case in cases_of(given):
-                if arguments.only not in case.name:
-                    continue
+            for cases in batches(given, arguments.target, arguments.only):
                 begun = time.perf_counter()
+                name = cases[0].name if len(cases) == 1 else f"{len(cases)} algorithms in one job"
                 try:
-                    check_case(case, given, environment(arguments.target, parallelism, arguments.tempo))
+                    check(cases, given, environment(arguments.target, parallelism, arguments.tempo))
                 except Exception as error:  # noqa: BLE001 - told below
-                    wrong.append(
-                        f"{case.name}, {given.name}, parallelism {parallelism}: {type(error).__name__} {error}"
-                    )
+                    wrong.append(f"{name}, {given.name}, parallelism {parallelism}: {type(error).__name__} {error}")
                     print("WRONG", wrong[-1][:500], flush=True)
-                runs[case.name] += 1
-                seconds[case.name] += time.perf_counter() - begun
+                runs[name] += len(cases)
+                seconds[name] += time.perf_counter() - begun
+            done += 1
+            if arguments.target == "spark" or done % 20 == 0:
+                told = f"{runs.total()} runs, {sum(seconds.values()):.0f} s, {len(wrong)} wrong"
+                print(f"parallelism {parallelism}, up to {given.name}: {told}", flush=True)
     for name, count in sorted(runs.items()):
         print(f"{name}: {count} runs, {seconds[name]:.1f} s")
     print(f"{len(graphs)} graphs, {runs.total()} runs, {sum(seconds.values()):.0f} s, {len(wrong)} wrong")

@@ -51,20 +51,41 @@ class Case:
     has_loop: bool = False
 
 
-def _label(label: str, record: Any) -> tuple[str, Any]:
+def _label(label: Any, record: Any) -> tuple[Any, Any]:
     return label, record
+
+
+def _streams(made: Any) -> dict[str, DataStream]:
+    """What an algorithm gave: a stream, or the two of a graph."""
+    return {"": made} if isinstance(made, DataStream) else {"vertex": made.get_vertices(), "edge": made.get_edges()}
+
+
+def _results(found: dict[str, list[Any]]) -> Any:
+    return found[""] if "" in found else (found["vertex"], found["edge"])
 
 
 def run(case: Case, given: Given, env: StreamExecutionEnvironment) -> Any:
     """The results of a case."""
     made = given.graph(env).run(case.make(given))
-    if case.is_analytic:
-        return made.execute()
-    if isinstance(made, DataStream):
-        return made.collect()
-    both = made.get_vertices().map(partial(_label, "vertex")).union(made.get_edges().map(partial(_label, "edge")))
-    found = both.collect()
-    return tuple([record for label, record in found if label == kind] for kind in ("vertex", "edge"))
+    return made.execute() if case.is_analytic else together({case.name: made})[case.name]
+
+
+def together(made: dict[str, Any]) -> dict[str, Any]:
+    """The results of several algorithms, from one job."""
+    labelled = {(name, kind): stream for name, one in made.items() for kind, stream in _streams(one).items()}
+    first, *others = [stream.map(partial(_label, label)) for label, stream in labelled.items()]
+    found: dict[Any, list[Any]] = {label: [] for label in labelled}
+    for label, record in first.union(*others).collect():
+        found[label].append(record)
+    return {name: _results({kind: found[name, kind] for kind in _streams(one)}) for name, one in made.items()}
+
+
+def check_together(cases: list[Case], given: Given, env: StreamExecutionEnvironment) -> None:
+    """Check several algorithms that are no analytics."""
+    graph = given.graph(env)
+    found = together({case.name: graph.run(case.make(given)) for case in cases})
+    for case in cases:
+        case.check(found[case.name], given)
 
 
 def check_case(case: Case, given: Given, env: StreamExecutionEnvironment) -> None:
