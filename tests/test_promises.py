@@ -39,7 +39,7 @@ def rows(section: str) -> dict[str, str]:
     return dict(found)
 
 
-PROMISES, NOT_YET = map(rows, PAGE.read_text().split("\n## Not yet\n"))
+PROMISES = rows(PAGE.read_text())
 CITED = {path: cited(path.read_text()) for path in [*SOURCES, *DOCUMENTS]}
 
 
@@ -52,19 +52,13 @@ def places(ids: set[str]) -> dict[str, list[str]]:
     return dict(found)
 
 
-def test_a_row_is_a_promise_or_not_yet_one() -> None:
-    """Each letter has its rows in order."""
-    assert not PROMISES.keys() & NOT_YET
+def test_promises_are_in_order() -> None:
     assert list(PROMISES) == sorted(PROMISES, key=lambda promise: (promise[0], int(promise[1:] or 0)))
 
 
 def test_every_cited_id_is_on_the_page() -> None:
     everywhere = {promise for its in CITED.values() for promise in its}
-    assert not places(everywhere - set(PROMISES) - set(NOT_YET))
-
-
-def test_what_is_not_promised_yet_is_cited_nowhere() -> None:
-    assert not places(set(NOT_YET))
+    assert not places(everywhere - set(PROMISES))
 
 
 @pytest.mark.parametrize("promise", PROMISES)
@@ -75,11 +69,6 @@ def test_each_promise_names_tests_that_cite_it(promise: str) -> None:
     lacking = [proof for proof in proofs if promise not in CITED.get(ROOT / proof, set())]
     assert not lacking, f"these do not cite {promise}: {lacking}"
     assert all(Path(proof).name.startswith("test_") for proof in proofs)
-
-
-@pytest.mark.parametrize("name", NOT_YET)
-def test_what_is_not_promised_yet_names_no_test(name: str) -> None:
-    assert not PROOF.findall(NOT_YET[name])
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The operator finds what the oracle finds, on both backends, in every tempo, over restarts at other parallelisms."""
+"""A5: the operator finds what the oracle finds: on both backends, in every tempo, restarted at other parallelisms."""
 
 from __future__ import annotations
 

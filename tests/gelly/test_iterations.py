@@ -1,4 +1,4 @@
-"""Iterations over vertices: vertex-centric, scatter-gather, gather-sum-apply."""
+"""A5: iterations over vertices: vertex-centric, scatter-gather, gather-sum-apply."""
 
 from __future__ import annotations
 

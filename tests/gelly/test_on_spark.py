@@ -1,4 +1,4 @@
-"""Iterations over vertices on Spark: the tasks of a barrier stage exchange messages."""
+"""A5: iterations over vertices on Spark: the tasks of a barrier stage exchange messages."""
 
 from __future__ import annotations
 

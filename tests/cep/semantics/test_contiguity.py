@@ -1,4 +1,4 @@
-"""What may lie between the events of a match."""
+"""A5: what may lie between the events of a match."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How often a stage comes: the table of Flink's page, line by line."""
+"""A5: how often a stage comes: the table of Flink's page, line by line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which matches there are besides one that was told."""
+"""A5: which matches there are besides one that was told."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Order, lateness, windows, and partial matches whose time is over."""
+"""A5: order, lateness, windows, and partial matches whose time is over."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every algorithm gives what networkx or a naive computation gives: on real graphs, and on a sample of random ones.
+"""A5: every algorithm gives what networkx or a naive computation gives: on real graphs, and on a sample of random ones.
 
 `python -m tests.gelly.random --graphs 200` is the whole of it.
 """

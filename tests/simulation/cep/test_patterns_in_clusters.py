@@ -1,4 +1,4 @@
-"""Clusters whose jobs look for patterns keep every promise, whatever happens; planted bugs are found."""
+"""A5: clusters whose jobs look for patterns keep every promise, whatever happens; planted bugs are found."""
 
 from __future__ import annotations
 
