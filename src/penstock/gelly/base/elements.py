@@ -1,7 +1,5 @@
 """What graphs consist of: vertices, edges, and both together."""
 
-from __future__ import annotations
-
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -40,7 +38,7 @@ class Edge(NamedTuple):
         """The value."""
         return self.value
 
-    def reverse(self) -> Edge:
+    def reverse(self) -> "Edge":
         """The edge the other way round, with the same value."""
         return Edge(self.target, self.source, self.value)
 

@@ -1,7 +1,5 @@
 """`BipartiteGraph`, and its projections on one kind of vertices."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -91,7 +89,7 @@ class BipartiteGraph:
         bottom_vertices: DataStream,
         edges: DataStream,
         context: StreamExecutionEnvironment | None = None,
-    ) -> BipartiteGraph:
+    ) -> "BipartiteGraph":
         """A graph of streams of `Vertex`, `Vertex` and `BipartiteEdge`."""
         check_stream(top_vertices, "the top vertices")
         check_stream(bottom_vertices, "the bottom vertices")

@@ -1,7 +1,5 @@
 """The functions and settings of gather-sum-apply iterations."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from typing import Any, NamedTuple, Self
 

@@ -1,7 +1,5 @@
 """PageRank: how often a walk along random edges is at a vertex."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple, Self
 
 import numpy as np
