@@ -14,7 +14,7 @@ from importlib import import_module
 from inspect import Signature
 from pathlib import Path
 from pkgutil import ModuleInfo, walk_packages
-from typing import Any
+from typing import Any, get_type_hints
 
 import pdoc
 from markupsafe import Markup
@@ -148,6 +148,7 @@ def build(directory: Path) -> list[str]:
     there = {module.name for package in PACKAGES for module in _below(package)}
     amiss = [f"{name} is called internal, and is not there" for name in INTERNAL - there]
     _tell_of_internal_classes()
+    _resolve_named_tuples(names)
     pdoc.render.env.filters["format_signature"] = _signature
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -156,6 +157,14 @@ def build(directory: Path) -> list[str]:
     amiss += [f"warning: {warning.message}" for warning in caught]
     undocumented = {doc.fullname for name in names for doc in _undocumented(Module(import_module(name)))}
     return sorted({*amiss, *(f"{name} has no docstring" for name in undocumented)})
+
+
+def _resolve_named_tuples(names: list[str]) -> None:
+    """Put types in the place of texts in what a NamedTuple makes: pdoc does not find `Any` from there."""
+    for name in names:
+        for kind in vars(import_module(name)).values():
+            if isinstance(kind, type) and issubclass(kind, tuple) and hasattr(kind, "_fields"):
+                kind.__new__.__annotations__.update(get_type_hints(kind))
 
 
 def _tell_of_internal_classes() -> None:
