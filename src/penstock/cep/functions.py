@@ -90,11 +90,13 @@ class _Adapter:
         return (self._function,)
 
     def open(self, runtime_context: Any) -> None:
+        """Open those that can be opened."""
         for function in self.functions:
             if hasattr(function, "open"):
                 function.open(runtime_context)
 
     def close(self) -> None:
+        """Close those that can be closed."""
         for function in self.functions:
             if hasattr(function, "close"):
                 function.close()
@@ -137,6 +139,7 @@ class _TimingOut(_Adapter):
     """An adapter that hands partial matches that took too long to another function."""
 
     def timing_out(self, function: Any, tag: OutputTag) -> None:
+        """Hand them to this function, and its results to the side output of this tag."""
         self._timeout_function = function
         self._timeout = _method(function, "timeout")
         self._tag = tag
