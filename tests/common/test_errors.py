@@ -50,6 +50,7 @@ ALLOWED = {
         ("base/value_types.py::*", "ValueError"),
     ),
     "the same module catches it": (
+        ("gelly/csv_reader.py::_bool", "ValueError"),
         ("codecs/script.py::_BoundedFile.write", "ValueError"),
         ("connectors/delta/commits.py::DeltaCommitter._check_files", "FileNotFoundError"),
         ("connectors/socket_text.py::_SocketReader._connect", "OSError"),
@@ -96,6 +97,7 @@ INTERNAL = {
     "Killed",
     "MasterKilled",
     "PlannedError",
+    "_AskedError",
     "QueryFailed",
     "PlanTaken",
     "ReadingStopped",

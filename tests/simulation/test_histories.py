@@ -12,6 +12,7 @@ from tests.simulation.fresh_seeds import FRESH_SEEDS, fresh_seeds
 from tests.simulation.mutants import MUTANTS, planted
 
 from penstock.drivers.simulation.command.cli import main
+from penstock.drivers.simulation.markers import with_latency_markers
 from penstock.drivers.simulation.person import KINDS
 from penstock.drivers.simulation.reference import outputs
 from penstock.drivers.simulation.scenario import MODES
@@ -39,6 +40,14 @@ def test_fresh_histories_keep_their_promises(offset: int) -> None:
     first = fresh_seeds().start + offset
     failures = _failures(range(first, first + A_TEST))
     assert not failures, failures
+
+
+def test_fresh_histories_with_latency_markers_keep_their_promises() -> None:
+    """G5, G8, G9, G10: markers are in the channels beside records and barriers, and change nothing."""
+    first = fresh_seeds().start
+    with with_latency_markers():
+        failures = _failures(range(first, first + A_TEST))
+    assert not failures, failures.replace("--trace", "--latency-markers --trace")
 
 
 @pytest.mark.parametrize("seed", _pinned())

@@ -11,6 +11,7 @@ from penstock.base.metric_options import LATENCY_INTERVAL_MS
 from penstock.drivers.simulation.changes import Changes
 from penstock.drivers.simulation.elasticity import Elasticity
 from penstock.drivers.simulation.leaving import Leaving
+from penstock.drivers.simulation.markers import latency_interval_ms
 from penstock.drivers.simulation.stillness import Stillness
 from penstock.drivers.simulation.topology import Topology
 from penstock.drivers.simulation.topology_maker import TopologyMaker
@@ -127,7 +128,7 @@ def draw_scenario(chance: random.Random, world: str, mode: str | None = None) ->
     )
     if "abandon" in scenario.wishes.kinds:
         scenario.configuration.write(options.CHECKPOINT_RETENTION, "RETAIN_ON_CANCELLATION")
-    scenario.configuration.write(LATENCY_INTERVAL_MS, _latency_interval_ms(world))
+    scenario.configuration.write(LATENCY_INTERVAL_MS, latency_interval_ms(world))
     if has_ends and ends.random() < 0.4:
         # What breaks does so once a part of the job has ended.
         kills_max = max(2, scenario.rates.kills_max)
@@ -198,11 +199,6 @@ def _changes(chance: random.Random, may_follow: bool) -> Changes:
         chance.random() < ROCKSDB_SHARES[0 if may_follow else 1],
         chance.choice((0.0, 0.0, 0.2)),
     )
-
-
-def _latency_interval_ms(world: str) -> int:
-    own = random.Random(f"latency markers of {world}")
-    return own.choice((1, 5, 50)) if own.random() < 0.5 else 0
 
 
 def _late_store(world: str) -> float:

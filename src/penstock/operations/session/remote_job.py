@@ -47,7 +47,7 @@ _DECODERS: Final[dict[str, msgspec.msgpack.Decoder[Any]]] = {
 }
 
 
-class ProgramJobError(PenstockError):
+class ProgramJobError(OperationError):
     """A job of a program failed, in the words of the program's process."""
 
 

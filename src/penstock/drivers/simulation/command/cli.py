@@ -15,6 +15,7 @@ import click
 
 from penstock.drivers.simulation.changing.history import run_changing_seed
 from penstock.drivers.simulation.command.crash_command import run_crash_points, run_step_points
+from penstock.drivers.simulation.markers import with_latency_markers
 from penstock.drivers.simulation.scenario import MODES
 from penstock.drivers.simulation.simulation import History, run_seed
 from penstock.drivers.simulation.stepwise.batch import run_batch_seed
@@ -70,6 +71,7 @@ class SeedRange(click.ParamType[range]):
     show_default=True,
     help="Where checkpoints are: in a file system, or in objects, whose listings are late, as S3's may be.",
 )
+@click.option("--latency-markers", "markers", is_flag=True, help="Let the sources of half of the jobs send some.")
 @click.option("--crash-points", is_flag=True, help="Crash at every step of the protocol instead; see --pairs.")
 @click.option("--power-cuts", is_flag=True, help="With --crash-points in streaming: all hosts lose power at each step.")
 @click.option("--pairs", type=click.IntRange(0), default=0, help="Also run this many random pairs of crashes.")
@@ -81,6 +83,7 @@ def main(
     mode: str | None,
     tempo: str,
     store: str,
+    markers: bool,
     crash_points: bool,
     power_cuts: bool,
     pairs: int,
@@ -98,7 +101,7 @@ def main(
     resumed: Counter[str] = Counter()
     modes: Counter[str] = Counter()
     failed: list[int] = []
-    for history in _histories(seeds, jobs, trace, mode, tempo, store):
+    for history in _histories(seeds, jobs, trace, mode, tempo, store, markers):
         totals.update(
             histories=1,
             steps=history.steps,
@@ -116,7 +119,7 @@ def main(
             print("\n".join(history.log), flush=True)
         if history.violations:
             failed.append(history.seed)
-            _print_failure(history, mode, tempo, store)
+            _print_failure(history, mode, tempo, store, markers)
             if not keep_going:
                 break
     seconds = time.monotonic() - begun
@@ -134,14 +137,18 @@ def _counts(counter: Counter[str]) -> str:
     return ", ".join(f"{kind} {counter[kind]}" for kind in sorted(counter)) or "none"
 
 
-def _run(seed: int, tempo: str, store: str, more: dict[str, Any]) -> History:
-    with with_store(store):
+def _run(seed: int, tempo: str, store: str, markers: bool, more: dict[str, Any]) -> History:
+    with with_store(store), with_latency_markers(markers):
         return TEMPOS[tempo](seed, **more)
 
 
-def _histories(seeds: range, jobs: int, trace: bool, mode: str | None, tempo: str, store: str) -> Iterator[History]:
+def _histories(
+    seeds: range, jobs: int, trace: bool, mode: str | None, tempo: str, store: str, markers: bool
+) -> Iterator[History]:
     modes = {"mode": mode} if tempo == "streaming" else {}
-    run: Callable[[int], History] = partial(_run, tempo=tempo, store=store, more={"is_traced": trace, **modes})
+    run: Callable[[int], History] = partial(
+        _run, tempo=tempo, store=store, markers=markers, more={"is_traced": trace, **modes}
+    )
     if jobs == 1:
         yield from map(run, seeds)
         return
@@ -149,12 +156,13 @@ def _histories(seeds: range, jobs: int, trace: bool, mode: str | None, tempo: st
         yield from pool.map(run, seeds, chunksize=8)
 
 
-def _print_failure(history: History, mode: str | None, tempo: str, store: str) -> None:
+def _print_failure(history: History, mode: str | None, tempo: str, store: str, markers: bool) -> None:
     print(f"seed {history.seed}, {history.mode} ({history.topology})")
     for violation in history.violations:
         print(f"  {violation}")
     only = f" --tempo {tempo}" if tempo != "streaming" else f" --mode {mode}" if mode else ""
     only += f" --store {store}" if store != FILES else ""
+    only += " --latency-markers" if markers else ""
     print(f"  replay: penstock-sim --seeds {history.seed}..{history.seed}{only} --trace", flush=True)
 
 

@@ -1,0 +1,29 @@
+"""Whether sources of simulated jobs send latency markers: half of the jobs do where that is asked for.
+
+Markers change the steps of a history, so a seed that once found a fault keeps its history without them.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+_asked = ContextVar("asked", default=False)
+
+
+@contextmanager
+def with_latency_markers(asked: bool = True) -> Iterator[None]:
+    """Let half of the jobs that begin meanwhile send them."""
+    token = _asked.set(asked)
+    try:
+        yield
+    finally:
+        _asked.reset(token)
+
+
+def latency_interval_ms(world: str) -> int:
+    """How often the sources of a world's jobs send one; 0 for never."""
+    own = random.Random(f"latency markers of {world}")
+    return own.choice((1, 5, 50)) if _asked.get() and own.random() < 0.5 else 0
