@@ -293,7 +293,7 @@ def forget_checkpoints_in_a_new_job_master() -> Any:
 
 def count_one_barrier_only() -> Any:
     def complete(original: Any, handler: Any) -> None:
-        for _, arrived, _ in handler._counting.values():
+        for _, arrived, *_ in handler._counting.values():
             arrived.update(range(len(handler.gate.channels)))
         original(handler)
 

@@ -119,8 +119,8 @@ def commit_before_the_savepoint_is_visible() -> Any:
 
 
 def commit_what_a_savepoint_beside_the_job_holds() -> Any:
-    def on_visible(original: Any, coordinator: Any, pending: Any, metadata: Any, path: Any) -> None:
-        original(coordinator, pending, metadata, path)
+    def on_visible(original: Any, coordinator: Any, pending: Any, metadata: Any, *written: Any) -> None:
+        original(coordinator, pending, metadata, *written)
         if pending.savepoint is not None:
             coordinator._notify(lambda e: NotifyCheckpointComplete(e.id, pending.checkpoint_id))
 
