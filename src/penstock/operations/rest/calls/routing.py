@@ -126,6 +126,7 @@ class Route:
         query: the parameters that it looks at.
         body: the type of the body; None if it takes none.
         is_upload: whether its body is a form with a file.
+        takes_any_id: whether ids in its path may have any form.
     """
 
     method: str
@@ -138,6 +139,7 @@ class Route:
     query: tuple[Parameter, ...] = ()
     body: Any = None
     is_upload: bool = False
+    takes_any_id: bool = False
 
     @property
     def parameters(self) -> list[str]:
@@ -149,7 +151,7 @@ class Route:
         found = {}
         for name, value in path.items():
             form = _FORMS.get(name)
-            if form is not None and not form.fullmatch(value):
+            if form is not None and not form.fullmatch(value) and not self.takes_any_id:
                 raise bad_request(f"Cannot resolve path parameter ({name}) from value {value[:100]!r}.")
             found[name] = value.lower() if form is _HEX32 else value
         return found
