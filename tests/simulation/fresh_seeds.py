@@ -7,7 +7,7 @@ from typing import Final
 
 from tests.effort import tries
 
-FRESH_SEEDS: Final = tries(200)
+FRESH_SEEDS: Final = tries(100)
 #: What a tree without a commit, such as an unpacked archive, is tested with.
 NO_COMMIT: Final = 1
 
