@@ -173,8 +173,8 @@ class _Joined(IterativeCondition):
             part.stop()
 
 
-class RichAndCondition(_Joined):
-    """Holds where both do; the right one is asked where the left one holds."""
+class _OfTwo(_Joined):
+    """Made of two."""
 
     def __init__(self, left: Any, right: Any) -> None:
         super().__init__(left, right)
@@ -186,6 +186,10 @@ class RichAndCondition(_Joined):
     def get_right(self) -> IterativeCondition:
         """The right one."""
         return self._parts[1]
+
+
+class RichAndCondition(_OfTwo):
+    """Holds where both do; the right one is asked where the left one holds."""
 
     def _over_event(self, *tests: Test) -> Test:
         left, right = tests
@@ -196,19 +200,8 @@ class RichAndCondition(_Joined):
         return lambda value, ctx: left(value, ctx) and right(value, ctx)
 
 
-class RichOrCondition(_Joined):
+class RichOrCondition(_OfTwo):
     """Holds where one of two does; the right one is asked where the left one does not hold."""
-
-    def __init__(self, left: Any, right: Any) -> None:
-        super().__init__(left, right)
-
-    def get_left(self) -> IterativeCondition:
-        """The left one."""
-        return self._parts[0]
-
-    def get_right(self) -> IterativeCondition:
-        """The right one."""
-        return self._parts[1]
 
     def _over_event(self, *tests: Test) -> Test:
         left, right = tests

@@ -62,6 +62,21 @@ class GraphGenerator(ABC):
         return stream if self._parallelism is None else stream.set_parallelism(self._parallelism)
 
 
+class CountedGenerator(GraphGenerator):
+    """A generator that is told how many vertices there are.
+
+    Args:
+        env: the environment of the graph.
+        vertex_count: how many, `count_min` or more.
+    """
+
+    count_min = 2
+
+    def __init__(self, env: StreamExecutionEnvironment, vertex_count: int) -> None:
+        super().__init__(env)
+        self._count = whole(self, "vertex_count", vertex_count, self.count_min)
+
+
 def _vertex(number: int) -> Vertex:
     return Vertex(number, None)
 

@@ -11,7 +11,7 @@ from penstock.base.errors import WrongValueError
 from penstock.datastream.data_stream import StreamExecutionEnvironment
 from penstock.gelly.asm.checks import flag, whole
 from penstock.gelly.base.elements import Edge
-from penstock.gelly.generator.base import GraphGenerator, edges_to
+from penstock.gelly.generator.base import CountedGenerator, GraphGenerator, edges_to
 from penstock.gelly.graph import Graph
 
 
@@ -51,7 +51,7 @@ class GridGraph(GraphGenerator):
         return self._graph(prod(size for size, _ in dimensions), partial(_grid, dimensions))
 
 
-class PathGraph(GraphGenerator):
+class PathGraph(CountedGenerator):
     """Vertices in a row.
 
     Args:
@@ -59,16 +59,12 @@ class PathGraph(GraphGenerator):
         vertex_count: how many vertices there are, 2 or more.
     """
 
-    def __init__(self, env: StreamExecutionEnvironment, vertex_count: int) -> None:
-        super().__init__(env)
-        self._count = whole(self, "vertex_count", vertex_count, 2)
-
     def generate(self) -> Graph:
         """The graph."""
         return self._graph(self._count, partial(_grid, ((self._count, False),)))
 
 
-class CycleGraph(GraphGenerator):
+class CycleGraph(CountedGenerator):
     """Vertices in a circle.
 
     Args:
@@ -76,9 +72,7 @@ class CycleGraph(GraphGenerator):
         vertex_count: how many vertices there are, 3 or more.
     """
 
-    def __init__(self, env: StreamExecutionEnvironment, vertex_count: int) -> None:
-        super().__init__(env)
-        self._count = whole(self, "vertex_count", vertex_count, 3)
+    count_min = 3
 
     def generate(self) -> Graph:
         """The graph."""

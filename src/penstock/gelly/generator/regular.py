@@ -9,11 +9,11 @@ from penstock.base.errors import WrongValueError
 from penstock.datastream.data_stream import StreamExecutionEnvironment
 from penstock.gelly.asm.checks import whole
 from penstock.gelly.base.elements import Edge
-from penstock.gelly.generator.base import GraphGenerator, edges_to
+from penstock.gelly.generator.base import CountedGenerator, GraphGenerator, edges_to
 from penstock.gelly.graph import Graph
 
 
-class CirculantGraph(GraphGenerator):
+class CirculantGraph(CountedGenerator):
     """Vertices in a circle, with edges between those that are some numbers of steps apart, both ways.
 
     Args:
@@ -22,8 +22,7 @@ class CirculantGraph(GraphGenerator):
     """
 
     def __init__(self, env: StreamExecutionEnvironment, vertex_count: int) -> None:
-        super().__init__(env)
-        self._count = whole(self, "vertex_count", vertex_count, 2)
+        super().__init__(env, vertex_count)
         self._ranges: list[range] = []
 
     def add_range(self, offset: int, length: int) -> Self:
@@ -55,7 +54,7 @@ class CirculantGraph(GraphGenerator):
         return self._graph(self._count, partial(_circulant, self._count, both))
 
 
-class CompleteGraph(GraphGenerator):
+class CompleteGraph(CountedGenerator):
     """Each vertex is a neighbour of each other one.
 
     Args:
@@ -63,16 +62,12 @@ class CompleteGraph(GraphGenerator):
         vertex_count: how many vertices there are, 2 or more.
     """
 
-    def __init__(self, env: StreamExecutionEnvironment, vertex_count: int) -> None:
-        super().__init__(env)
-        self._count = whole(self, "vertex_count", vertex_count, 2)
-
     def generate(self) -> Graph:
         """The graph."""
         return self._graph(self._count, partial(_all_others, self._count))
 
 
-class EchoGraph(GraphGenerator):
+class EchoGraph(CountedGenerator):
     """A circulant graph in which each vertex is connected to those that are the furthest away.
 
     Args:
@@ -82,8 +77,7 @@ class EchoGraph(GraphGenerator):
     """
 
     def __init__(self, env: StreamExecutionEnvironment, vertex_count: int, vertex_degree: int) -> None:
-        super().__init__(env)
-        self._count = whole(self, "vertex_count", vertex_count, 2)
+        super().__init__(env, vertex_count)
         self._degree = whole(self, "vertex_degree", vertex_degree, 1)
         if self._degree >= self._count:
             raise WrongValueError(f"EchoGraph: each of {self._count} vertices has {self._count - 1} neighbours at most")
@@ -98,7 +92,7 @@ class EchoGraph(GraphGenerator):
         return self._graph(self._count, partial(_circulant, self._count, range(first, first + self._degree)))
 
 
-class EmptyGraph(GraphGenerator):
+class EmptyGraph(CountedGenerator):
     """Vertices without edges.
 
     Args:
@@ -106,9 +100,7 @@ class EmptyGraph(GraphGenerator):
         vertex_count: how many vertices there are, 0 or more.
     """
 
-    def __init__(self, env: StreamExecutionEnvironment, vertex_count: int) -> None:
-        super().__init__(env)
-        self._count = whole(self, "vertex_count", vertex_count, 0)
+    count_min = 0
 
     def generate(self) -> Graph:
         """The graph."""
@@ -132,17 +124,13 @@ class SingletonEdgeGraph(GraphGenerator):
         return self._graph(2 * self._pairs, _partner)
 
 
-class StarGraph(GraphGenerator):
+class StarGraph(CountedGenerator):
     """A vertex in the middle, 0, that is the only neighbour of all others.
 
     Args:
         env: the environment of the graph.
         vertex_count: how many vertices there are, 2 or more.
     """
-
-    def __init__(self, env: StreamExecutionEnvironment, vertex_count: int) -> None:
-        super().__init__(env)
-        self._count = whole(self, "vertex_count", vertex_count, 2)
 
     def generate(self) -> Graph:
         """The graph."""
