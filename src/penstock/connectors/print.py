@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Any
 
 from penstock.base.typeinfo import TypeInformation
+from penstock.base.whole_lines import print_lines
 from penstock.codecs.column_data import ColumnData
 from penstock.codecs.rendering import Renderer, renderer
 from penstock.core.connector import Sink, SinkWriter, SinkWriterContext
@@ -38,8 +38,7 @@ class PrintSink(Sink[Any]):
 
 
 def _write_to_stdout(subtask_index: int, lines: bytes) -> None:
-    sys.stdout.write(lines.decode("utf-8"))
-    sys.stdout.flush()
+    print_lines(lines.decode("utf-8"))
 
 
 class _PrintWriter(SinkWriter[Any, Any]):

@@ -62,7 +62,7 @@ def started_detached(
     """Start a process in a session of its own; it, and what it reports until it ends or closes its reports."""
     log.parent.mkdir(parents=True, exist_ok=True)
     reader, writer = os.pipe()
-    more = {REPORT_VARIABLE: str(writer), OUTPUT_VARIABLE: str(log.absolute()), "PYTHONUNBUFFERED": "1"}
+    more = {REPORT_VARIABLE: str(writer), OUTPUT_VARIABLE: str(log.absolute())}
     with os.fdopen(reader) as reports, log.open("ab") as output:
         process = _started(command, {**environment, **more}, writer, output)
         yield process, map(json.loads, reports)

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from penstock.base.configuration import Configuration
 from penstock.base.job_execution_result import JobExecutionResult
+from penstock.base.whole_lines import print_lines
 from penstock.core.graph.job_graph import JobGraph
 from penstock.drivers.running_job import RunningJob
 
@@ -114,9 +115,8 @@ def teller() -> Callable[[Event], None]:
 
 
 def tell_stdout(event: Event) -> None:
-    """In one write: a sink of the program prints from another thread, and what `print` writes comes in two parts."""
-    sys.stdout.write("\n".join(lines_of(event)) + "\n")
-    sys.stdout.flush()
+    """Tell it as Flink's client does."""
+    print_lines("\n".join(lines_of(event)) + "\n")
 
 
 def lines_of(event: Event) -> list[str]:

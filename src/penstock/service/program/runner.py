@@ -15,6 +15,7 @@ from contextlib import suppress
 from types import ModuleType
 from typing import Final
 
+from penstock.base.whole_lines import keep_lines_whole
 from penstock.datastream import plan_only
 from penstock.drivers.client import announcement
 from penstock.plan.description import Plan
@@ -42,6 +43,7 @@ def main(arguments: list[str]) -> int:
     run = run_module if is_module else run_script
     if form is not None:
         return _plan(lambda: run(target, rest), FORMS[form])
+    keep_lines_whole()
     reports = Reports(teller())
     announcement.observers.append(reports.on_job)
     if sys.stderr.isatty():

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable
 from typing import Final
 
+from penstock.base.whole_lines import keep_lines_whole
 from penstock.drivers.client import announcement
 from penstock.drivers.spark.handle import SHARED_VARIABLE
 from penstock.operations import attachment
@@ -28,6 +29,7 @@ SESSION_GONE: Final = 75
 def main(arguments: list[str]) -> int:
     """Run the program. Returns the exit code."""
     side = ProgramSide(socket.socket(fileno=int(os.environ.pop(SOCKET_VARIABLE))), lambda: os._exit(SESSION_GONE))
+    keep_lines_whole()
     attachment.is_served_elsewhere()
     OWN_FILES.append(__file__)
     reports = Reports(tell_stdout)

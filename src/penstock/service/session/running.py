@@ -74,7 +74,7 @@ class RunningProgram:
         with theirs, output.open("ab") as file:
             self._process = subprocess.Popen(
                 command,
-                env={**environment, SOCKET_VARIABLE: str(theirs.fileno()), "PYTHONUNBUFFERED": "1"},
+                env={**environment, SOCKET_VARIABLE: str(theirs.fileno())},
                 cwd=directory,
                 stdin=subprocess.DEVNULL,
                 stdout=file,
