@@ -116,6 +116,7 @@ class OneInputOperatorHarness:
         """Set up, initialise state (from the snapshots, where there are some) and open (F1)."""
         self._set_up()
         self.operator.initialize_state()
+        self.operator.context.columns.check_taken()
         self.operator.open()
         self._is_open = True
         self._go_on()

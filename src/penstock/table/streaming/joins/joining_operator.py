@@ -104,11 +104,15 @@ class JoiningOperator(EvaluatingOperator):
         self._session = session
         self._ids = ids
 
-    def open(self) -> None:
-        """Look up the state, and make what runs the condition."""
+    def initialize_state(self) -> None:
+        """Look up the state, and take what a `ColumnJoinOperator` has left."""
+        super().initialize_state()
         #: states of another operator that are taken in, without their rows
         self._taken: dict[str, pa.Table] = {}
         self._sides = [self._side(0), self._side(1)]
+
+    def open(self) -> None:
+        """Make what runs the condition."""
         self._finders = [SideKeys(places, self._nulls_match) for places in self._keys]
         self._where: PairCondition | None = None
         if self._condition is not None:

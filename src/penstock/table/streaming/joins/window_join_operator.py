@@ -48,18 +48,22 @@ class WindowJoinOperator(EvaluatingOperator):
         self._finders = [SideKeys(places, joining.nulls_match) for places in joining.keys]
         self._watermark = MIN_TIMESTAMP
 
-    def open(self) -> None:
-        """Look up the state, find when windows are due, and make what runs the condition."""
-        joining = self._joining
-        self._ends = WindowEnds(joining.session.zone if joining.is_moment else None)
+    def initialize_state(self) -> None:
+        """Look up the state, and take what a `ColumnWindowJoinOperator` has left."""
+        super().initialize_state()
         self._tables = [self.context.keyed.table(side) for side in SIDES]
         #: states of another operator that are taken in, without their rows
         self._taken: dict[str, pa.Table] = {}
         for index, name in enumerate(COLUMN_STATES):
-            columns = self.context.columns.take(name, joining.about_columns())
+            columns = self.context.columns.take(name, self._joining.about_columns())
             if columns is not None and columns.num_rows:
                 self._take_columns(columns, index)
                 self._taken[name] = columns.slice(0, 0)
+
+    def open(self) -> None:
+        """Find when windows are due, and make what runs the condition."""
+        joining = self._joining
+        self._ends = WindowEnds(joining.session.zone if joining.is_moment else None)
         windows = {window for table in self._tables for window in table.panes}
         self._due = [(self._ends.due_ms(end), (start, end)) for start, end in windows]
         heapify(self._due)
