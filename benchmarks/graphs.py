@@ -2,8 +2,8 @@
 
 On the same Spark: GraphX, which is what GraphFrames runs for both, and joins of data frames
 by hand; in this process SciPy on one core, as what a machine can do. All read one Parquet file (GraphX the same, as
-text), and end when the number of results is known, and their sum where that is one query. Sources of edges
-follow Zipf's law, targets are even. Sides take turns; of each the best run counts.
+text), and end when the number of results is known, and their sum where that is one query. The graphs are those of
+Graph500 (R-MAT). Sides take turns; of each the best run counts.
 """
 
 from __future__ import annotations
@@ -36,17 +36,26 @@ from penstock.gelly.library import ConnectedComponents, PageRank
 SUPERSTEPS = 20
 DAMPING = 0.85
 COMPONENT_SUPERSTEPS = 100
+#: The shares of R-MAT, added up: 0.57, 0.19, 0.19, and the rest.
+_QUADRANTS = (0.57, 0.76, 0.95)
 #: (how many vertices, a sum over all results)
 Answer = tuple[int, float]
 
 
 def written(edges: int, path: Path) -> None:
-    """A graph with a tenth as many vertices as edges, as a Parquet file of `src` and `dst`."""
+    """A graph with about a sixteenth as many vertices as edges, as a Parquet file of `src` and `dst`.
+
+    By R-MAT, as Graph500 has it: each bit of both ends is drawn together, so that degrees follow a power law.
+    """
     chance = np.random.default_rng(1)
-    vertices = max(10, edges // 10)
-    names = chance.permutation(vertices)
-    sources = names[chance.zipf(1.6, edges) % vertices]
-    table = pa.table({"src": sources, "dst": chance.integers(0, vertices, edges)})
+    scale = max(4, int(edges // 16).bit_length() - 1)
+    ends = np.zeros((2, edges), np.int64)
+    for _ in range(scale):
+        drawn = chance.random(edges)
+        ends[0] = 2 * ends[0] + (drawn >= _QUADRANTS[1])
+        ends[1] = 2 * ends[1] + ((drawn >= _QUADRANTS[0]) & (drawn < _QUADRANTS[1]) | (drawn >= _QUADRANTS[2]))
+    names = chance.permutation(1 << scale)
+    table = pa.table({"src": names[ends[0]], "dst": names[ends[1]]})
     pq.write_table(table, path, row_group_size=max(1, edges // 8))
     csv.write_csv(table, path.with_suffix(".txt"), csv.WriteOptions(include_header=False, delimiter=" "))
 

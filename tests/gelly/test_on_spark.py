@@ -28,8 +28,8 @@ def test_functions_of_vertices() -> None:
     assert records(found) == sorted(NEAREST * 2)
 
 
-def test_kernels_whose_messages_go_through_files(caplog: pytest.LogCaptureFixture) -> None:
-    """A ring of 20,000 vertices: each partition sends more than goes with a report."""
+def test_kernels_whose_messages_are_large(caplog: pytest.LogCaptureFixture) -> None:
+    """A ring of 20,000 vertices: half of the values go to the other partition, if any does."""
     caplog.set_level("INFO", "penstock.iterations")
     size = 20_000
     edges = env_of().from_collection([(number, (number + 1) % size) for number in range(size)])

@@ -31,6 +31,16 @@ def dumps(value: Any) -> bytes:
         return data
 
 
+def dumps_in_parts(value: Any) -> tuple[bytes, list[memoryview]]:
+    """The same, with the contents of arrays apart: what `pickle.loads` takes as `buffers`, which is not copied."""
+    parts: list[pickle.PickleBuffer] = []
+    try:
+        data = pickle.dumps(value, 5, buffer_callback=parts.append)
+    except Exception:  # noqa: BLE001 - pickling calls user code, which may raise anything
+        return dumps(value), []
+    return data, [part.raw() for part in parts]
+
+
 def dumps_all(values: Sequence[Any]) -> list[bytes]:
     """Pickle each value; raises as `dumps` does."""
     try:

@@ -22,6 +22,7 @@ from penstock.core.task.channels.partitioners import ForwardPartitioner
 from penstock.drivers.spark.batch_stage import INPUT_COLUMNS, SCHEMA, StageSettings, record_column
 from penstock.drivers.spark.frame_records import RecordShape
 from penstock.drivers.spark.frame_source import DataFrameSource, arrow_schema
+from penstock.drivers.spark.lockstep import Meeting
 from penstock.drivers.spark.route_stage import needed, routed, routed_edge
 
 if TYPE_CHECKING:
@@ -45,13 +46,13 @@ def frames_of(
     is_local: bool,
     keeps: Callable[[int], bool],
     handed_over: StructType | None = None,
-    exchange: str | None = None,
+    meeting: Meeting | None = None,
 ) -> dict[int, DataFrame]:
     """For every vertex a frame of its output rows; nothing runs yet. `keeps`: the vertices whose output Spark keeps.
 
     With `handed_over` the last vertex's frame has this schema instead, and the records that it hands over.
     """
-    return _Frames(job_graph, vertices, session, is_local, keeps, handed_over, exchange).all()
+    return _Frames(job_graph, vertices, session, is_local, keeps, handed_over, meeting).all()
 
 
 class _Frames:
@@ -63,10 +64,10 @@ class _Frames:
         is_local: bool,
         keeps: Callable[[int], bool],
         handed_over: StructType | None,
-        exchange: str | None,
+        meeting: Meeting | None,
     ) -> None:
-        #: where tasks that work in step exchange messages
-        self._exchange = exchange
+        #: of tasks that work in step
+        self._meeting = meeting
         self._job_graph = job_graph
         self._vertices = vertices
         self._session = session
@@ -179,7 +180,7 @@ class _Frames:
         )
 
     def _keeps_step(self, vertex: JobVertex) -> bool:
-        return self._exchange is not None and keeps_step(vertex)
+        return self._meeting is not None and keeps_step(vertex)
 
     def _stage(
         self,
@@ -200,7 +201,7 @@ class _Frames:
             shape,
             {edge: shape for edge, shape in self._columns.items() if edge in self._vertices[vertex.index].inputs},
             None if handed_over is None else arrow_schema(handed_over),
-            exchange=self._exchange if self._keeps_step(vertex) else None,
+            meeting=self._meeting if self._keeps_step(vertex) else None,
         )
         return make_stage("batch_stage", settings, self._job_graph.script, self._is_local)
 

@@ -21,7 +21,8 @@ from penstock.drivers.spark.batch_frames import frames_of, last_rows
 from penstock.drivers.spark.batch_stage import failure_in
 from penstock.drivers.spark.frame_source import DataFrameSource
 from penstock.drivers.spark.handle import SparkHandle, python_problem, short_reason
-from penstock.drivers.spark.lockstep_jobs import TRIES_MAX, check_slots, exchange_directory, slots_of
+from penstock.drivers.spark.lockstep import Meeting
+from penstock.drivers.spark.lockstep_jobs import TRIES_MAX, check_slots, meeting_of, slots_of
 from penstock.drivers.spark.session import hand_back
 from penstock.drivers.stepwise.batch_job import BatchJob
 
@@ -52,17 +53,17 @@ class SparkBatchJob(BatchJob):
         check_slots(self.job_graph, self._spark)
         self._spark.begin(self._tag, self._spark.pages.describe(self.job_graph.name, str(self._job_id)))
         tell = self.listener.on_log
-        with exchange_directory(self.job_graph, str(self._job_id), self.configuration, self._spark, tell) as exchange:
-            yield from self._run_frames(exchange)
+        with meeting_of(self.job_graph, str(self._job_id), self.configuration, self._spark, tell) as meeting:
+            yield from self._run_frames(meeting)
 
-    def _run_frames(self, exchange: str | None) -> Iterator[Last]:
+    def _run_frames(self, meeting: Meeting | None) -> Iterator[Last]:
         frames = frames_of(
             self.job_graph,
             self.vertices,
             self._spark.session,
             self._spark.is_local,
             self._keeps,
-            exchange=exchange,
+            meeting=meeting,
         )
         kept = [frame for index, frame in frames.items() if self._keeps(index)]
         ends = [
@@ -72,7 +73,7 @@ class SparkBatchJob(BatchJob):
         ]
         last = functools.reduce(lambda one, other: one.union(other), ends)
         try:
-            for tries_left in reversed(range(TRIES_MAX if exchange is not None else 1)):
+            for tries_left in reversed(range(TRIES_MAX if meeting is not None else 1)):
                 self.check_cancelled()
                 try:
                     rows = last.collect()

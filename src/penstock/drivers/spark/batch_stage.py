@@ -26,7 +26,7 @@ from penstock.drivers.event_loop import WaitingEventLoop
 from penstock.drivers.spark.arrow_columns import binary, numbers, numbers_or_null
 from penstock.drivers.spark.frame_records import RecordShape, columns_of, records_of
 from penstock.drivers.spark.garbage import rare_collections
-from penstock.drivers.spark.lockstep import kept_in_step
+from penstock.drivers.spark.lockstep import Meeting, kept_in_step
 
 #: `slot` is what Spark partitions by: see `batch_frames.slots`.
 SCHEMA = pa.schema(
@@ -59,7 +59,7 @@ class StageSettings:
     `pointwise`: the forward edges, which connect equal subtasks. `frame`: the records of the data frame that the vertex
     reads, whose last column is the subtask; with `is_key` it has their keys alone, see `route_stage`. `columns`: the
     edges of which records come as columns, and what these make. `schema`: that of the data frame which the vertex makes
-    of its records. `exchange`: where tasks that work in step exchange messages, see `lockstep`.
+    of its records. `meeting`: of tasks that work in step, see `lockstep`.
     """
 
     index: int
@@ -71,7 +71,7 @@ class StageSettings:
     columns: Mapping[int, RecordShape] = field(default_factory=dict)
     schema: pa.Schema | None = None
     is_key: bool = False
-    exchange: str | None = None
+    meeting: Meeting | None = None
 
 
 def run_stage(payload: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -96,8 +96,8 @@ def _run(settings: StageSettings, rows: Iterator[pa.RecordBatch]) -> Iterator[pa
             for _ in rows:
                 pass  # Spark expects its input to be read
             output = task.run_source(settings.splits[subtask])
-        if settings.exchange is not None:
-            output = kept_in_step(task, output, subtask, settings.exchange)
+        if settings.meeting is not None:
+            output = kept_in_step(task, output, subtask, settings.meeting)
         yield from (
             _records(task, output, settings) if settings.schema is not None else _marked(output, settings, subtask)
         )

@@ -16,6 +16,8 @@ from penstock.core.batch.edges import keeps_step
 from penstock.core.graph.job_graph import JobGraph
 from penstock.drivers.held_directory import directory_of_this_process
 from penstock.drivers.spark.handle import SparkHandle
+from penstock.drivers.spark.keys import JobKeys
+from penstock.drivers.spark.lockstep import Meeting
 
 _log = logging.getLogger("penstock.spark")
 
@@ -41,10 +43,10 @@ def check_slots(job_graph: JobGraph, spark: SparkHandle) -> None:
 
 
 @contextmanager
-def exchange_directory(
+def meeting_of(
     job_graph: JobGraph, job_id: str, configuration: Configuration, spark: SparkHandle, tell: Callable[[str], None]
-) -> Iterator[str | None]:
-    """Where the tasks exchange messages, as long as the job runs; None if none do. `tell` hears of their progress.
+) -> Iterator[Meeting | None]:
+    """What tasks need to work in step, as long as the job runs; None if none do. `tell` hears of their progress.
 
     Raises:
         ConfigurationError: if Spark runs on other machines, and no directory is set that all reach.
@@ -56,7 +58,7 @@ def exchange_directory(
     if base is None:
         if not spark.is_local:
             raise ConfigurationError(
-                f"{job_graph.name}: its tasks exchange messages through files: set {CACHE_DIR.key()} or "
+                f"{job_graph.name}: its tasks tell of their progress through files: set {CACHE_DIR.key()} or "
                 f"{CHECKPOINTING_DIR.key()} to a directory that all machines can reach"
             )
         base = directory_of_this_process("penstock-lockstep-")
@@ -65,7 +67,7 @@ def exchange_directory(
     listener = threading.Thread(target=_listen, args=(directory, over, tell), name="penstock-progress", daemon=True)
     listener.start()
     try:
-        yield directory
+        yield Meeting(directory, JobKeys.generate().for_worker(), spark.is_local)
     finally:
         over.set()
         listener.join()

@@ -1,0 +1,106 @@
+"""The sockets of a task that works in step: one that takes in what the others send, and one to each of them.
+
+Who holds the job's keys is one of its tasks; nobody else gets a message through, see `authentication`. So a task may
+unpickle what comes. A message is the pickled value, and the contents of its arrays as they lie in memory, in pieces.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Mapping
+from typing import Any, Final
+
+import zmq
+
+from penstock.base.errors import PenstockError
+from penstock.codecs.pickling import dumps_in_parts
+from penstock.drivers.spark.authentication import KeyAuthenticator
+from penstock.drivers.spark.keys import WorkerKeys
+from penstock.drivers.spark.sockets import LinkMonitor, Socket, bind_server, connect_client
+
+#: Longer arrays travel in several frames (bytes).
+_FRAME_BYTES_MAX: Final = 1 << 24
+#: How often connections are looked at while nothing comes (ms).
+_LOOK_MS: Final = 500
+_CONNECT_SECONDS: Final = 60.0
+#: How long the end of a task waits for its last messages to leave (ms); its peers wait for them.
+_LINGER_MS: Final = 60_000
+
+
+class PeerLostError(PenstockError):
+    """Another task of the stage is gone. Spark, which has noticed as well, ends this one."""
+
+
+class LockstepPeers:
+    """Listens. Tell the others the `address`, `connect`, and then `send` and `receive`; all in one thread.
+
+    Args:
+        subtask: the number of this one.
+        keys: of the job.
+        host: at which the others reach this machine.
+    """
+
+    def __init__(self, subtask: int, keys: WorkerKeys, host: str) -> None:
+        self._subtask = subtask
+        self._keys = keys
+        self._context: zmq.Context[Socket] = zmq.Context()
+        self._authenticator = KeyAuthenticator(self._context, keys.worker_public)
+        self._links: dict[int, tuple[Socket, LinkMonitor]] = {}
+        self._inbox: Socket = self._context.socket(zmq.PULL)
+        self._inbox.setsockopt(zmq.RCVHWM, 0)
+        try:
+            #: where the others connect to
+            self.address = bind_server(
+                self._inbox, keys.worker_public, keys.worker_secret, host, host, _FRAME_BYTES_MAX
+            )
+        except BaseException:
+            self.close()
+            raise
+
+    def connect(self, addresses: Mapping[int, str]) -> None:
+        """Connect to all others, by the numbers of their subtasks."""
+        for subtask, address in addresses.items():
+            link: Socket = self._context.socket(zmq.PUSH)
+            self._links[subtask] = link, LinkMonitor(self._context, link, _CONNECT_SECONDS)
+            connect_client(link, self._keys, self._keys.worker_public, address, _FRAME_BYTES_MAX)
+
+    def send(self, to: int, number: int, value: Any) -> None:
+        """Send a value for a round to another task; does not wait. The value must not change any more."""
+        data, arrays = dumps_in_parts(value)
+        pieces = [_pieces(part) for part in (memoryview(data), *arrays)]
+        header = pickle.dumps((self._subtask, number, list(map(len, pieces))), 5)
+        frames: list[Any] = [header, *(piece for part in pieces for piece in part)]
+        self._links[to][0].send_multipart(frames, copy=False)
+
+    def receive(self) -> tuple[int, int, Any]:
+        """Wait for the next value: of which subtask it is, for which round, and the value, whose arrays are read-only.
+
+        Raises:
+            PeerLostError: if there is no connection to one of the others any more.
+        """
+        while not self._inbox.poll(_LOOK_MS):
+            for subtask, (_, monitor) in self._links.items():
+                if (reason := monitor.broken()) is not None:
+                    raise PeerLostError(f"subtask {subtask + 1} of the stage is gone: {reason}")
+        header, *frames = self._inbox.recv_multipart(copy=False)
+        sender, number, counts = pickle.loads(header.buffer)
+        parts, place = [], 0
+        for count in counts:
+            pieces = [frame.buffer for frame in frames[place : place + count]]
+            parts.append(pieces[0] if count == 1 else b"".join(pieces))
+            place += count
+        return sender, number, pickle.loads(parts[0], buffers=parts[1:])
+
+    def close(self) -> None:
+        """Send what is on its way, and close."""
+        for link, monitor in self._links.values():
+            monitor.close()
+            link.close(linger=_LINGER_MS)
+        self._inbox.close()
+        self._authenticator.close()
+        self._context.term()
+
+
+def _pieces(part: memoryview) -> list[memoryview]:
+    """A part in frames, at least one."""
+    return [part[begin : begin + _FRAME_BYTES_MAX] for begin in range(0, max(1, len(part)), _FRAME_BYTES_MAX)]
