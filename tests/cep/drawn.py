@@ -51,10 +51,6 @@ class Case:
                 found.setdefault(one[1].key, []).append(one)
         return {key: sorted(events, key=lambda one: one[0]) for key, events in found.items()}
 
-    def watermarks(self) -> list[int]:
-        """Those that come."""
-        return [one for one in self.inputs if isinstance(one, int)]
-
     def late(self) -> list[Event]:
         """The others."""
         kept = {event for events in self.in_time().values() for _, event in events}

@@ -116,7 +116,7 @@ def differences(case: Case, run: Told) -> list[str]:
         found.append(f"late: {run.late} instead of {case.late()}")
     for key, events in case.in_time().items():
         told = [Match(match, at_ms) for of, match, at_ms in run.matches if of == key]
-        wanted = answer(case.specification, events, case.watermarks(), [match.shown for match in told])
+        wanted = answer(case.specification, events, [match.shown for match in told])
         found += [f"key {key}: {one}" for one in _of_matches(case, wanted, told)]
         time_outs = {TimeOut(match, at_ms) for of, match, at_ms in run.time_outs if of == key}
         for name, some in (("missing", wanted.time_outs - time_outs), ("not expected", time_outs - wanted.time_outs)):

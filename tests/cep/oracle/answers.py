@@ -52,16 +52,13 @@ class Answer:
         return [match for moment in self.moments for match in moment]
 
 
-def answer(
-    specification: Specification, events: Events, watermarks: Iterable[int] = (), told: Sequence[Shown] = ()
-) -> Answer:
+def answer(specification: Specification, events: Events, told: Sequence[Shown] = ()) -> Answer:
     """What comes of the events of one key, which are in order of time; in the end all time is over.
 
-    `watermarks` matter where a match that one partial match held back ends another one, which is over at the same
-    moment or not. `told`: the matches that were told, for where any may leave; else the one that took events and
-    stayed in loops as long as it could.
+    `told`: the matches that were told, in their order if that is known, for where any may leave; else the one that took
+    events and stayed in loops as long as it could.
     """
-    return _Timeline(specification, events, told).answer(sorted(watermarks))
+    return _Timeline(specification, events, told).answer()
 
 
 class _Timeline:
@@ -78,28 +75,23 @@ class _Timeline:
         self._waiting: list[Full] = []
         self._answer = Answer()
 
-    def answer(self, watermarks: list[int]) -> Answer:
+    def answer(self) -> Answer:
         times = sorted({one.until_ms for one in self._partial if one.until_ms != NEVER})
-        index = 0
-        for watermark in (*watermarks, NEVER - 1):
-            while index < len(self._events) and self._events[index][0] <= watermark:
-                self._pass_time(times, self._events[index][0], index - 1)
-                self._leave([one for one in self._full if one.at == index], index, -1)
-                index += 1
-            self._pass_time(times, watermark, index - 1)
+        for index, (time, _) in enumerate(self._events):
+            self._pass_time(times, time, index - 1)
+            self._leave([one for one in self._full if one.at == index], index, -1)
+        self._pass_time(times, NEVER - 1, len(self._events) - 1)
         return self._answer
 
     def _pass_time(self, times: list[int], to_ms: int, last: int) -> None:
         """Time comes to `to_ms`; the last event that came is that of index `last`."""
-        over = {time for time in times if time <= to_ms}
-        if not over:
-            return
-        times[:] = [time for time in times if time > to_ms]
-        for one in self._partial:
-            is_over = one.until_ms in over and one.until == NEVER and not one.is_pending
-            if is_over and self._lives(one, last, one.until_ms - 1):
-                self._answer.time_outs.add(TimeOut(self._shown(one.taken), one.until_ms))
-        self._leave([one for one in self._full if one.at_ms in over and one.taken[-1].index <= last], last, to_ms)
+        while times and times[0] <= to_ms:
+            now = times.pop(0)
+            for one in self._partial:
+                is_over = one.until_ms == now and one.until == NEVER and not one.is_pending
+                if is_over and self._lives(one, last, now - 1):
+                    self._answer.time_outs.add(TimeOut(self._shown(one.taken), now))
+            self._leave([one for one in self._full if one.at_ms == now and one.taken[-1].index <= last], last, now)
 
     def _lives(self, one: Partial, last: int, now_ms: int) -> bool:
         """Whether it lives when the event of index `last` has come and time is past `now_ms`."""
@@ -130,8 +122,11 @@ class _Timeline:
     def _next(self) -> Full:
         """The waiting match that leaves first."""
         equals = [one for one in self._waiting if one.first == self._waiting[0].first]
-        told = self._told[self._count] if self._count < len(self._told) else None
-        return next((one for one in equals if self._shown(one.taken) == told), equals[0])
+        expected = self._told[self._count : self._count + 1]
+        for told in (expected, self._told):
+            if (found := next((one for one in equals if self._shown(one.taken) in told), None)) is not None:
+                return found
+        return equals[0]
 
     def _match(self, one: Full, is_prompt: bool = True) -> Match:
         is_timed = one.at is not None and is_prompt

@@ -90,12 +90,6 @@ class PatternTopology(Topology):
     def flaws(self, told: Iterable[Told], read: Consumed) -> list[str]:
         """What is wrong with what the sink was told."""
         assert self.specification is not None
-        matches: Counter[Told] = Counter()
-        time_outs: set[Told] = set()
-        for key, events in self._events(read).items():
-            found = answer(self.specification, events)
-            matches.update((key, MATCH, match.shown) for match in found.matches)
-            time_outs.update((key, TIME_OUT, one.shown) for one in found.time_outs)
         given: Counter[Told] = Counter()
         given_time_outs: set[Told] = set()
         for one in told:
@@ -103,6 +97,12 @@ class PatternTopology(Topology):
                 given[one] += 1
             else:
                 given_time_outs.add(one)
+        matches: Counter[Told] = Counter()
+        time_outs: set[Told] = set()
+        for key, events in self._events(read).items():
+            found = answer(self.specification, events, [shown for of, _, shown in given if of == key])
+            matches.update((key, MATCH, match.shown) for match in found.matches)
+            time_outs.update((key, TIME_OUT, one.shown) for one in found.time_outs)
         lost = list((matches - given).elements()) + list(time_outs - given_time_outs)
         more = list((given - matches).elements()) + list(given_time_outs - time_outs)
         if not lost and not more:

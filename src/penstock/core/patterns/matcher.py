@@ -100,13 +100,20 @@ class Matcher:
         return since_last if since_first is None else min(since_first, since_last)
 
     def advance(self, memory: Memory, time_ms: int) -> Found:
-        """Time has come to this point: what has taken too long goes, and what waited for it comes."""
+        """Time has come to this point: what has taken too long goes, and what waited for it comes.
+
+        What was due earlier comes and goes before the rest, so it does not matter at which points time is looked at.
+        """
         found = Found()
         deadline = self.deadline_ms(memory)
-        if deadline is None or deadline > time_ms:
-            if memory.waiting:
-                self._send(memory, found)
-            return found
+        if memory.waiting and (deadline is None or deadline > time_ms):
+            self._send(memory, found)
+        while deadline is not None and deadline <= time_ms:
+            self._end_those_due(memory, deadline, found)
+            deadline = self.deadline_ms(memory)
+        return found
+
+    def _end_those_due(self, memory: Memory, time_ms: int, found: Found) -> None:
         kept: list[Partial] = []
         complete: list[Partial] = []
         for one in memory.partials:
@@ -120,7 +127,6 @@ class Matcher:
                 memory.release(one.link)
         memory.keep_partials(kept)
         self._complete(memory, complete, found)
-        return found
 
     def _late_ms(self, one: Partial, time_ms: int) -> int:
         """Since when a partial match has taken too long: by its last event, or by its first one."""
