@@ -35,6 +35,7 @@ from penstock.core.patterns.skipping import SkipError
 from penstock.core.ports import Clock
 from penstock.core.records import MAX_WATERMARK, MIN_TIMESTAMP, Batch
 from penstock.state.backend import KeyedTable
+from penstock.state.captures import StateCapture
 from penstock.state.descriptors import MapStateDescriptor
 from penstock.state.states import NO_KEY
 
@@ -138,6 +139,11 @@ class PatternOperator(FunctionOperator):
         super().close()
         for asked in self._search.conditions if was_open else ():
             self.call_user(asked.condition.stop, what="close() of a condition")
+
+    def snapshot_state(self, checkpoint_id: int) -> list[StateCapture]:
+        """Events that wait are state from here on."""
+        self._waiting.store()
+        return super().snapshot_state(checkpoint_id)
 
     def late_outputs(self) -> tuple[str, ...]:
         """That of late events."""
@@ -366,7 +372,7 @@ class ProcessingTimePatternOperator(PatternOperator):
         values, now_ms = batch.values, self.context.now_ms()
         keys = self.keys_of(values, self._key_selector)
         if self._search.compare is not None:
-            self._waiting.add_all(keys, repeat(now_ms), values)
+            self._waiting.add_all(keys, [now_ms] * len(values), values)
             return
         sequences: dict[Any, list[tuple[int, Any]]] = {}
         for key, value in zip(keys, values, strict=True):
