@@ -53,7 +53,7 @@ class SparkBatchJob(BatchJob):
         check_slots(self.job_graph, self._spark)
         self._spark.begin(self._tag, self._spark.pages.describe(self.job_graph.name, str(self._job_id)))
         tell = self.listener.on_log
-        with meeting_of(self.job_graph, str(self._job_id), self.configuration, self._spark, tell) as meeting:
+        with meeting_of(self.job_graph, self._spark, tell) as meeting:
             yield from self._run_frames(meeting)
 
     def _run_frames(self, meeting: Meeting | None) -> Iterator[Last]:

@@ -97,7 +97,7 @@ def _run(settings: StageSettings, rows: Iterator[pa.RecordBatch]) -> Iterator[pa
                 pass  # Spark expects its input to be read
             output = task.run_source(settings.splits[subtask])
         if settings.meeting is not None:
-            output = kept_in_step(task, output, subtask, settings.meeting)
+            output = kept_in_step(task, output, settings.index, subtask, settings.meeting)
         yield from (
             _records(task, output, settings) if settings.schema is not None else _marked(output, settings, subtask)
         )

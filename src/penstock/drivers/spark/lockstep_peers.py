@@ -7,15 +7,16 @@ unpickle what comes. A message is the pickled value, and the contents of its arr
 from __future__ import annotations
 
 import pickle
-from collections.abc import Mapping
 from typing import Any, Final
 
+import msgspec
 import zmq
 
 from penstock.base.errors import PenstockError
 from penstock.codecs.pickling import dumps_in_parts
 from penstock.drivers.spark.authentication import KeyAuthenticator
 from penstock.drivers.spark.keys import WorkerKeys
+from penstock.drivers.spark.lockstep_meeting import MESSAGE_BYTES_MAX, Here, Line
 from penstock.drivers.spark.sockets import LinkMonitor, Socket, bind_server, connect_client
 
 #: Longer arrays travel in several frames (bytes).
@@ -32,15 +33,16 @@ class PeerLostError(PenstockError):
 
 
 class LockstepPeers:
-    """Listens. Tell the others the `address`, `connect`, and then `send` and `receive`; all in one thread.
+    """Listens. `meet` the others, and then `send` and `receive`; all in one thread.
 
     Args:
         subtask: the number of this one.
         keys: of the job.
+        driver: the address of its `MeetingPoint`.
         host: at which the others reach this machine.
     """
 
-    def __init__(self, subtask: int, keys: WorkerKeys, host: str) -> None:
+    def __init__(self, subtask: int, keys: WorkerKeys, driver: str, host: str) -> None:
         self._subtask = subtask
         self._keys = keys
         self._context: zmq.Context[Socket] = zmq.Context()
@@ -48,7 +50,10 @@ class LockstepPeers:
         self._links: dict[int, tuple[Socket, LinkMonitor]] = {}
         self._inbox: Socket = self._context.socket(zmq.PULL)
         self._inbox.setsockopt(zmq.RCVHWM, 0)
+        self._driver: Socket = self._context.socket(zmq.DEALER)
+        self._driver_monitor = LinkMonitor(self._context, self._driver, _CONNECT_SECONDS)
         try:
+            connect_client(self._driver, keys, keys.master_public, driver, MESSAGE_BYTES_MAX)
             #: where the others connect to
             self.address = bind_server(
                 self._inbox, keys.worker_public, keys.worker_secret, host, host, _FRAME_BYTES_MAX
@@ -57,12 +62,26 @@ class LockstepPeers:
             self.close()
             raise
 
-    def connect(self, addresses: Mapping[int, str]) -> None:
-        """Connect to all others, by the numbers of their subtasks."""
-        for subtask, address in addresses.items():
+    def meet(self, here: Here) -> None:
+        """Tell the driver where this one is, wait until all have, and connect to the others.
+
+        Raises:
+            PeerLostError: if the driver cannot be reached.
+        """
+        self._driver.send(msgspec.msgpack.encode(here))
+        while not self._driver.poll(_LOOK_MS):
+            if (reason := self._driver_monitor.broken()) is not None:
+                raise PeerLostError(f"the driver is gone: {reason}")
+        for subtask, address in enumerate(msgspec.msgpack.decode(self._driver.recv(), type=list[str])):
+            if subtask == self._subtask:
+                continue
             link: Socket = self._context.socket(zmq.PUSH)
             self._links[subtask] = link, LinkMonitor(self._context, link, _CONNECT_SECONDS)
             connect_client(link, self._keys, self._keys.worker_public, address, _FRAME_BYTES_MAX)
+
+    def tell(self, line: str) -> None:
+        """Tell the driver how far all are."""
+        self._driver.send(msgspec.msgpack.encode(Line(line)))
 
     def send(self, to: int, number: int, value: Any) -> None:
         """Send a value for a round to another task; does not wait. The value must not change any more."""
@@ -96,6 +115,8 @@ class LockstepPeers:
         for link, monitor in self._links.values():
             monitor.close()
             link.close(linger=_LINGER_MS)
+        self._driver_monitor.close()
+        self._driver.close(linger=_LINGER_MS)
         self._inbox.close()
         self._authenticator.close()
         self._context.term()

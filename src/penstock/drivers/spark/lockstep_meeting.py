@@ -1,0 +1,134 @@
+"""The driver's side of tasks that work in step: they tell it their addresses and how far they are.
+
+Spark has a meeting of its own, `BarrierTaskContext.allGather`, which takes a second or more, because it looks for its
+end no more often. Here each task says where it listens, and when all of a stage have, all are told. A stage that Spark
+runs again has new tasks, whose numbers follow each other, since Spark starts those of a barrier stage together: so
+nobody is told of a task that is dead.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+import msgspec
+import zmq
+
+from penstock.drivers.spark.authentication import KeyAuthenticator
+from penstock.drivers.spark.keys import JobKeys
+from penstock.drivers.spark.sockets import Socket, Waker, bind_server
+
+_log = logging.getLogger("penstock.spark")
+
+#: Neither addresses nor lines are longer (bytes).
+MESSAGE_BYTES_MAX: Final = 1 << 20
+#: How long (s) the last line may be on its way when the job is over.
+_LAST_WORDS_SECONDS: Final = 0.02
+
+
+class Here(msgspec.Struct, frozen=True, tag="here"):
+    """A task listens. `vertex`: its own, of which there are `parallelism` tasks; `number`: what Spark calls it."""
+
+    vertex: int
+    parallelism: int
+    subtask: int
+    number: int
+    address: str
+
+
+class Line(msgspec.Struct, frozen=True, tag="line"):
+    """A line of progress."""
+
+    text: str
+
+
+Told: TypeAlias = Here | Line
+
+
+class Gathering:
+    """The tasks of one vertex, until all of one attempt have come."""
+
+    def __init__(self) -> None:
+        self._come: dict[int, tuple[bytes, Here]] = {}
+
+    def add(self, sender: bytes, here: Here) -> list[tuple[bytes, Here]]:
+        """One has come: all of its attempt, if it was the last one, in the order of their subtasks; else none."""
+        before = self._come.get(here.subtask)
+        if before is None or before[1].number < here.number:
+            self._come[here.subtask] = sender, here
+        numbers = [one.number for _, one in self._come.values()]
+        if len(numbers) < here.parallelism or max(numbers) - min(numbers) >= here.parallelism:
+            return []
+        come, self._come = [self._come[subtask] for subtask in sorted(self._come)], {}
+        return come
+
+
+class MeetingPoint:
+    """Listens until it is closed, in a thread of its own.
+
+    Args:
+        keys: of the job: who holds them is a task of it.
+        bind_host: the interface to listen on.
+        advertise_host: at which tasks reach it.
+        tell: hears the lines of progress.
+    """
+
+    def __init__(self, keys: JobKeys, bind_host: str, advertise_host: str, tell: Callable[[str], None]) -> None:
+        self._tell = tell
+        self._gatherings: dict[int, Gathering] = {}
+        self._over = threading.Event()
+        self._waker = Waker()
+        self._context: zmq.Context[Socket] = zmq.Context()
+        self._authenticator = KeyAuthenticator(self._context, keys.worker_public)
+        self._router: Socket = self._context.socket(zmq.ROUTER)
+        try:
+            #: where tasks connect to
+            self.address = bind_server(
+                self._router, keys.master_public, keys.master_secret, bind_host, advertise_host, MESSAGE_BYTES_MAX
+            )
+        except BaseException:
+            self._end()
+            raise
+        self._thread = threading.Thread(target=self._serve, name="penstock-lockstep", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Take in the last lines, and end."""
+        self._over.set()
+        self._waker.wake()
+        self._thread.join()
+
+    def _serve(self) -> None:
+        poller = zmq.Poller()
+        poller.register(self._router, zmq.POLLIN)
+        poller.register(self._waker.fileno(), zmq.POLLIN)
+        try:
+            while not self._over.is_set():
+                poller.poll()
+                self._take_all()
+            while self._router.poll(int(_LAST_WORDS_SECONDS * 1_000)):
+                self._take_all()
+        except Exception:  # noqa: BLE001 - the tasks fail, since nobody answers them
+            _log.exception("tasks that work in step can no longer meet")
+        finally:
+            self._end()
+
+    def _take_all(self) -> None:
+        while self._router.poll(0):
+            sender, data = self._router.recv_multipart()
+            told = msgspec.msgpack.decode(data, type=Told)
+            if isinstance(told, Line):
+                self._tell(told.text)
+                continue
+            come = self._gatherings.setdefault(told.vertex, Gathering()).add(sender, told)
+            addresses = msgspec.msgpack.encode([here.address for _, here in come])
+            for one, _ in come:
+                self._router.send_multipart([one, addresses])
+
+    def _end(self) -> None:
+        self._router.close(linger=0)
+        self._authenticator.close()
+        self._context.term()
+        self._waker.close()
