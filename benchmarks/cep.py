@@ -1,6 +1,6 @@
 """Patterns of events beside state machines that somebody wrote by hand for just these patterns.
 
-    scripts/run python -m benchmarks.cep
+    scripts/run python -m benchmarks.cep [--flink build/flink/bin/python]
 
 Both sides read the same events, out of order by up to 2 s, look at them in event time key by key, and give the same
 matches. The events are bids, of 10,000 auctions by Zipf's law; stages tell them by their prices.
@@ -8,6 +8,8 @@ matches. The events are bids, of 10,000 auctions by Zipf's law; stages tell them
 - **sequence**: a low, a middle and a high price, others in between, within 10 s.
 - **loop**: a low price, then any number of middle ones until a high one, within 10 s.
 - **absence**: a low price that no high one follows within 5 s.
+
+With `--flink` it measures the first two beside Flink (see `cep_beside_flink`).
 """
 
 from __future__ import annotations
@@ -15,9 +17,12 @@ from __future__ import annotations
 import argparse
 import heapq
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
+from benchmarks.cep_beside_flink import MEASURES, beside_flink
 from benchmarks.events import BLOCK_EVENTS, OUT_OF_ORDER_MS, Event, EventsSpec, SharedEvents
 from benchmarks.measuring import Settings, measure
+from benchmarks.nexmark_sql.flink_process import FlinkInstall
 from benchmarks.workloads import Emit, Workload, key_of, time_of
 from penstock.cep import CEP, Pattern
 from penstock.common import Duration, WatermarkStrategy
@@ -177,7 +182,17 @@ def main() -> None:
     parser.add_argument("--events", type=int, default=1_000_000)
     parser.add_argument("--pairs", type=int, default=3)
     parser.add_argument("--only", choices=PATTERNS, action="append")
+    parser.add_argument("--flink", type=Path, help="the Python of an environment with apache-flink")
+    parser.add_argument("--heap", default="4g", help="of Flink's JVM")
     arguments = parser.parse_args()
+    if arguments.flink is not None:
+        install = FlinkInstall(arguments.flink, arguments.heap)
+        print("| pattern | matches | penstock.cep, events/s | Penstock SQL | Flink SQL | ratio of cep | of SQL |")
+        print("| --- | --- | --- | --- | --- | --- | --- |")
+        for name in arguments.only or MEASURES:
+            line = beside_flink(install, WORKLOADS[name], name, EventsSpec(arguments.events), arguments.pairs)
+            print(line, flush=True)
+        return
     settings = Settings(interval_ms=None, pairs=arguments.pairs)
     print("| pattern | by hand, events/s | Penstock | ratio | CPU ratio | CPU µs an event |")
     print("| --- | --- | --- | --- | --- | --- |")
