@@ -226,6 +226,8 @@ def main(
     edges: tuple[int, ...], chosen: tuple[str, ...], runs: int, parallelism: int, memory: str, plot: Path | None
 ) -> None:
     """Measure, and print seconds and ratios."""
+    if plot is not None:
+        plots.check()
     console = Console(width=140)
     spark = session(parallelism, memory)
     spark.sparkContext.setLogLevel("ERROR")

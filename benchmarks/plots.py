@@ -9,7 +9,12 @@ from typing import Any
 
 import click
 
-OURS, OTHER, THIRD = "#1f6f8b", "#b8b8b8", "#e0894b"
+OURS, OTHER, THIRD, FOURTH = "#1f6f8b", "#b8b8b8", "#e0894b", "#7a5195"
+
+
+def check() -> None:
+    """Raise `ClickException` where nothing can be drawn."""
+    _figure()
 
 
 def _figure() -> Any:
@@ -104,12 +109,12 @@ def graph_curves(found: dict[str, dict[int, dict[str, float]]], path: Path) -> N
     """Seconds of each side over the number of edges, a picture for each algorithm beside the other."""
     figure, axes = _figure()
     axes.remove()
-    colours = {"Penstock on Spark": OURS, "GraphFrames": THIRD}
+    colours = {"Penstock on Spark": OURS, "Penstock, local": OURS, "GraphX": THIRD, "joins by hand": FOURTH}
     for number, (algorithm, by_size) in enumerate(found.items(), 1):
         part = figure.add_subplot(1, len(found), number)
         part.spines[["top", "right"]].set_visible(False)
         sides = dict.fromkeys(name for best in by_size.values() for name in best)
-        for name, style in zip(sides, ("-", "--", "-.", ":", "-"), strict=False):
+        for name, style in zip(sides, (":", "-", "--", "-", "-"), strict=False):
             points = [(size, best[name]) for size, best in by_size.items() if name in best]
             part.plot(*zip(*points, strict=True), style, marker="o", label=name, color=colours.get(name, OTHER))
         part.set_xscale("log")
