@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import uuid
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from tests.class_archive import ARCHIVE, options
 from tests.servers.s3 import S3Server, s3_server
-from tests.simulation.fresh_seeds import fresh_seeds
+from tests.simulation.fresh_seeds import commit_number, fresh_seeds
 from tests.stores import OPTIONS_OF_STORE, STORES, at, is_proof_on_s3
 
 if TYPE_CHECKING:
@@ -34,9 +36,10 @@ TIMEOUT_ON_S3_S = 600
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--store s3`."""
+    """`--store s3`, `--whole`."""
     help = "where checkpoints and savepoints lie; with s3 only the tests run that keep theirs in `store_directory`"
     parser.addoption("--store", choices=STORES, default="local", help=help)
+    parser.addoption("--whole", action="store_true", help="run what most commits leave out, too (`one_in`)")
 
 
 def pytest_configure() -> None:
@@ -54,6 +57,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if is_proof_on_s3(item)]
         for item in items:
             item.add_marker(pytest.mark.timeout(TIMEOUT_ON_S3_S))
+    elif not config.getoption("--whole"):
+        items[:] = of_this_commit(config, items)
     on_spark = {item.nodeid.partition("::")[0] for item in items if item.get_closest_marker("spark")}
 
     def rank(item: pytest.Item) -> int:
@@ -61,6 +66,26 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return 0 if file in on_spark else 1 if file.startswith(LONG) else 2
 
     items.sort(key=rank)
+
+
+def of_this_commit(config: pytest.Config, items: list[pytest.Item]) -> list[pytest.Item]:
+    """Without those of the tests marked `one_in(n)` that it is other commits' turn to run; who names a test runs it."""
+    named = [one for one in config.args if "::" in one]
+    left_out = {
+        item
+        for item in items
+        if (mark := item.get_closest_marker("one_in")) is not None
+        and (commit_number() + zlib.crc32(item.nodeid.encode())) % mark.args[0]
+        and not any(item.nodeid.startswith(one) for one in named)
+    }
+    config.hook.pytest_deselected(items=list(left_out))
+    return [item for item in items if item not in left_out]
+
+
+def pytest_collection_finish() -> None:
+    """Fifteen thousand tests stay in memory: the garbage collector need not look at them again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -1,6 +1,7 @@
 """Every algorithm on random graphs and on real ones: `python -m tests.gelly.random --graphs 200 --target local`.
 
-Each is compared with networkx, or with a naive computation. A failure names the seed: `--first-seed 17 --graphs 1`.
+Each is compared with networkx, or with a naive computation. A failure names the seed: `--first-seed 17 --graphs 1`. On
+Spark, where a job takes a second or more, `--some 2` lets the algorithms take turns: two for each graph.
 """
 
 from __future__ import annotations
@@ -28,9 +29,15 @@ def environment(target: str, parallelism: int, tempo: str = "STREAMING") -> Stre
     return StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
 
 
-def batches(given: Given, target: str, only: str) -> list[list[Case]]:
-    """The cases of a graph; on Spark, where a job takes seconds, all that are no analytics in one."""
-    cases = [case for case in cases_of(given) if only in case.name]
+def in_turns(cases: list[Case], some: int | None, number: int) -> list[Case]:
+    """So many of the cases, for the graph of this number."""
+    if some is None:
+        return cases
+    return [cases[(number * some + place) % len(cases)] for place in range(min(some, len(cases)))]
+
+
+def batches(cases: list[Case], target: str) -> list[list[Case]]:
+    """The cases of a graph; on Spark, all that are no analytics in one."""
     if target == "local":
         return [[case] for case in cases]
     in_one = [case for case in cases if not case.is_analytic]
@@ -51,6 +58,7 @@ def main() -> int:
     parser.add_argument("--target", choices=["local", "spark"], default="local")
     parser.add_argument("--parallelism", default="1,2,4", help="one after the other")
     parser.add_argument("--tempo", choices=["STREAMING", "BATCH"], default="BATCH")
+    parser.add_argument("--some", type=int, help="how many algorithms for each graph, in turns; all if left out")
     parser.add_argument("--only", default="", help="algorithms whose names contain this")
     parser.add_argument("--no-real-graphs", action="store_true")
     arguments = parser.parse_args()
@@ -62,8 +70,9 @@ def main() -> int:
     wrong: list[str] = []
     done = 0
     for parallelism in map(int, arguments.parallelism.split(",")):
-        for given in graphs:
-            for cases in batches(given, arguments.target, arguments.only):
+        for number, given in enumerate(graphs):
+            wanted = [case for case in cases_of(given) if arguments.only in case.name]
+            for cases in batches(in_turns(wanted, arguments.some, parallelism + number), arguments.target):
                 begun = time.perf_counter()
                 name = cases[0].name if len(cases) == 1 else f"{len(cases)} algorithms in one job"
                 try:

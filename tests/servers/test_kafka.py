@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from tests.servers.kafka import KafkaCluster, kafka_cluster
 
 
@@ -41,6 +42,7 @@ def test_a_transaction_is_seen_when_it_is_committed(kafka: KafkaCluster) -> None
     assert values(kafka, topic) == [b"committed"]
 
 
+@pytest.mark.one_in(4)
 def test_three_brokers_serve_while_one_of_them_is_down(tmp_path: Path) -> None:
     with kafka_cluster(tmp_path) as kafka:
         topic = kafka.create_topic(partitions=3)

@@ -87,6 +87,7 @@ def test_command_replays_a_seed() -> None:
     assert "0 with violations" in shown.output
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("mutant", MUTANTS_OF_TEMPOS, ids=lambda mutant: mutant.__name__)
 def test_planted_bug_is_found(mutant: Mutant) -> None:
     kinds, first = MUTANTS_OF_TEMPOS[mutant]

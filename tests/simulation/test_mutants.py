@@ -18,6 +18,7 @@ def test_there_are_enough_mutants() -> None:
     assert len(MUTANTS) >= 40
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
 def test_planted_bug_is_found(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
     kinds, first = MUTANTS[mutant]

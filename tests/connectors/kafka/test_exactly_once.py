@@ -62,6 +62,7 @@ def test_a_broker_that_is_killed_and_comes_back_changes_nothing(tmp_path: Path) 
         check(RECORDS, values(kafka, topic))
 
 
+@pytest.mark.one_in(4)
 def test_three_brokers_are_killed_one_after_another(tmp_path: Path) -> None:
     """So coordinators and leaders move; what was written survives on the two others."""
     with kafka_cluster(tmp_path / "kafka") as kafka:

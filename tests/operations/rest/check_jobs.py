@@ -2,8 +2,9 @@
 
     python -m tests.operations.rest.check_jobs [--target spark] [--tempo streaming|batch|micro-batch] [--port 8081]
 
-With `--check PATH` it runs that script against each of the jobs, and ends with the worst of its exit codes; without, it
-serves until Ctrl-C.
+With `--check PATH` it runs that script against each of the jobs, and ends with the worst of its exit codes; with
+`--together` against a server that has all of them at a time, of which the script takes one. Without, it serves until
+Ctrl-C.
 """
 
 from __future__ import annotations
@@ -82,12 +83,20 @@ def running(
             job.end()
 
 
+def checked(script: Path, arguments: list[str]) -> int:
+    """The exit code of the script."""
+    from penstock.operations.rest.server import servers
+
+    return subprocess.run([sys.executable, str(script), "--url", servers[0].url, *arguments], check=False).returncode
+
+
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--target", default="local", choices=("local", "spark"))
     parser.add_argument("--tempo", action="append", choices=TEMPOS)
     parser.add_argument("--port", default="8081-8090")
     parser.add_argument("--check", type=Path)
+    parser.add_argument("--together", action="store_true")
     parser.add_argument("--arguments", default="--tier 2 --metrics --actions", help="for the script")
     options = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(message)s")
@@ -95,13 +104,11 @@ def main() -> int:
     with ExitStack() as stack:
         for tempo in options.tempo or TEMPOS:
             job = stack.enter_context(running(options.target, tempo, options.port))
-            if options.check is None:
-                continue
-            from penstock.operations.rest.server import servers
-
-            command = [sys.executable, str(options.check), "--url", servers[0].url, "--job", str(job.get_job_id())]
-            worst = max(worst, subprocess.run([*command, *options.arguments.split()], check=False).returncode)
-            job.end()
+            if options.check is not None and not options.together:
+                worst = max(worst, checked(options.check, ["--job", str(job.get_job_id()), *options.arguments.split()]))
+                job.end()
+        if options.together:
+            worst = checked(options.check, options.arguments.split())
         if options.check is None:
             print(*(job.job_id for job in dispatcher().jobs()))
             threading.Event().wait()

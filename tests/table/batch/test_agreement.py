@@ -102,6 +102,7 @@ QUERIES = [
 ]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("sql", QUERIES)
 def test_a_query_gives_the_same_in_a_stream_and_in_batch(sql: str) -> None:
     check_agrees(sql, sales=SALES, people=PEOPLE)
