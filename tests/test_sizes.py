@@ -25,7 +25,7 @@ PICKLING = {
     "drivers/client": "iterations superstep_loop",
     "drivers/simulation": "savepoint_checks",
     "drivers/simulation/stepwise": "driver",
-    "drivers/spark": "batch_frames batch_job batch_stage entry epoch_stage lockstep route_stage worker",
+    "drivers/spark": "batch_frames batch_job batch_stage entry epoch_stage lockstep_peers route_stage worker",
     "drivers/stepwise": "commits exchange sinks",
     "plan": "job_graph",
     "state": "broadcast_state loading shapes snapshot",
