@@ -5,8 +5,8 @@ MAKEFLAGS += --no-print-directory
 .PHONY: help env java postgres browser page page-images check format test demo bench bench-guard sim reference options connectors functions lock clean
 
 PYTEST_ARGS ?=
-# Much of a test on Spark is waiting, so three processes are worth having on two cores.
-PYTEST_PROCESSES ?= 3
+# Much of a test on Spark is waiting, so four processes are worth having on two cores.
+PYTEST_PROCESSES ?= 4
 BENCH_ARGS ?=
 SEEDS ?= 100
 RUN := scripts/run

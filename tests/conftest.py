@@ -50,7 +50,10 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Long files first: the processes that share the files should end together, not one with a long file left."""
+    """Long files first: the processes that share the files should end together, not one with a long file left.
+
+    Those on Spark wait more than they compute, so the long ones that compute are spread among them.
+    """
     if config.getoption("--store") == "s3":
         others = [item for item in items if not is_proof_on_s3(item)]
         config.hook.pytest_deselected(items=others)
@@ -59,13 +62,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.timeout(TIMEOUT_ON_S3_S))
     elif not config.getoption("--whole"):
         items[:] = of_this_commit(config, items)
-    on_spark = {item.nodeid.partition("::")[0] for item in items if item.get_closest_marker("spark")}
+    on_spark = dict.fromkeys(_file(item) for item in items if item.get_closest_marker("spark"))
+    long = dict.fromkeys(file for item in items if (file := _file(item)).startswith(LONG) and file not in on_spark)
+    ranks = {file: (number + 0.5) / len(files) for files in (on_spark, long) for number, file in enumerate(files)}
+    items.sort(key=lambda item: ranks.get(_file(item), 1.0))
 
-    def rank(item: pytest.Item) -> int:
-        file = item.nodeid.partition("::")[0]
-        return 0 if file in on_spark else 1 if file.startswith(LONG) else 2
 
-    items.sort(key=rank)
+def _file(item: pytest.Item) -> str:
+    return item.nodeid.partition("::")[0]
 
 
 def of_this_commit(config: pytest.Config, items: list[pytest.Item]) -> list[pytest.Item]:

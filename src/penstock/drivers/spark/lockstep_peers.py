@@ -28,7 +28,7 @@ _CONNECT_SECONDS: Final = 60.0
 _LINGER_MS: Final = 60_000
 
 
-class PeerLostError(PenstockError):
+class PeerLostError(PenstockError, ConnectionError):
     """Another task of the stage is gone. Spark, which has noticed as well, ends this one."""
 
 
