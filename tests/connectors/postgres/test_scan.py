@@ -130,7 +130,7 @@ def test_a_snapshot_that_comes_too_late_is_let_go(database: Database) -> None:
     cluster.deliver()  # the background work ends when the job has
     held = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state LIKE 'idle in%'"
     # The server ends a session a moment after its client has closed it.
-    await_true(lambda: database.execute(held) == [(0,)], "no transaction is left open")
+    await_true(lambda: database.execute(held) == [(0,)], "a transaction is left open")
     cluster.close()
 
 
