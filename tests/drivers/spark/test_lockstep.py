@@ -83,7 +83,7 @@ def test_values_get_from_each_to_each(point: MeetingPoint, keys: JobKeys, lines:
         for other in {0, 1, 2} - {subtask}:
             one.send(other, 1, {"from": subtask, "to": other})
     for subtask, one in enumerate(peers):
-        found = sorted(one.receive() for _ in range(2))
+        found = sorted(one.receive((subtask + 1) % 3) for _ in range(2))
         assert found == [(other, 1, {"from": other, "to": subtask}) for other in sorted({0, 1, 2} - {subtask})]
     peers[0].tell("superstep 1")
     for one in peers:
@@ -97,7 +97,7 @@ def test_arrays_of_any_size_arrive_whole(point: MeetingPoint, keys: JobKeys, siz
     one, other = met(point, keys, 2)
     sent = np.arange(size, dtype=np.int64)
     one.send(1, 4, (sent, "beside it", [sent[:3]]))
-    sender, number, (array, text, (few,)) = other.receive()
+    sender, number, (array, text, (few,)) = other.receive(0)
     assert (sender, number, text) == (0, 4, "beside it")
     np.testing.assert_array_equal(array, sent)
     np.testing.assert_array_equal(few, sent[:3])
@@ -110,7 +110,7 @@ def test_what_was_sent_last_arrives_though_its_sender_has_ended(point: MeetingPo
     one.send(1, 1, np.zeros(4_000_000))
     closing = threading.Thread(target=one.close)
     closing.start()
-    assert other.receive()[2].shape == (4_000_000,)
+    assert other.receive(0)[2].shape == (4_000_000,)
     closing.join()
     other.close()
 
@@ -119,12 +119,26 @@ def test_a_task_notices_that_another_one_is_gone(point: MeetingPoint, keys: JobK
     one, other = met(point, keys, 2)
     other.send(0, 1, "the connections are there")
     one.send(1, 1, "both of them")
-    one.receive()
-    other.receive()
+    one.receive(1)
+    other.receive(0)
     other.close()
     with pytest.raises(PeerLostError, match="subtask 2 of the stage is gone"):
-        one.receive()
+        one.receive(1)
     one.close()
+
+
+def test_a_task_that_has_ended_well_is_missed_by_nobody(point: MeetingPoint, keys: JobKeys) -> None:
+    """One ends with the last round, while another one still waits for a third that is slow."""
+    quick, waiting, slow = met(point, keys, 3)
+    quick.send(1, 1, "last")
+    assert waiting.receive(0) == (0, 1, "last")
+    quick.close()
+    late = threading.Timer(1.5, slow.send, (1, 1, "at last"))
+    late.start()
+    assert waiting.receive(2) == (2, 1, "at last")
+    late.join()
+    waiting.close()
+    slow.close()
 
 
 def test_who_does_not_hold_the_keys_is_not_heard(point: MeetingPoint, keys: JobKeys) -> None:
@@ -135,7 +149,7 @@ def test_who_does_not_hold_the_keys_is_not_heard(point: MeetingPoint, keys: JobK
     connect_client(socket, stranger, keys.worker_public, other.address, 1 << 20)
     socket.send(b"a pickle")
     one.send(1, 1, "heard")
-    assert other.receive() == (0, 1, "heard")
+    assert other.receive(0) == (0, 1, "heard")
     context.destroy(linger=0)
     one.close()
     other.close()

@@ -87,7 +87,7 @@ class _Exchange:
         """What another one brings to this round; it may be a round ahead."""
         wanted = self._number, other
         while wanted not in self._come:
-            sender, number, value = self._peers.receive()
+            sender, number, value = self._peers.receive(other)
             self._come[number, sender] = value
         return self._come.pop(wanted)
 

@@ -24,6 +24,8 @@ _FRAME_BYTES_MAX: Final = 1 << 24
 #: How often connections are looked at while nothing comes (ms).
 _LOOK_MS: Final = 500
 _CONNECT_SECONDS: Final = 60.0
+#: How long the last value of a task that is gone may be on its way (ms).
+_LAST_MS: Final = 5_000
 #: How long the end of a task waits for its last messages to leave (ms); its peers wait for them.
 _LINGER_MS: Final = 60_000
 
@@ -46,12 +48,14 @@ class LockstepPeers:
         self._subtask = subtask
         self._keys = keys
         self._context: zmq.Context[Socket] = zmq.Context()
+        #: of what goes out, so that all of it has left before the end is seen by others
+        self._outgoing: zmq.Context[Socket] = zmq.Context()
         self._authenticator = KeyAuthenticator(self._context, keys.worker_public)
         self._links: dict[int, tuple[Socket, LinkMonitor]] = {}
         self._inbox: Socket = self._context.socket(zmq.PULL)
         self._inbox.setsockopt(zmq.RCVHWM, 0)
-        self._driver: Socket = self._context.socket(zmq.DEALER)
-        self._driver_monitor = LinkMonitor(self._context, self._driver, _CONNECT_SECONDS)
+        self._driver: Socket = self._outgoing.socket(zmq.DEALER)
+        self._driver_monitor = LinkMonitor(self._outgoing, self._driver, _CONNECT_SECONDS)
         try:
             connect_client(self._driver, keys, keys.master_public, driver, MESSAGE_BYTES_MAX)
             #: where the others connect to
@@ -75,8 +79,8 @@ class LockstepPeers:
         for subtask, address in enumerate(msgspec.msgpack.decode(self._driver.recv(), type=list[str])):
             if subtask == self._subtask:
                 continue
-            link: Socket = self._context.socket(zmq.PUSH)
-            self._links[subtask] = link, LinkMonitor(self._context, link, _CONNECT_SECONDS)
+            link: Socket = self._outgoing.socket(zmq.PUSH)
+            self._links[subtask] = link, LinkMonitor(self._outgoing, link, _CONNECT_SECONDS)
             connect_client(link, self._keys, self._keys.worker_public, address, _FRAME_BYTES_MAX)
 
     def tell(self, line: str) -> None:
@@ -91,16 +95,20 @@ class LockstepPeers:
         frames: list[Any] = [header, *(piece for part in pieces for piece in part)]
         self._links[to][0].send_multipart(frames, copy=False)
 
-    def receive(self) -> tuple[int, int, Any]:
+    def receive(self, awaited: int) -> tuple[int, int, Any]:
         """Wait for the next value: of which subtask it is, for which round, and the value, whose arrays are read-only.
 
+        Args:
+            awaited: the subtask that has to send one; another one may have ended well.
+
         Raises:
-            PeerLostError: if there is no connection to one of the others any more.
+            PeerLostError: if there is no connection to that one any more, and nothing of it comes.
         """
-        while not self._inbox.poll(_LOOK_MS):
-            for subtask, (_, monitor) in self._links.items():
-                if (reason := monitor.broken()) is not None:
-                    raise PeerLostError(f"subtask {subtask + 1} of the stage is gone: {reason}")
+        monitor, reason = self._links[awaited][1], None
+        while not self._inbox.poll(_LOOK_MS if reason is None else _LAST_MS):
+            if reason is not None:
+                raise PeerLostError(f"subtask {awaited + 1} of the stage is gone: {reason}")
+            reason = monitor.broken()  # what it sent before may still be on its way
         header, *frames = self._inbox.recv_multipart(copy=False)
         sender, number, counts = pickle.loads(header.buffer)
         parts, place = [], 0
@@ -117,6 +125,7 @@ class LockstepPeers:
             link.close(linger=_LINGER_MS)
         self._driver_monitor.close()
         self._driver.close(linger=_LINGER_MS)
+        self._outgoing.term()
         self._inbox.close()
         self._authenticator.close()
         self._context.term()
