@@ -1,6 +1,6 @@
 """PageRank and connected components of power-law graphs: `python -m benchmarks.graphs --edges 100000 --edges 1000000`.
 
-On the same Spark: GraphX, which is what GraphFrames runs for both, and joins of data frames
+On the same Spark: GraphX, which is what GraphFrames runs for PageRank, and joins of data frames
 by hand; in this process SciPy on one core, as what a machine can do. All read one Parquet file (GraphX the same, as
 text), and end when the number of results is known, and their sum where that is one query. The graphs are those of
 Graph500 (R-MAT). Sides take turns; of each the best run counts.
@@ -88,7 +88,7 @@ def _summed(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def graphx(spark: Any, path: Path, algorithm: str) -> Answer:
-    """GraphX, which GraphFrames runs for both algorithms; it reads the edges as text. The sum is not asked for."""
+    """GraphX; it reads the edges as text. The sum is not asked for."""
     jvm, level = spark._jvm, spark._jvm.org.apache.spark.storage.StorageLevel.MEMORY_ONLY()
     text = str(path.with_suffix(".txt"))
     load = jvm.org.apache.spark.graphx.GraphLoader.edgeListFile

@@ -99,6 +99,8 @@ def main() -> int:
     parser.add_argument("--together", action="store_true")
     parser.add_argument("--arguments", default="--tier 2 --metrics --actions", help="for the script")
     options = parser.parse_args()
+    if options.together and options.check is None:
+        parser.error("--together needs --check")
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     worst = 0
     with ExitStack() as stack:

@@ -117,7 +117,7 @@ class WaitingEvents:
         if (sort_key := self._sort_key) is not None:
             for of_key in found.values():
                 of_key.sort(key=lambda row: (row[0], sort_key(row[1])))
-        return dict(found)
+        return found
 
     def _from_table(self, up_to: int) -> list[_Part]:
         times: list[int] = []
