@@ -203,15 +203,12 @@ class CheckpointCoordinator:
         for request in [r for r in self._requests if now_ms >= r.deadline_ms]:
             self._requests.remove(request)
             why = request.declined or "not all tasks were running"
-            self._refuse(request, self._too_late(why))
+            self._refuse(request, f"it could not start within {self.settings.timeout_ms} ms: {why}")
         self._try_again(now_ms)
         if self._next_ms is not None and now_ms >= self._next_ms and self._admits():
             self._schedule_next(now_ms)
             if self._graph.is_ready_for_checkpoints:
                 self._trigger()
-
-    def _too_late(self, why: str) -> str:
-        return f"it could not start within {self.settings.timeout_ms} ms: {why}"
 
     def _what_is_missing(self, pending: PendingCheckpoint) -> str:
         if pending.is_completing:
@@ -630,12 +627,9 @@ class CheckpointCoordinator:
             self._discard(pending)  # else when it is known whether it became visible
         self._collect_garbage()
         self._notify(lambda e: NotifyCheckpointAborted(e.id, pending.checkpoint_id))
-        now_ms = self._clock.steady_ms()
-        if is_unready and self._running and now_ms < savepoint.deadline_ms:
-            savepoint.put_off(now_ms, reason)
+        if is_unready and self._running:  # `on_time` refuses what has waited too long
+            savepoint.put_off(self._clock.steady_ms(), reason)
             self._requests.appendleft(savepoint)
-        elif is_unready and self._running:
-            self._refuse(savepoint, self._too_late(reason))
         else:
             self._refuse(savepoint, reason)
         if self._running and pending.ends_sources:
