@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.datastream.environments import local_environment
+from tests.said import said
 
 from penstock.base.errors import UserFunctionError
 from penstock.base.watermark_strategy import WatermarkStrategy
@@ -74,7 +74,7 @@ def test_a_failure_after_the_limit_is_raised_when_other_sinks_wait_for_the_end(t
 def test_with_a_limit_and_no_other_sink_the_job_is_cancelled(caplog: pytest.LogCaptureFixture) -> None:
     """E1: even one that never ends; there is nobody to lose anything, so nothing is said."""
     assert numbers(local_environment(), None).execute_and_collect(limit=5) == [0, 1, 2, 3, 4]
-    assert not [r for r in caplog.records if r.levelno >= logging.WARNING]
+    assert said(caplog) == []
 
 
 def test_cancelling_the_other_sinks_of_an_unbounded_job_is_said(
@@ -85,7 +85,7 @@ def test_cancelling_the_other_sinks_of_an_unbounded_job_is_said(
     to_files(stream, tmp_path)
     stream.print("shown")
     assert stream.collect(5) == [0, 1, 2, 3, 4]
-    (warning,) = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
+    (warning,) = said(caplog)
     assert "5 records" in warning
     assert "'files', 'Print'" in warning
 
@@ -96,7 +96,7 @@ def test_closing_results_early_names_the_other_sinks(tmp_path: Path, caplog: pyt
     to_files(stream, tmp_path)
     with stream.execute_and_collect() as results:
         assert next(results) == 0
-    (warning,) = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
+    (warning,) = said(caplog)
     assert "'files'" in warning
 
 
@@ -106,7 +106,7 @@ def test_closing_results_that_have_ended_says_nothing(tmp_path: Path, caplog: py
     to_files(stream, tmp_path)
     with stream.execute_and_collect() as results:
         assert len(list(results)) == COUNT
-    assert not [r for r in caplog.records if r.levelno >= logging.WARNING]
+    assert said(caplog) == []
 
 
 @pytest.mark.parametrize("limit", [0, -1])

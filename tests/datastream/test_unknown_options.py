@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 import pytest
+from tests.said import said
 
 from penstock.base.configuration import Configuration
 from penstock.base.errors import ConfigurationError
@@ -22,7 +22,7 @@ def environment(**options: str) -> StreamExecutionEnvironment:
 def warnings_of(env: StreamExecutionEnvironment, caplog: pytest.LogCaptureFixture) -> list[str]:
     env.from_collection([1]).print()
     env.execute()
-    return [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
+    return said(caplog)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.said import said
 
 from penstock.base.configuration import Configuration
 from penstock.drivers.worker_directories import LOCK_NAME, WorkerDirectories
@@ -71,7 +72,7 @@ def test_a_full_disk_fails_no_checkpoint(store: FileCheckpointStore, caplog: pyt
     copies = LocalCopies(store, Full())
     written = [copies.write(1, "count", BIG), copies.write(2, "count", BIG * 2)]
     assert [copies.read(file) for file in written] == [BIG, BIG * 2]
-    assert [record.getMessage() for record in caplog.records] == [
+    assert said(caplog) == [
         "state could not be copied to this worker's disk and will be read from the store: no space left"
     ]
 

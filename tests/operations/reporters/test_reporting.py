@@ -14,6 +14,7 @@ from urllib.request import urlopen
 import pytest
 from tests.operations.metrics.views import JOB_ID, Watched, view_at
 from tests.operations.reporters.settings import settings_of
+from tests.said import said
 
 from penstock.base.configuration import Configuration
 from penstock.base.errors import ConfigurationError
@@ -105,10 +106,10 @@ def test_what_fails_is_said_once_and_tried_again(
         blocked.unlink()
         watched.clock.seconds += 10
         reporting.turn()
-    said = [record.getMessage() for record in caplog.records]
-    assert len(said) == 2
-    assert said[0].startswith("metrics.reporter.mine cannot report: ")
-    assert said[1] == "metrics.reporter.mine reports again"
+    lines = said(caplog, logging.INFO, "penstock.metrics")
+    assert len(lines) == 2
+    assert lines[0].startswith("metrics.reporter.mine cannot report: ")
+    assert lines[1] == "metrics.reporter.mine reports again"
 
 
 def test_spans_wait_for_a_reporter_that_could_not_send_them(
@@ -170,8 +171,8 @@ def test_a_port_that_is_not_free_is_tried_again(
     assert prometheus is not None
     assert prometheus.port == port
     reporting.close()
-    said = [record.getMessage() for record in caplog.records]
-    assert [f"none of {port} is free" in line for line in said] == [True, False]
+    lines = said(caplog, logging.INFO, "penstock.metrics")
+    assert [f"none of {port} is free" in line for line in lines] == [True, False]
 
 
 def test_jobs_are_looked_at_where_no_reporter_is(watched: Watched) -> None:
