@@ -13,6 +13,7 @@ from penstock.common import SimpleStringSchema
 from penstock.connectors.kafka.consumer_settings import ConsumerOptions, consumer_options
 from penstock.connectors.kafka.partitions import KafkaTopicPartition, reader_of
 from penstock.core.connector import Boundedness
+from penstock.datastream import connectors
 from penstock.datastream.connectors.kafka import (
     KafkaOffsetResetStrategy,
     KafkaOffsetsInitializer,
@@ -32,6 +33,10 @@ def builder(**properties: str) -> KafkaSourceBuilder[Any]:
 def options(**properties: str) -> ConsumerOptions:
     named = {name.replace("_", "."): value for name, value in properties.items()}
     return consumer_options({"bootstrap.servers": "127.0.0.1:1", **named}, None, looks_once=False)
+
+
+def test_the_source_is_found_where_pyflink_has_it() -> None:
+    assert connectors.KafkaSource is KafkaSource
 
 
 def test_a_source_is_a_description_that_travels() -> None:

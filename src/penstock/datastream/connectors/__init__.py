@@ -11,6 +11,7 @@ from penstock.datastream.connectors.file_system import (
     StreamFormat,
 )
 from penstock.datastream.connectors.jdbc import JdbcConnectionOptions, JdbcExecutionOptions, JdbcSink
+from penstock.datastream.connectors.kafka import KafkaSource
 from penstock.datastream.connectors.number_seq import NumberSequenceSource
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "JdbcConnectionOptions",
     "JdbcExecutionOptions",
     "JdbcSink",
+    "KafkaSource",
     "NumberSequenceSource",
     "OutputFileConfig",
     "RollingPolicy",
