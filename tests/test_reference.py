@@ -7,6 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.one_in(3)
+
 ROOT = Path(__file__).parents[1]
 
 

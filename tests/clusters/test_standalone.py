@@ -31,7 +31,7 @@ RECEIVE = (
 )
 SEND = "import socket, sys; socket.create_connection((sys.argv[1], 4000)).sendall(sys.argv[2].encode())"
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.one_in(4)]
 apart = pytest.mark.skipif(missing() is not None, reason=str(missing()))
 
 

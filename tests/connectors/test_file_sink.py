@@ -32,6 +32,8 @@ from penstock.formats.parquet import ParquetWriterFactory
 from penstock.formats.stream_format import StreamFormat
 from penstock.testing.connectors import SinkHost, read_source
 
+pytestmark = pytest.mark.one_in(3)
+
 BASE = BucketAssigner.base_path_bucket_assigner()
 
 

@@ -19,6 +19,8 @@ from penstock.connectors.file.sink import FileSink
 from penstock.formats.parquet import ParquetWriterFactory
 from penstock.testing.connectors import SINK_CASES, SinkHost, SinkUnderTest, check_sink
 
+pytestmark = pytest.mark.one_in(4)
+
 LARGE = "x" * (1 << 20)
 
 

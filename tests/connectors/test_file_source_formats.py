@@ -28,6 +28,8 @@ from penstock.formats.parquet import ParquetFormat
 from penstock.formats.stream_format import StreamFormat
 from penstock.testing.connectors import ReaderHost, read_source
 
+pytestmark = pytest.mark.one_in(4)
+
 HUGE = "x" * 400_000
 
 TEXTS: dict[str, bytes] = {

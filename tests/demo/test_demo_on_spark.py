@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.one_in(3)
+
 COMMAND = [sys.executable, "-m", "penstock.service.cli", "demo"]
 
 

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from tests.examples.pages import PAGES, ROOT, blocks_of, run_page, runs_on
 
+pytestmark = pytest.mark.one_in(3)
+
 
 @pytest.mark.parametrize("page", runs_on("local"))
 def test_the_program_of_a_page_runs_in_one_process(page: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:

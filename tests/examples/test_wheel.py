@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from tests.examples.pages import PAGES, ROOT, TIMEOUT_S, run_page
 
+pytestmark = pytest.mark.one_in(3)
+
 #: What somebody reads first who has installed Penstock.
 FIRST_PAGES = ["README.md", "docs/quickstart.md", "docs/connectors.md"]
 #: On Spark the others share a JVM; the workers of the last one look for its files where the program began.

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from tests.examples.tempos import TEMPOS, compare
 
+pytestmark = pytest.mark.one_in(3)
+
 FOLDER = Path(__file__).parents[2] / "examples" / "gelly"
 SCRIPTS = sorted(FOLDER.glob("[!_]*.py"))
 NAMES = [path.stem for path in SCRIPTS]

@@ -18,6 +18,8 @@ from penstock.service.environment.distributions import OWN, chosen, files_of, in
 from penstock.service.environment.interpreter import interpreter
 from penstock.service.environment.placed import PACKAGES
 
+pytestmark = pytest.mark.one_in(3)
+
 SMALL = ["click", "xxhash"]
 #: What Penstock needs of others; without them the archive is quickly made.
 LARGE = ["pyarrow", "pandas", "numpy", "rocksdict", "pygments", "pytz", "tzdata", "msgspec", "pyzmq"]

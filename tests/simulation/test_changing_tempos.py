@@ -18,6 +18,8 @@ from penstock.drivers.simulation.changing.scenario import TEMPOS
 from penstock.drivers.simulation.command.cli import main
 from penstock.drivers.simulation.refusals import WORDS
 
+pytestmark = pytest.mark.one_in(3)
+
 FRESH_SEEDS = tries(30)
 A_TEST = 15
 #: Histories that once found a fault. 51: a path that names the savepoint of a drained job, whose data epochs read on;

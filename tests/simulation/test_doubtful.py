@@ -10,6 +10,8 @@ from tests.effort import tries
 from tests.simulation.doubtful import KINDS, PLANTED, run_doubtful
 from tests.simulation.fresh_seeds import commit_number
 
+pytestmark = pytest.mark.one_in(3)
+
 #: From 0 on, a planted bug is found in one of these.
 SEEDS_MAX = 60
 A_TEST = tries(40)

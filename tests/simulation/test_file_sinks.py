@@ -27,6 +27,8 @@ from penstock.drivers.simulation.simulation import History, Simulation, run_seed
 from penstock.drivers.simulation.stepwise.batch import run_batch_seed
 from penstock.drivers.simulation.stepwise.history import run_stepwise_seed
 
+pytestmark = pytest.mark.one_in(3)
+
 #: Enough for every fault that concerns files.
 SEEDS = range(1, 260)
 STEPS_MAX = 10_000

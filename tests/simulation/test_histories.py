@@ -18,6 +18,8 @@ from penstock.drivers.simulation.reference import outputs
 from penstock.drivers.simulation.scenario import MODES
 from penstock.drivers.simulation.simulation import Simulation, run_seed
 
+pytestmark = pytest.mark.one_in(3)
+
 #: Enough for each kind of fault to happen.
 SEEDS = (*range(1_100, 1_200), 1_255)
 A_TEST = 50

@@ -12,6 +12,8 @@ from tests.simulation.planting import Mutant
 
 from penstock.drivers.simulation import simulation
 
+pytestmark = pytest.mark.one_in(3)
+
 #: In the last ones a job that follows dies before it has looked for what the job before left open.
 SEEDS = (*range(1, 71), 423, 446, 774)
 STEPWISE_SEEDS = range(1, 61)

@@ -14,6 +14,8 @@ from penstock.drivers.simulation import simulation
 from penstock.drivers.simulation.simulation import run_seed
 from penstock.drivers.simulation.stepwise.history import run_stepwise_seed
 
+pytestmark = pytest.mark.one_in(3)
+
 
 @pytest.mark.parametrize("mutant", FOUND_IN_STREAMS, ids=lambda mutant: mutant.__name__)
 def test_planted_bug_is_found_in_streams(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:

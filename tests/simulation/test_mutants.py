@@ -8,6 +8,8 @@ from tests.simulation.planting import Mutant
 from penstock.drivers.simulation import simulation
 from penstock.drivers.simulation.simulation import run_seed
 
+pytestmark = pytest.mark.one_in(3)
+
 #: From the seed on that is known to find a mutant.
 SEEDS_MAX = 100
 #: After the last fault: enough for a history that ends. One that a mutant holds up need not go on for 60,000.

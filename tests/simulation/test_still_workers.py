@@ -6,11 +6,14 @@ import random
 from collections import Counter
 from dataclasses import replace
 
+import pytest
 from tests.effort import tries
 
 from penstock.drivers.simulation.scenario import draw_scenario
 from penstock.drivers.simulation.simulation import Simulation
 from penstock.drivers.simulation.stillness import Stillness
+
+pytestmark = pytest.mark.one_in(3)
 
 SEEDS = range(tries(40))
 

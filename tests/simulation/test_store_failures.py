@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.simulation.store_failures import JOBS, KINDS, run_all
 
+pytestmark = pytest.mark.one_in(3)
+
 
 @pytest.mark.parametrize("job", JOBS)
 def test_a_store_may_fail_at_any_operation(job: str) -> None:

@@ -36,6 +36,8 @@ from penstock.connectors.split_queue import SplitQueue
 from penstock.datastream.functions import MapFunction
 from penstock.storage.file_store import FileCheckpointStore
 
+pytestmark = pytest.mark.one_in(3)
+
 KEYS = 7
 #: Events of the history, of what comes while the job streams, and of each run of what is there by then.
 HISTORY, LIVE, RUN = 1_200, 400, 200

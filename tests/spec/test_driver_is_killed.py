@@ -19,6 +19,8 @@ from tests.spec.kill_driver import kill_and_check
 
 from penstock.base.errors import ConfigurationError
 
+pytestmark = pytest.mark.one_in(3)
+
 COUNT = 3_000
 PROGRAM = """
 import json

@@ -20,6 +20,8 @@ from penstock.core.job.history import RescaleCause
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.drivers.running_job import RunningJob
 
+pytestmark = pytest.mark.one_in(2)
+
 RECORDS = 9_000
 RATE = 1_500
 EXPECTED = {f"numbers {key} {n + 1}": 1 for key in range(7) for n in range(len(range(key, RECORDS, 7)))}

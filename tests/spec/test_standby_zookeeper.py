@@ -20,6 +20,8 @@ from tests.zookeeper_server import ZooKeeperServer, zookeeper_server
 
 from penstock.base.errors import ConfigurationError, OperationError
 
+pytestmark = pytest.mark.one_in(3)
+
 KEY = "high-availability.zookeeper."
 #: How long a session lasts where a test waits for its end, and where it does not.
 SHORT, LONG = "3 s", "60 s"

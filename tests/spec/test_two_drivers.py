@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from tests.spec.test_driver_is_killed import COUNT, lines, started
 
+pytestmark = pytest.mark.one_in(3)
+
 
 def wait_for_output(directory: Path, process: subprocess.Popen[str]) -> None:
     had = len(lines(directory))

@@ -21,6 +21,8 @@ from tests.tutorial.reader import Reader
 from penstock.base.errors import MissingPathError
 from penstock.operations.page import files
 
+pytestmark = pytest.mark.one_in(3)
+
 
 @pytest.fixture
 def photographer(tmp_path: Path) -> Iterator[Photographer | None]:

@@ -25,6 +25,8 @@ from penstock.testing.connectors import (
     last_of_each,
 )
 
+pytestmark = pytest.mark.one_in(4)
+
 FEED = {"delta.enableChangeDataFeed": "true"}
 #: Unlike any other, and several of each key.
 ROWS = [(number % 5, f"n{number}") for number in range(24)]

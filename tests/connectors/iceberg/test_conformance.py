@@ -23,6 +23,8 @@ from penstock.testing.connectors import (
     last_of_each,
 )
 
+pytestmark = pytest.mark.one_in(4)
+
 SCHEMA = pa.schema([("id", pa.int64()), ("text", pa.string())])
 ROWS = [(number, f"row {number}") for number in range(12)]
 CHANGES = [(number % 5, f"change {number}") for number in range(12)]

@@ -11,6 +11,8 @@ from penstock.base.errors import UnsupportedError
 from penstock.table import EnvironmentSettings, TableEnvironment
 from penstock.table.data.errors import ValidationError
 
+pytestmark = pytest.mark.one_in(3)
+
 COLUMNS = (
     "id BIGINT, b BOOLEAN, ti TINYINT, f FLOAT, d DOUBLE, de DECIMAL(20, 5), s STRING, v VARCHAR(20), y BYTES, "
     "da DATE, tm TIME(0), ts TIMESTAMP(3), lt TIMESTAMP_LTZ(6), ar ARRAY<INT>, m MAP<STRING, INT>, "

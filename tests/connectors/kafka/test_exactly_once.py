@@ -14,6 +14,8 @@ import pytest
 from tests.connectors.kafka.programs import KEYS, STEPS, check
 from tests.servers.kafka import KafkaCluster, kafka_cluster, kafka_server
 
+pytestmark = pytest.mark.one_in(3)
+
 ROOT = Path(__file__).parents[3]
 RECORDS = 3_000
 

@@ -22,6 +22,8 @@ from penstock.testing.connectors import (
     check_source,
 )
 
+pytestmark = pytest.mark.one_in(4)
+
 
 class KeptModel(KafkaModel):
     """There is one, wherever the sink goes."""

@@ -16,6 +16,8 @@ from penstock.connectors.kafka.partitions import KafkaPartitionSplit
 from penstock.datastream.connectors.kafka import KafkaOffsetsInitializer, KafkaTopicPartition
 from penstock.testing.connectors import SourceRun
 
+pytestmark = pytest.mark.one_in(3)
+
 # The harness waits for the search for partitions, a job does not.
 LOOKS_ONCE = {"partition_discovery_interval_ms": "-1"}
 SOON = {"metadata_max_age_ms": "500", "topic_metadata_propagation_max_ms": "500"}

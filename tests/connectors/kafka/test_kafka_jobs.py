@@ -20,6 +20,8 @@ from penstock.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
 from penstock.datastream.connectors.kafka import KafkaSource, KafkaSourceBuilder
 from penstock.datastream.functions import ProcessFunction
 
+pytestmark = pytest.mark.one_in(3)
+
 BEHIND = WatermarkStrategy.no_watermarks()
 
 

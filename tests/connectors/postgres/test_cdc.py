@@ -17,6 +17,8 @@ from penstock.connectors.postgres.cdc.source import PostgresSource, PostgresSour
 from penstock.core.connector import InputStatus
 from penstock.testing.connectors import SourceRun
 
+pytestmark = pytest.mark.one_in(2)
+
 PEOPLE = (
     "CREATE TABLE people (id int PRIMARY KEY, name text); ALTER TABLE people REPLICA IDENTITY FULL; "
     "INSERT INTO people SELECT n, 'p' || n FROM generate_series(1, 50) n"

@@ -25,6 +25,8 @@ from penstock.testing.connectors import (
     last_of_each,
 )
 
+pytestmark = pytest.mark.one_in(4)
+
 
 @pytest.mark.parametrize("case", SOURCE_CASES)
 def test_a_scan(database: Database, case: str) -> None:

@@ -41,6 +41,8 @@ from penstock.plan.nodes import factory_of
 from penstock.state.errors import StateError
 from penstock.testing import OneInputOperatorHarness, Record
 
+pytestmark = pytest.mark.one_in(3)
+
 LATE = OutputTag("late")
 ASSIGNERS: dict[str, Any] = {
     "tumbling": TumblingEventTimeWindows(20),

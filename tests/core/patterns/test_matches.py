@@ -15,6 +15,8 @@ from penstock.core.patterns.memory import NO_LINK, Memory
 from penstock.core.patterns.pattern import Contiguity, Group, Pattern, Stage, Times
 from penstock.core.patterns.skipping import Skip, SkipError, SkipStrategy
 
+pytestmark = pytest.mark.one_in(3)
+
 STRICT, RELAXED, ANY = Contiguity.STRICT, Contiguity.RELAXED, Contiguity.NON_DETERMINISTIC
 A = Stage("a", 0)
 

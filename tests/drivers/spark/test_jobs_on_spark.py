@@ -25,7 +25,7 @@ from penstock.drivers.spark.handle import SparkHandle
 from penstock.drivers.spark.job import submit
 from penstock.storage.leadership import DeposedError
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.one_in(2)]
 
 
 def settings(directory: Path) -> Configuration:

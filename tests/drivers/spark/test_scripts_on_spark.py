@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.one_in(3)
+
 UNSENDABLE = """
 import threading
 from penstock.common import Configuration, WatermarkStrategy

@@ -13,7 +13,7 @@ from penstock.drivers.client.submit import submit as submit_any
 from penstock.drivers.spark.handle import SparkHandle
 from penstock.drivers.spark.job import submit
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.one_in(3)]
 
 
 def spinning(marker: Path) -> Callable[[int], tuple[int, int]]:

@@ -11,6 +11,8 @@ from penstock.datastream import StreamExecutionEnvironment
 from penstock.drivers.spark.handle import SparkHandle
 from penstock.drivers.spark.warm_workers import DAEMON, DAEMON_SETTING, warm_settings
 
+pytestmark = pytest.mark.one_in(3)
+
 #: What a fork would lose, or share though it must not: threads, sockets, and numbers drawn alike in all workers.
 LOOK = f"""
 import gc, sys, threading

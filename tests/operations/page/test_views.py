@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+import pytest
 from playwright.sync_api import Page, expect
 from tests.operations.page.mock.jobs import Job
 from tests.operations.page.mock.server import World
+
+pytestmark = pytest.mark.one_in(2)
 
 Opens = Callable[..., Page]
 

@@ -12,10 +12,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.operations.rest.rig import COUNT, JOB, SOURCE, Handle, a_view, serving
 
 from penstock.operations.rest.openapi import document
 from penstock.operations.rest.table import ROUTES
+
+pytestmark = pytest.mark.one_in(3)
 
 #: What an answer must keep; positive and negative data are refused or taken by rules that a schema cannot tell.
 CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"

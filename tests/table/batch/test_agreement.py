@@ -23,7 +23,7 @@ from penstock.table.data.logical_types import (
     VarCharType,
 )
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.one_in(2)]
 
 STRING = VarCharType(2**31 - 1)
 SALES = Rows(

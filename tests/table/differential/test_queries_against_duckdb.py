@@ -10,6 +10,8 @@ from tests.table.differential.modes import in_batch
 from tests.table.differential.oracle import answer_of
 from tests.table.differential.worlds import World, worlds
 
+pytestmark = pytest.mark.one_in(3)
+
 
 @settings(max_examples=150, deadline=None)
 @given(worlds())
