@@ -47,7 +47,7 @@ def no_thread_is_left() -> Any:
     before = set(threading.enumerate())
     yield
     for thread in set(threading.enumerate()) - before:
-        thread.join(10)
+        thread.join(60)
     assert set(threading.enumerate()) <= before
 
 

@@ -56,7 +56,7 @@ def no_thread_is_left() -> Any:
     before = set(threading.enumerate())
     yield
     for thread in set(threading.enumerate()) - before:
-        thread.join(10)
+        thread.join(60)
     assert set(threading.enumerate()) <= before
 
 
@@ -272,7 +272,7 @@ def test_execute_async_and_cancel() -> None:
     env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers").map(lambda v: v).print("never")
     env._transformations[-1].client_handler = lambda subtask, payload: tell()
     client = env.execute_async("endless")
-    assert started.wait(20)
+    assert started.wait(60)
     assert client.get_job_status().result() is JobStatus.RUNNING
     assert client.get_progress().result(20).source_records >= 0
     client.cancel().result()

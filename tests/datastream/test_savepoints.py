@@ -381,7 +381,7 @@ def test_client_calls_of_a_running_job(store_directory: Path) -> None:
         return env.execute_async()
 
     client = begin()
-    assert seen.wait(20)
+    assert seen.wait(60)
     plain = client.trigger_savepoint(str(store_directory)).result(20)
     assert client.get_job_status().result() is JobStatus.RUNNING
     path = client.stop_with_savepoint(False, str(store_directory)).result(20)
@@ -390,7 +390,7 @@ def test_client_calls_of_a_running_job(store_directory: Path) -> None:
     assert client.get_job_status().result() is JobStatus.FINISHED
     assert plain != path
     client = begin(**{"execution.state-recovery.path": path})
-    assert seen.wait(20)
+    assert seen.wait(60)
     last = client.cancel_with_savepoint(str(store_directory)).result(20)
     with pytest.raises(JobExecutionError, match="cancelled"):
         client.get_job_execution_result().result(20)

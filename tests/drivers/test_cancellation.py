@@ -82,7 +82,7 @@ def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[Held]:
     yield _HELD[0]
     _HELD[0].released.set()
     for thread in set(threading.enumerate()) - before:
-        thread.join(10)
+        thread.join(60)
         assert not thread.is_alive(), thread
 
 

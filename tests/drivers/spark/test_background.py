@@ -17,8 +17,8 @@ def test_results_and_errors_come_back_in_the_owners_turn() -> None:
 
     background.submit(lambda: 7, done)
     background.submit(lambda: 1 // 0, done)
-    assert woken.acquire(timeout=10)
-    assert woken.acquire(timeout=10)
+    assert woken.acquire(timeout=60)
+    assert woken.acquire(timeout=60)
     assert seen == []
     assert background.deliver()
     assert not background.deliver()
@@ -34,12 +34,12 @@ def test_close_drops_what_has_not_begun_unless_told_to_finish() -> None:
 
         def first(began: threading.Event = began, go: threading.Event = go) -> None:
             began.set()
-            go.wait(10)
+            go.wait(60)
 
         background = ThreadBackground("test", 1, lambda: None)
         background.submit(first, lambda result, error: None)
         background.submit(lambda done=done: done.append(1), lambda result, error: None)  # type: ignore[misc]
-        assert began.wait(10)
+        assert began.wait(60)
         closing = threading.Thread(target=lambda: background.close(finish=finish))  # noqa: B023
         closing.start()
         wait_until(lambda: background._work.qsize() == 2, "the end in the queue, behind the work")  # noqa: B023

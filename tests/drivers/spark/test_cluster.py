@@ -46,7 +46,7 @@ class FakeSpark:
 
     def run_task(self, entry: Any, tag: str, description: str) -> list[tuple[str, str]]:
         self.started.release()
-        assert self._ended[tag].wait(10)
+        assert self._ended[tag].wait(60)
         return self._ends[tag]()
 
     def interrupt(self, tag: str) -> None:
@@ -109,11 +109,11 @@ class World:
     def start(self, count: int = 1, redundant: int = 0) -> list[str]:
         self.cluster.request_workers(count)
         for _ in range(count + redundant):
-            assert self.spark.started.acquire(timeout=10)
+            assert self.spark.started.acquire(timeout=60)
         return sorted(self.cluster._workers)
 
     def collect(self) -> list[ToMaster]:
-        assert self.woken.acquire(timeout=10)
+        assert self.woken.acquire(timeout=60)
         return self.cluster.collect()
 
 
@@ -165,7 +165,7 @@ def test_a_worker_that_ends_by_itself_says_why(world: World) -> None:
 def test_a_process_that_dies_before_it_registers_is_started_again_a_few_times(world: World) -> None:
     world.cluster.request_workers(1)
     for attempt in range(1, START_ATTEMPTS_MAX + 1):
-        assert world.spark.started.acquire(timeout=10)
+        assert world.spark.started.acquire(timeout=60)
         (worker_id,) = world.cluster._workers
         world.spark.fail(tag(worker_id), "Python worker exited unexpectedly (crashed)")
         expected = [] if attempt < START_ATTEMPTS_MAX else [WorkerRequestFailed(PROCESS_DIED)]
@@ -272,13 +272,13 @@ def test_a_redundant_worker_that_is_lost_is_replaced_and_nothing_is_said_of_it(w
     world.cluster.on_registered(registered(last))
     world.spark.fail(tag(last), "Python worker exited unexpectedly (crashed)")
     assert world.collect() == []
-    assert world.spark.started.acquire(timeout=10)
+    assert world.spark.started.acquire(timeout=60)
     (another,) = {*world.cluster._workers} - {first}
     world.cluster.on_registered(registered(another))
     world.cluster.on_cut_off(another)
     world.clock.now += CUT_OFF_GRACE_MS
     assert world.cluster.collect() == []
-    assert world.spark.started.acquire(timeout=10)
+    assert world.spark.started.acquire(timeout=60)
     world.cluster.request_workers(1)
     assert world.cluster.collect() == [], "one that is cut off is no worker to hand over"
 
@@ -320,7 +320,7 @@ def test_a_redundant_worker_that_is_leaving_is_replaced_and_nothing_is_said_of_i
         world.cluster.on_registered(registered(worker_id))
     world.leaving.found = [(last, "decommissioned")]
     assert world.cluster.collect() == []
-    assert world.spark.started.acquire(timeout=10)
+    assert world.spark.started.acquire(timeout=60)
     assert not world.cluster.is_live(last)
     assert set(world.leaving.followed) == {first}
     (new,) = set(world.cluster._workers) - {first, last}

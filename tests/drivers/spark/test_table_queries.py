@@ -14,7 +14,7 @@ def _run(threads: QueryThreads) -> threading.Thread:
         done.set()
 
     threads.start(run)
-    assert done.wait(10)
+    assert done.wait(60)
     return found[0]
 
 
@@ -38,7 +38,7 @@ def test_queries_side_by_side_have_a_thread_each() -> None:
     goes_on = threading.Event()
 
     def wait() -> None:
-        goes_on.wait(10)
+        goes_on.wait(60)
 
     threads.start(wait)
     assert _run(threads).is_alive()
@@ -50,7 +50,7 @@ def test_queries_side_by_side_have_a_thread_each() -> None:
 def test_a_thread_without_work_ends() -> None:
     threads = QueryThreads(idle_seconds=0.01)
     ended = _run(threads)
-    ended.join(10)
+    ended.join(60)
     assert not ended.is_alive()
     assert threads._idle == []
     assert _run(threads) is not ended
