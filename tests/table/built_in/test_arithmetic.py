@@ -54,6 +54,50 @@ def shown(sql: str, value: Any, kind: str) -> None:
         assert found.as_tuple().exponent == expected.as_tuple().exponent
 
 
+class TestLiterals:
+    @pytest.mark.parametrize(
+        ("sql", "kind"),
+        [
+            ("0", "INT"),
+            ("00123", "INT"),
+            ("1.", "INT"),
+            ("-2147483648", "INT"),
+            ("2147483648", "BIGINT"),
+            ("0.5", "DECIMAL(2, 1)"),
+            ("00.5", "DECIMAL(3, 1)"),
+            (".05", "DECIMAL(2, 2)"),
+            ("-0.005", "DECIMAL(4, 3)"),
+            ("10.50", "DECIMAL(4, 2)"),
+            ("0.5e0", "DOUBLE"),
+        ],
+    )
+    def test_digits_count_as_they_are_written(self, sql: str, kind: str) -> None:
+        assert given(sql)[1] == f"{kind} NOT NULL"
+
+    @pytest.mark.parametrize("sql", ["9223372036854775808", "100000000000000000.00"])
+    def test_more_than_64_bits_are_refused(self, sql: str) -> None:
+        with pytest.raises(ValidationError, match=f"Numeric literal '{sql}' out of range"):
+            given(sql)
+
+    @pytest.mark.parametrize(
+        ("sql", "value", "kind"),
+        [
+            ("FLOOR(0.5)", "0", "DECIMAL(2, 0) NOT NULL"),
+            ("CEIL(-0.5)", "0", "DECIMAL(2, 0) NOT NULL"),
+            ("SIGN(-0.5)", "-1.0", "DECIMAL(2, 1) NOT NULL"),
+            ("0.5 * 0.25", "0.125", "DECIMAL(6, 3) NOT NULL"),
+        ],
+    )
+    def test_what_becomes_of_them(self, sql: str, value: str, kind: str) -> None:
+        shown(sql, value, kind)
+
+
+@pytest.mark.parametrize("sql", ["FIELD(1, 2)", "ITEM(ARRAY[1], 1)", "MINUS_PREFIX(1)"])
+def test_forms_without_a_name_are_no_functions(sql: str) -> None:
+    with pytest.raises(ValidationError, match="No match found for function signature"):
+        given(sql)
+
+
 class TestOperators:
     @pytest.mark.parametrize(
         ("sql", "value", "kind"),

@@ -96,6 +96,37 @@ def test_greatest_and_least() -> None:
     assert given("GREATEST(a, b)", a=("BYTES", [b"a", None]), b=("BYTES", [b"b", b""])) == [b"b", None]
 
 
+@pytest.mark.parametrize(
+    ("sql", "wanted"),
+    [
+        ("(1, 2) = (1, a)", [True, None]),
+        ("ROW(1, 2) = ROW(2, a)", [False, False]),
+        ("ROW(1, 2) <> ROW(1, a)", [False, True]),
+        ("(1, 2) IN ((1, a), (3, 4))", [True, None]),
+        ("ROW(1, a) = b", [True, False]),
+        ("ROW(1, a) IS NOT DISTINCT FROM ROW(1, CAST(NULL AS INT))", [False, True]),
+    ],
+)
+def test_rows_that_are_written_out_are_compared_field_by_field(sql: str, wanted: list[bool | None]) -> None:
+    """As in Flink for `=` and IN alone; elsewhere a NULL in a row is a value like others."""
+    columns = {"a": ("INT", [2, None]), "b": ("ROW<x INT, y INT>", [(1, 2), (1, 2)])}
+    assert given(sql, **columns) == wanted
+
+
+def test_the_type_of_if() -> None:
+    assert kind("IF(a, 'x', 'y')", a="BOOLEAN NOT NULL") == "CHAR(1) NOT NULL"
+    assert kind("IF(a, 'x', 'y')", a="BOOLEAN") == "CHAR(1)"
+    assert kind("CASE WHEN a THEN 'x' ELSE 'y' END", a="BOOLEAN") == "CHAR(1) NOT NULL"
+
+
+def test_ifnull_takes_values_that_have_a_type_in_common() -> None:
+    assert kind("IFNULL(a, 2.5)", a="INT") == "DECIMAL(11, 1) NOT NULL"
+    assert kind("IFNULL(a, 2)", a="INT NOT NULL") == "INT NOT NULL"
+    for sql in ("IFNULL('a', 2)", "IFNULL(1, 'a')"):
+        with pytest.raises(ValidationError):
+            kind(sql)
+
+
 def test_the_type_of_greatest() -> None:
     assert kind("GREATEST(a, b)", a="INT NOT NULL", b="BIGINT NOT NULL") == "BIGINT NOT NULL"
     assert kind("LEAST(a, b)", a="INT NOT NULL", b="DECIMAL(3, 2)") == "DECIMAL(12, 2)"

@@ -6,6 +6,7 @@ import math
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.table.flink_values import parse_type
 from tests.table.functions import Row, results, session_of, typed_sql
@@ -205,11 +206,15 @@ def test_is_json_takes_text_alone() -> None:
         (True, "BOOLEAN", "true"),
         (-1, "TINYINT", "-1"),
         (1.0, "DOUBLE", "1.0"),
-        (1e10, "DOUBLE", "1.0E10"),
-        (0.0001, "DOUBLE", "1.0E-4"),
+        (1e10, "DOUBLE", "1.0E+10"),
+        (1e-7, "DOUBLE", "1.0E-7"),
+        (1e-5, "DOUBLE", "0.000010"),
+        (12345678.9, "DOUBLE", "12345678.9"),
+        (-0.0, "DOUBLE", "0.0"),
         (math.nan, "DOUBLE", '"NaN"'),
         (-math.inf, "DOUBLE", '"-Infinity"'),
-        (0.1, "FLOAT", "0.1"),
+        (float(np.float32(0.1)), "FLOAT", "0.10000000149011612"),
+        (1e10, "FLOAT", "1.0E+10"),
         (Decimal("1.50"), "DECIMAL(3, 2)", "1.50"),
         (643_210_000_001_000_000, "TIMESTAMP(9)", '"1990-05-20T13:26:40.001"'),
         (0, "TIMESTAMP(3)", '"1970-01-01T00:00:00"'),

@@ -14,6 +14,9 @@ INT, TEXT = "INT", "STRING"
 #: points in time, and those that are the event time of their rows
 TIME, ROWTIME = "TIMESTAMP(3)", "ROWTIME"
 
+#: What joins columns of a kind. Times of events that are equal make an interval join, which takes no updates.
+_EQUAL = dict.fromkeys((INT, TEXT), ("=", "=", "IS NOT DISTINCT FROM")) | {TIME: ("IS NOT DISTINCT FROM",)}
+
 
 @dataclass(frozen=True)
 class Column:
@@ -89,7 +92,7 @@ class Queries:
         if not pairs:
             return left
         on = [
-            f"{one_side}.{one.name} {self._one(['=', '=', 'IS NOT DISTINCT FROM'])} {other_side}.{other.name}"
+            f"{one_side}.{one.name} {self._one(_EQUAL[one.kind])} {other_side}.{other.name}"
             for one, other in self._some(pairs, 1, 2)
         ]
         both = Relation("", (*_prefixed(left, one_side), *_prefixed(right, other_side)))

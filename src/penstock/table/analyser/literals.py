@@ -8,7 +8,6 @@ from penstock.base.errors import WrongValueError
 from penstock.table.data import temporal_text
 from penstock.table.data.errors import ValidationError
 from penstock.table.data.logical_types import (
-    PRECISION_MAX,
     BigIntType,
     BinaryType,
     BooleanType,
@@ -31,21 +30,22 @@ from penstock.table.typed.nodes import Constant
 
 
 def number(text: str) -> Constant:
-    """The value of digits: INT where a whole number fits, else BIGINT; with a point DECIMAL; with an E DOUBLE."""
+    """The value of digits: INT where a whole number fits, else BIGINT; with a point DECIMAL; with an E DOUBLE.
+
+    The precision of a DECIMAL counts the digits as they are written: that of `0.5` is 2, and that of `.5` is 1.
+
+    Raises:
+        ValidationError: if the digits, without the point, are no whole number of 64 bits.
+    """
     if "e" in text.lower():
         return Constant(DoubleType(False), float(text))
-    value = Decimal(text)
-    if "." not in text:
-        whole = int(value)
-        for kind, bits in ((IntType, 31), (BigIntType, 63)):
-            if -(2**bits) <= whole < 2**bits:
-                return Constant(kind(False), whole)
-    _, digits, exponent = value.as_tuple()
-    scale = -int(exponent)
-    precision = max(len(digits), scale + (abs(value) >= 1), 1)
-    if precision > PRECISION_MAX:
-        raise ValidationError(f"the number {text} has more than {PRECISION_MAX} digits")
-    return Constant(DecimalType(precision, scale, False), value)
+    before, _, after = text.lstrip("+-").partition(".")
+    unscaled = int(f"-{before}{after}" if text.startswith("-") else f"{before}{after}")
+    if not -(2**63) <= unscaled < 2**63:
+        raise ValidationError(f"Numeric literal '{text}' out of range")
+    if not after:
+        return Constant(IntType(False) if -(2**31) <= unscaled < 2**31 else BigIntType(False), unscaled)
+    return Constant(DecimalType(len(before) + len(after), len(after), False), Decimal(text))
 
 
 def constant(node: syntax.Expression) -> Constant | None:

@@ -120,6 +120,12 @@ class ScalarAnalyser:
         if not node.operands and node.path and node.name in BARE_FUNCTIONS and find_scalar(node.name) is None:
             # A word such as USER, which is the name of a column where there is no such function.
             return self._reference(node.path, node.at)
+        if node.path and node.name in _NAMES_OF_FORMS:
+            raise ValidationError(
+                f"No match found for function signature {node.name}: there is no function of this name"
+            )
+        if node.name == "=" and _are_rows(*node.operands):
+            return self._equal_rows(*node.operands)
         make = _SHORT_FORMS.get(node.name)
         if make is not None and not node.options:
             return make(self, node.operands)
@@ -192,7 +198,18 @@ class ScalarAnalyser:
         return self.calls.call("AND", bounds)
 
     def _in(self, operand: syntax.Expression, among: Sequence[syntax.Expression]) -> Typed:
+        if _are_rows(operand, *among):
+            found = [self._equal_rows(operand, one) for one in among]
+            return found[0] if len(found) == 1 else self.calls.call("OR", found)
         return self.calls.call("IN", [self.typed(operand), *map(self.typed, among)])
+
+    def _equal_rows(self, one: syntax.Expression, other: syntax.Expression) -> Typed:
+        """Rows that are written out are compared field by field, so a NULL in them is unknown, not a value."""
+        assert isinstance(one, syntax.RowValue)
+        assert isinstance(other, syntax.RowValue)
+        pairs = zip(one.items, other.items, strict=True)
+        found = [self.calls.call("=", [self.typed(left), self.typed(right)]) for left, right in pairs]
+        return found[0] if len(found) == 1 else self.calls.call("AND", found)
 
     def _negated(self, found: Typed, is_negated: bool) -> Typed:
         return self.calls.call("NOT", [found]) if is_negated else found
@@ -209,6 +226,12 @@ class ScalarAnalyser:
         return found[0] if len(found) == 1 else self.calls.call("AND" if quantifier == "ALL" else "OR", found)
 
 
+def _are_rows(*nodes: syntax.Expression) -> bool:
+    """Whether all are rows that are written out, of as many fields."""
+    widths = {len(one.items) if isinstance(one, syntax.RowValue) else 0 for one in nodes}
+    return len(widths) == 1 and 0 not in widths
+
+
 def _names(items: Sequence[syntax.Expression]) -> tuple[str, ...]:
     """The names of the fields of a row: those of columns, and numbered ones for all else."""
     return tuple(
@@ -217,6 +240,8 @@ def _names(items: Sequence[syntax.Expression]) -> tuple[str, ...]:
 
 
 _SIGNS = ("MINUS_PREFIX", "PLUS_PREFIX")
+#: how forms without a name are called here, which nobody can write
+_NAMES_OF_FORMS = (*_SIGNS, "FIELD", "ITEM")
 
 
 def _if(analyser: ScalarAnalyser, operands: Sequence[syntax.Expression]) -> Typed:
@@ -227,6 +252,8 @@ def _if(analyser: ScalarAnalyser, operands: Sequence[syntax.Expression]) -> Type
         if isinstance(one.type, kinds) and isinstance(other.type, kinds):  # the first one says how many digits
             nullable = other.type.is_nullable
             other = analyser.calls.implicit(other, one.type.nullable() if nullable else one.type.not_null())
+    if condition.type.is_nullable:
+        other = analyser.calls.implicit(other, other.type.nullable())
     return analyser.case([condition, one, other])
 
 
@@ -241,7 +268,8 @@ def _if_null(analyser: ScalarAnalyser, operands: Sequence[syntax.Expression]) ->
     if len(operands) != 2:
         raise ValidationError(f"IFNULL takes two values, not {len(operands)}")
     one, other = map(analyser.typed, operands)
-    return analyser.calls.call("COALESCE", [one, other]) if one.type.is_nullable else one
+    found = analyser.calls.call("COALESCE", [one, other])
+    return found if one.type.is_nullable else one
 
 
 def _overlaps(analyser: ScalarAnalyser, operands: Sequence[syntax.Expression]) -> Typed:

@@ -7,7 +7,9 @@ such as `1990-06-02T13:37:42.001`, with a `Z` where they are moments.
 from __future__ import annotations
 
 import base64
+import math
 from collections.abc import Callable, Sequence
+from decimal import Decimal
 from functools import lru_cache
 from typing import Any, Final
 
@@ -37,7 +39,7 @@ from penstock.table.data.logical_types import (
 from penstock.table.data.temporal_text import format_timestamp
 from penstock.table.data.values import Datum
 from penstock.table.functions.definition import Session
-from penstock.table.functions.java_numbers import double_text, float_text
+from penstock.table.functions.java_numbers import double_text
 from penstock.table.functions.json_documents import key_order, storable, text_in_quotes
 from penstock.table.functions.kernels import value_kernel
 from penstock.table.functions.type_rules import BYTES, TEXTS
@@ -83,10 +85,8 @@ def json_writer(data_type: DataType) -> Writer:
     match data_type:
         case BooleanType():
             return lambda value: "true" if value else "false"
-        case DoubleType():
-            return lambda value: _number(double_text(value))
-        case FloatType():
-            return lambda value: _number(float_text(value))
+        case DoubleType() | FloatType():
+            return _floating
         case DecimalType() | IntegralType():
             return str
         case TimestampType():
@@ -130,9 +130,10 @@ def _as_array(column: Datum) -> pa.Array:
     return pa.array([column.as_py()], column.type) if isinstance(column, pa.Scalar) else column
 
 
-def _number(text: str) -> str:
-    """What is no number in JSON is a text."""
-    return text if text[-1].isdigit() else f'"{text}"'
+def _floating(value: float) -> str:
+    """As Java's BigDecimal shows a DOUBLE, and a FLOAT as the DOUBLE it is; what is no number in JSON is a text."""
+    text = double_text(value + 0.0)  # no -0.0
+    return str(Decimal(text)) if math.isfinite(value) else f'"{text}"'
 
 
 def _timestamp(nanoseconds: int) -> str:

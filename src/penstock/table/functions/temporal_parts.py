@@ -56,7 +56,7 @@ _OF_TIME: Final = {
     "NANOSECOND": (1, SECOND_NS),
 }
 #: of months: how many are in the unit, and in the next greater one
-_OF_MONTHS: Final = {"MONTH": (1, 12), "QUARTER": (3, 12), "YEAR": (12, 0), "DECADE": (120, 0), "CENTURY": (1200, 0)}
+_OF_MONTHS: Final = {"MONTH": (1, 12), "YEAR": (12, 0), "DECADE": (120, 0), "CENTURY": (1200, 0)}
 _MILLENNIUM_MONTHS: Final = 12_000
 
 
@@ -70,7 +70,7 @@ UNIT: Final[Operand] = where("<UNIT>", _unit)
 
 def _has_part(found: DataType, unit: str) -> bool:
     if isinstance(found, YearMonthIntervalType):
-        return unit in _OF_MONTHS or unit == "MILLENNIUM"
+        return unit in _OF_MONTHS or unit in ("QUARTER", "MILLENNIUM")
     if isinstance(found, DayTimeIntervalType):
         return unit in _OF_TIME or unit in ("DAY", "WEEK", "EPOCH")
     if isinstance(found, TimeType):
@@ -100,8 +100,9 @@ def _result(call: Operands) -> DataType:
 def _part(unit: str, found: DataType) -> Callable[[Numbers], Numbers]:
     """The part of the numbers that a type is held as."""
     if isinstance(found, YearMonthIntervalType):
-        size, greater = _OF_MONTHS.get(unit, (_MILLENNIUM_MONTHS, 0))
-        return partial(_of_months, size, greater, int(unit == "QUARTER"))
+        if unit == "QUARTER":
+            return _quarter_of_months
+        return partial(_of_months, *_OF_MONTHS.get(unit, (_MILLENNIUM_MONTHS, 0)))
     per_number = unit_ns(found)
     if unit == "EPOCH":
         return lambda numbers: (
@@ -117,10 +118,14 @@ def _part(unit: str, found: DataType) -> Callable[[Numbers], Numbers]:
     return lambda numbers: days_and_nanos(numbers, per_number)[1] % greater // size
 
 
-def _of_months(size: int, greater: int, first: int, months: Numbers) -> Numbers:
+def _of_months(size: int, greater: int, months: Numbers) -> Numbers:
     """Toward 0, as intervals may be negative."""
-    rest = np.fmod(months, greater) if greater else months
-    return toward_zero(rest, size) + first
+    return toward_zero(np.fmod(months, greater) if greater else months, size)
+
+
+def _quarter_of_months(months: Numbers) -> Numbers:
+    """As Flink reckons: the months of an interval are counted like those of a date, the first of which is 1."""
+    return toward_zero(np.fmod(months, 12) - 1, 3) + 1
 
 
 def _of_milliseconds(size: int, greater: int, milliseconds: Numbers) -> Numbers:
