@@ -109,7 +109,10 @@ def test_greatest_and_least() -> None:
 )
 def test_rows_that_are_written_out_are_compared_field_by_field(sql: str, wanted: list[bool | None]) -> None:
     """As in Flink for `=` and IN alone; elsewhere a NULL in a row is a value like others."""
-    columns = {"a": ("INT", [2, None]), "b": ("ROW<x INT, y INT>", [(1, 2), (1, 2)])}
+    columns: dict[str, tuple[str, list[Any]]] = {
+        "a": ("INT", [2, None]),
+        "b": ("ROW<x INT, y INT>", [(1, 2), (1, 2)]),
+    }
     assert given(sql, **columns) == wanted
 
 
