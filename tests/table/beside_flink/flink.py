@@ -18,10 +18,17 @@ class FlinkError(Exception):
 
 
 class Flink:
-    """`jars` is the folder of Flink's jars. Java's compiler has to be there."""
+    """Flink behind one of the Java programs here; Java's compiler has to be there.
 
-    def __init__(self, jars: Path) -> None:
+    Args:
+        jars: the folder of Flink's jars.
+        program: the class whose `main` reads lines of JSON and answers each with one.
+        arguments: what it is started with.
+    """
+
+    def __init__(self, jars: Path, program: str = "Oracle", *arguments: str) -> None:
         self._jars = f"{jars}/*"
+        self._command = (program, *arguments)
         self._folder = tempfile.TemporaryDirectory(prefix="penstock-flink-")
         self._process: subprocess.Popen[str] | None = None
 
@@ -33,7 +40,7 @@ class Flink:
         (classes / FACTORIES).write_text("OracleTables\n")
         self._log = (classes / "log").open("w")
         self._process = subprocess.Popen(
-            ["java", "-Xmx1g", "-Dlog4j2.level=OFF", "-cp", f"{classes}:{self._jars}", "Oracle"],
+            ["java", "-Xmx1g", "-Dlog4j2.level=OFF", "-cp", f"{classes}:{self._jars}", *self._command],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
@@ -50,16 +57,15 @@ class Flink:
             self._log.close()
         self._folder.cleanup()
 
-    def answer(self, program: dict[str, Any]) -> dict[str, Any]:
-        """What `Oracle.java` says of a program: `sinks` with rows as text, `plans`, `error` if it failed."""
+    def answer(self, question: Any) -> Any:
+        """What the program answers; `Oracle` says of a program: `sinks` with rows as text, `plans`, `error`."""
         process = self._process
         assert process is not None
         assert process.stdin is not None
         assert process.stdout is not None
-        process.stdin.write(json.dumps(program) + "\n")
+        process.stdin.write(json.dumps(question) + "\n")
         process.stdin.flush()
         line = process.stdout.readline()
         if not line:
             raise FlinkError((Path(self._folder.name) / "log").read_text()[-2000:])
-        answer: dict[str, Any] = json.loads(line)
-        return answer
+        return json.loads(line)
