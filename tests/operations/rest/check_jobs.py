@@ -3,8 +3,8 @@
     python -m tests.operations.rest.check_jobs [--target spark] [--tempo streaming|batch|micro-batch] [--port 8081]
 
 With `--check PATH` it runs that script against each of the jobs, and ends with the worst of its exit codes; with
-`--together` against a server that has all of them at a time, of which the script takes one. Without, it serves until
-Ctrl-C.
+`--together` against a server that has all of them at a time, once they run: the script takes the first one, which is
+the stream. Without, it serves until Ctrl-C.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from penstock.base.configuration import Configuration
+from penstock.base.job_status import JobStatus
 from penstock.base.time import Duration
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.connectors.number_sequence import NumberSequenceSource
@@ -104,12 +106,16 @@ def main() -> int:
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     worst = 0
     with ExitStack() as stack:
+        jobs = []
         for tempo in options.tempo or TEMPOS:
             job = stack.enter_context(running(options.target, tempo, options.port))
             if options.check is not None and not options.together:
                 worst = max(worst, checked(options.check, ["--job", str(job.get_job_id()), *options.arguments.split()]))
                 job.end()
+            jobs.append(job)
         if options.together:
+            while not all(job.status() == JobStatus.RUNNING for job in jobs):
+                time.sleep(0.1)
             worst = checked(options.check, options.arguments.split())
         if options.check is None:
             print(*(job.job_id for job in dispatcher().jobs()))
