@@ -15,10 +15,11 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+
+from tests.drivers.spark.programs import wait_until
 
 from penstock.base.configuration import Configuration
 from penstock.base.job_status import JobStatus
@@ -114,8 +115,7 @@ def main() -> int:
                 job.end()
             jobs.append(job)
         if options.together:
-            while not all(job.status() == JobStatus.RUNNING for job in jobs):
-                time.sleep(0.1)
+            wait_until(lambda: all(job.status() == JobStatus.RUNNING for job in jobs), "all jobs run")
             worst = checked(options.check, options.arguments.split())
         if options.check is None:
             print(*(job.job_id for job in dispatcher().jobs()))

@@ -41,8 +41,9 @@ def difference(mine: list[str | None], flinks: list[str | None]) -> str:
     if flinks[0] != "value" and re.search(FAULTS, str(flinks[1])):
         return ""
     if mine[0] == "value" == flinks[0]:
-        same_type = _without_digits(str(mine[2])) == _without_digits(str(flinks[2]))
-        return "" if mine[1] == flinks[1] and same_type else "value" if mine[1] != flinks[1] else "type"
+        if mine[1] != flinks[1]:
+            return "value"
+        return "" if _without_digits(str(mine[2])) == _without_digits(str(flinks[2])) else "type"
     if mine[0] == "value":
         return "" if "No match found for function" in str(flinks[1]) else "taken here alone"
     return "taken by Flink alone" if flinks[0] == "value" else ""

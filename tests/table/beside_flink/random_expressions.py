@@ -100,8 +100,8 @@ _NAMES: Final = sorted(
 )
 
 
-def _parts(text: str, apart: str = r";|\n") -> list[str]:
-    return [one.strip() for one in re.split(apart, text) if one.strip()]
+def _parts(text: str) -> list[str]:
+    return [one.strip() for one in re.split(r";|\n", text) if one.strip()]
 
 
 _VALUES: Final = {kind: _parts(text) for kind, text in VALUES.items()}

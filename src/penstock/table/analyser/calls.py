@@ -94,7 +94,7 @@ class Calls:
         """A call of a function of the registry. Raises `ValidationError` where it does not take these operands."""
         function = find_scalar(name)
         if function is None:
-            raise ValidationError(f"No match found for function signature {name}: there is no function of this name")
+            raise no_function(name)
         options = (*options, *embedded_operands(name, operands))
         seen = operands_of(operands, options, self.session)
         for signature in function.signatures:
@@ -155,6 +155,11 @@ def _is_stable(name: str) -> bool:
     """Whether a call of constants may become a constant."""
     function = find_scalar(name)
     return function is None or (function.is_folded and function.is_deterministic and not function.is_dynamic)
+
+
+def no_function(name: str) -> ValidationError:
+    """What is raised where nothing has this name."""
+    return ValidationError(f"No match found for function signature {name}: there is no function of this name")
 
 
 def _mismatch(function: ScalarFunction, operands: Sequence[Typed]) -> str:

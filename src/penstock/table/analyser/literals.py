@@ -40,7 +40,7 @@ def number(text: str) -> Constant:
     if "e" in text.lower():
         return Constant(DoubleType(False), float(text))
     before, _, after = text.lstrip("+-").partition(".")
-    unscaled = int(f"-{before}{after}" if text.startswith("-") else f"{before}{after}")
+    unscaled = int(text.replace(".", ""))
     if not -(2**63) <= unscaled < 2**63:
         raise ValidationError(f"Numeric literal '{text}' out of range")
     if not after:

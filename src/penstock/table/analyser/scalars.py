@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from penstock.base.errors import UnsupportedError
-from penstock.table.analyser.calls import Calls
+from penstock.table.analyser.calls import Calls, no_function
 from penstock.table.analyser.literals import constant, number
 from penstock.table.data.errors import ValidationError
 from penstock.table.data.logical_types import (
@@ -121,11 +121,9 @@ class ScalarAnalyser:
             # A word such as USER, which is the name of a column where there is no such function.
             return self._reference(node.path, node.at)
         if node.path and node.name in _NAMES_OF_FORMS:
-            raise ValidationError(
-                f"No match found for function signature {node.name}: there is no function of this name"
-            )
-        if node.name == "=" and _are_rows(*node.operands):
-            return self._equal_rows(*node.operands)
+            raise no_function(node.name)
+        if node.name == "=" and (rows := self._rows(node.operands)):
+            return self._equal_rows(*rows)
         make = _SHORT_FORMS.get(node.name)
         if make is not None and not node.options:
             return make(self, node.operands)
@@ -198,18 +196,23 @@ class ScalarAnalyser:
         return self.calls.call("AND", bounds)
 
     def _in(self, operand: syntax.Expression, among: Sequence[syntax.Expression]) -> Typed:
-        if _are_rows(operand, *among):
-            found = [self._equal_rows(operand, one) for one in among]
-            return found[0] if len(found) == 1 else self.calls.call("OR", found)
+        if rows := self._rows((operand, *among)):
+            return self._together("OR", [self._equal_rows(rows[0], one) for one in rows[1:]])
         return self.calls.call("IN", [self.typed(operand), *map(self.typed, among)])
 
-    def _equal_rows(self, one: syntax.Expression, other: syntax.Expression) -> Typed:
+    def _rows(self, nodes: Sequence[syntax.Expression]) -> list[list[Typed]]:
+        """The fields of rows that are written out, if all are such rows and have as many fields."""
+        rows = [one.items for one in nodes if isinstance(one, syntax.RowValue)]
+        if len(rows) < len(nodes) or not rows[0] or len(set(map(len, rows))) > 1:
+            return []
+        return [[self.typed(item) for item in items] for items in rows]
+
+    def _equal_rows(self, one: list[Typed], other: list[Typed]) -> Typed:
         """Rows that are written out are compared field by field, so a NULL in them is unknown, not a value."""
-        assert isinstance(one, syntax.RowValue)
-        assert isinstance(other, syntax.RowValue)
-        pairs = zip(one.items, other.items, strict=True)
-        found = [self.calls.call("=", [self.typed(left), self.typed(right)]) for left, right in pairs]
-        return found[0] if len(found) == 1 else self.calls.call("AND", found)
+        return self._together("AND", [self.calls.call("=", pair) for pair in zip(one, other, strict=True)])
+
+    def _together(self, operator: str, found: list[Typed]) -> Typed:
+        return found[0] if len(found) == 1 else self.calls.call(operator, found)
 
     def _negated(self, found: Typed, is_negated: bool) -> Typed:
         return self.calls.call("NOT", [found]) if is_negated else found
@@ -223,13 +226,7 @@ class ScalarAnalyser:
     ) -> Typed:
         tested = self.typed(operand)
         found = [self.calls.call(operator, [tested, self.typed(one)]) for one in among]
-        return found[0] if len(found) == 1 else self.calls.call("AND" if quantifier == "ALL" else "OR", found)
-
-
-def _are_rows(*nodes: syntax.Expression) -> bool:
-    """Whether all are rows that are written out, of as many fields."""
-    widths = {len(one.items) if isinstance(one, syntax.RowValue) else 0 for one in nodes}
-    return len(widths) == 1 and 0 not in widths
+        return self._together("AND" if quantifier == "ALL" else "OR", found)
 
 
 def _names(items: Sequence[syntax.Expression]) -> tuple[str, ...]:
