@@ -178,6 +178,16 @@ def refuse_what_a_task_is_not_ready_for() -> Any:
     return around(CheckpointCoordinator, "_abort_savepoint", abort)
 
 
+def leave_tasks_below_those_that_finished() -> Any:
+    """Without a barrier: nobody is left above them who would send it."""
+
+    def on_finished(original: Any, coordinator: Any, execution: Any) -> None:
+        with mock.patch.object(coordinator, "_ask"):
+            original(coordinator, execution)
+
+    return around(CheckpointCoordinator, "on_finished", on_finished)
+
+
 #: Each mutant, the kinds of violation that give it away, and a seed from which on it is found soon.
 MUTANTS_OF_ENDS: dict[Mutant, tuple[tuple[str, ...], int]] = {
     finish_what_is_cancelled: (("finish",), 3),
@@ -198,4 +208,5 @@ MUTANTS_OF_ENDS: dict[Mutant, tuple[tuple[str, ...], int]] = {
     skip_committing_what_had_finished: (("lost", "output"), 19),
     wait_for_what_has_finished: (("owed",), 3),
     refuse_what_a_task_is_not_ready_for: (("unready",), 40),
+    leave_tasks_below_those_that_finished: (("invalid",), 593),
 }

@@ -114,6 +114,51 @@ def test_a_checkpoint_waits_for_nobody_who_has_finished() -> None:
     assert {m.execution for m in rig.of(NotifyCheckpointComplete)} == set(rig.executions) - set(done)
 
 
+@pytest.mark.parametrize(
+    ("silent", "expected"),
+    [
+        ("left 0", "left-map 0"),
+        ("left 0, left 1", "left-map 0, left-map 1"),
+        ("left 0, left-map 0", "left-map 0"),
+        (
+            "left 0, left 1, left-map 0, left-map 1, right 0, right 1, right-map 0",
+            "left-map 0, left-map 1, right-map 0, right-map 1",
+        ),
+        (
+            "left 0, left 1, left-map 0, left-map 1, right 0, right 1, right-map 0, right-map 1",
+            "left-map 0, left-map 1, right-map 0, right-map 1, join 0, join 1",
+        ),
+    ],
+)
+def test_a_barrier_that_those_above_did_not_send(silent: str, expected: str) -> None:
+    """G6, G10: tasks may finish before they are asked for their part, by the checkpoint before. Those below them that
+    have yet to take their last part, as they took the one before ahead of the end of their data, are asked themselves,
+    as soon as nobody is left above them who could send them the barrier."""
+    rig = running(graph=diamond())
+    names = {e: f"{rig.graph.vertices[e.vertex].name} {e.subtask}" for e in rig.executions}
+    rig.advance(1000)
+    at_first = rig.of(TriggerCheckpoint)
+    rig.say("FINISHED", *(e for e in rig.executions if names[e] in silent.split(", ")))
+    more = rig.of(TriggerCheckpoint)[len(at_first) :]
+    assert {names[m.execution] for m in more} == set(expected.split(", "))
+    (seen,) = {(m.checkpoint_id, m.timestamp_ms, m.completed_id) for m in at_first + more}
+    assert seen[0] == 1
+    rig.acknowledge(1, *(e for e in rig.executions if names[e] not in silent.split(", ")))
+    assert rig.store.stored == [1]
+
+
+def test_a_barrier_that_one_above_did_send() -> None:
+    """G6, G10: a task gets the barrier once: from the only one above it that took its part before it finished."""
+    rig = running(graph=diamond())
+    rig.advance(1000)
+    at_first = rig.of(TriggerCheckpoint)
+    maps = [e for e in rig.executions if e.vertex in (1, 3)]
+    rig.acknowledge(1, maps[0], finished=True)
+    rig.say("FINISHED", *(e for e in rig.executions if e.vertex in (0, 2)), *maps)
+    asked = [m.execution for m in rig.of(TriggerCheckpoint)[len(at_first) :]]
+    assert [e for e in asked if e.vertex in (4, 5)] == []
+
+
 def test_flags_of_finished_operators() -> None:
     """G10: the checkpoint says of every operator which subtasks had finished by it, those included whose part of this
     very checkpoint followed their end."""

@@ -135,6 +135,7 @@ class CheckpointCoordinator:
         assert len(savepoints) <= 1, "savepoints are taken one after another"
         limit = self.settings.concurrent_max
         assert len(open_ones) <= limit + len(savepoints), f"{len(open_ones)} checkpoints are pending at once"
+        assert not any(pending.cut_off(self._graph) for pending in open_ones), "barriers can reach every task"
         assert self.last is None or not open_ones, "nothing follows the savepoint that ends the job"
         assert self._failures_in_a_row >= 0, "failures are counted from 0"
 
@@ -323,8 +324,12 @@ class CheckpointCoordinator:
     def on_finished(self, execution: Execution) -> None:
         """A task has ended well: what it has not acknowledged by now, it never will and need not."""
         for pending in list(self._pending.values()):
-            if not pending.is_completing and pending.finish(execution.id):
+            if pending.is_completing:
+                continue
+            if pending.finish(execution.id):
                 self._complete(pending)
+            else:
+                self._ask(pending, pending.cut_off(self._graph.consumers_of(execution)))
 
     def recover(self, completed: Iterable[CheckpointMetadata], last_id: int) -> None:
         """Continue where another job master was: with its checkpoints, oldest first, and ids above all of its."""
@@ -483,10 +488,9 @@ class CheckpointCoordinator:
             self.settings.unaligned,
         )
         self.statistics = self.statistics.with_triggered()
-        completed_id = self.completed[-1].checkpoint_id if self.completed else 0
         try:
             for source in self._sources:
-                state = source.snapshot(pending.checkpoint_id, completed_id)
+                state = source.snapshot(pending.checkpoint_id, pending.completed_id)
                 pending.coordinators[source.operator_id] = StateFile(len(state), checksum(state), data=state)
         except Exception as error:  # noqa: BLE001 - a connector's error fails the checkpoint, not the job master
             reason = f"the snapshot of a source's enumerator failed: {type(error).__name__}: {error}"
@@ -496,13 +500,25 @@ class CheckpointCoordinator:
                 self._fail_when_too_many(reason)
             return None
         self._pending[pending.checkpoint_id] = pending
-        stop = None if request is None else request.command.stop
-        if stop is not None:
+        if request is not None and request.command.stop is not None:
             pending.ends_sources = self._ends_sources(points)
-        for execution in points:
-            message = TriggerCheckpoint(execution.id, pending.checkpoint_id, now_ms, path, completed_id, stop)
-            self._effects.send(execution.worker_id, message)
+        self._ask(pending, points)
         return pending.checkpoint_id
+
+    def _ask(self, pending: PendingCheckpoint, points: list[Execution]) -> None:
+        """Ask tasks to send a checkpoint's barrier."""
+        stop = None if pending.savepoint is None else pending.savepoint.command.stop
+        pending.ask(points)
+        for execution in points:
+            message = TriggerCheckpoint(
+                execution.id,
+                pending.checkpoint_id,
+                pending.timestamp_ms,
+                pending.savepoint_path,
+                pending.completed_id,
+                stop,
+            )
+            self._effects.send(execution.worker_id, message)
 
     # --- completing ------------------------------------------------------------------------------------------------
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import cache
+
 from penstock.core.checkpoint.channel_states import CHANNEL_MODE
 from penstock.core.checkpoint.savepoints import SavepointRequest
 from penstock.core.checkpoint.statistics import CheckpointRecord, CheckpointStatus, SubtaskCheckpoint
-from penstock.core.graph.execution_graph import ExecutionGraph
+from penstock.core.graph.execution_graph import Execution, ExecutionGraph, ExecutionVertex
 from penstock.core.graph.states import ExecutionState
 from penstock.core.protocol import AcknowledgeCheckpoint, ExecutionId
 from penstock.state.operator_state import COMMITTABLE_MODE
@@ -39,6 +42,8 @@ class PendingCheckpoint:
         self.ends_sources = False
         #: The checkpoints whose files this one may build on: they must not go while it is in the making.
         self.bases = bases
+        #: the last one that was complete when it was triggered; 0 for none
+        self.completed_id = bases[-1].checkpoint_id if bases else 0
         self.alignment_ms_max = 0
         self.held_back_bytes = 0
         self.sync_ms_max = 0
@@ -49,6 +54,10 @@ class PendingCheckpoint:
         self._subtasks = len(executions)
         self.missing = {e.id for e in executions if e.state is not ExecutionState.FINISHED}
         self._finished = {e.id for e in executions if e.state is ExecutionState.FINISHED}
+        #: who has been asked to send the barrier
+        self._asked: set[ExecutionId] = set()
+        #: who has finished without a part, and so has sent no barrier
+        self._silent = set(self._finished)
         self._states: dict[ExecutionId, dict[str, OperatorSubtaskState]] = {}
         self._parts: list[SubtaskCheckpoint] = []
         self.coordinators: dict[str, StateFile] = {}
@@ -102,7 +111,32 @@ class PendingCheckpoint:
             return False
         self.missing.remove(execution)
         self._finished.add(execution)
+        self._silent.add(execution)
         return not self.missing
+
+    def ask(self, points: Iterable[Execution]) -> None:
+        """Note who is asked to send the barrier."""
+        self._asked.update(point.id for point in points)
+
+    def cut_off(self, subtasks: Iterable[ExecutionVertex]) -> list[Execution]:
+        """Those of some subtasks that no barrier reaches unless they are asked: all that they read from is silent.
+
+        A task may finish before it is asked, since it waits for the checkpoint before alone. A task below it that took
+        its part of that one ahead of the end of its data, as without alignment, has yet to take its last part.
+        """
+        vertices = self._graph.vertices
+
+        @cache  # all consumers of an edge may read from the same producers
+        def are_silent(vertex: int, producers: range) -> bool:
+            return all(vertices[vertex].subtasks[producer].current.id in self._silent for producer in producers)
+
+        return [
+            one.current
+            for one in subtasks
+            if one.current.id in self.missing
+            and one.current.id not in self._asked
+            and all(are_silent(*producers) for producers in self._graph.inputs_of(one))
+        ]
 
     def record(
         self,

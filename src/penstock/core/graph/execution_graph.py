@@ -173,19 +173,27 @@ class ExecutionGraph:
 
     def has_running_consumer(self, execution: Execution) -> bool:
         """Whether a subtask that reads this one's output has not ended."""
-        return any(
-            not self.vertices[edge.target].subtasks[consumer].current.state.is_terminal
-            for edge in self.job_graph.outputs_of(execution.id.vertex)
-            for consumer in self.job_graph.consumers(edge, execution.id.subtask)
-        )
+        return any(not consumer.current.state.is_terminal for consumer in self.consumers_of(execution))
+
+    def consumers_of(self, execution: Execution) -> Iterator[ExecutionVertex]:
+        """The subtasks that read a subtask's output."""
+        for edge in self.job_graph.outputs_of(execution.id.vertex):
+            for consumer in self.job_graph.consumers(edge, execution.id.subtask):
+                yield self.vertices[edge.target].subtasks[consumer]
 
     def producers_of(self, consumer: ExecutionVertex) -> list[Execution]:
         """The current executions of all subtasks whose output a subtask reads."""
         return [
-            self.vertices[edge.source].subtasks[producer].current
-            for edge in self.job_graph.inputs_of(consumer.vertex.index)
-            for producer in self.job_graph.producers(edge, consumer.subtask)
+            self.vertices[vertex].subtasks[producer].current
+            for vertex, producers in self.inputs_of(consumer)
+            for producer in producers
         ]
+
+    def inputs_of(self, consumer: ExecutionVertex) -> list[tuple[int, range]]:
+        """The same by their numbers: a vertex, and which of its subtasks, for each edge."""
+        graph = self.job_graph
+        edges = graph.inputs_of(consumer.vertex.index)
+        return [(edge.source, graph.producers(edge, consumer.subtask)) for edge in edges]
 
     def injection_points(self) -> list[Execution]:
         """Where a checkpoint's barriers begin: unfinished subtasks all of whose predecessors have finished (G10)."""
