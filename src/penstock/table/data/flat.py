@@ -22,15 +22,40 @@ def flat_values(column: pa.Array) -> Any:
     return np.frombuffer(data, stored, len(column), column.offset * stored.itemsize)
 
 
+def flat_value(value: pa.Scalar) -> Any:
+    """The same of a single value; 0 for NULL."""
+    if not value.is_valid:
+        return 0
+    return value.value if pa.types.is_temporal(value.type) else value.as_py()
+
+
+def is_flat(kind: pa.DataType) -> bool:
+    """Whether values of a type are numbers to NumPy: whole and floating-point ones, dates, and points in time."""
+    is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
+    return is_number or (pa.types.is_temporal(kind) and not pa.types.is_interval(kind))
+
+
+def validity(column: pa.Array | pa.Scalar, rows: int) -> Any:
+    """A bit for each row, 0 where it is NULL, the lowest bit of a byte first; None where no row is NULL."""
+    if isinstance(column, pa.Scalar):
+        return None if column.is_valid else np.zeros(-(-rows // 8), np.uint8)
+    if not column.null_count:
+        return None
+    first, skipped = divmod(column.offset, 8)
+    if skipped:
+        return np.packbits(as_mask(column.is_valid()), bitorder="little")
+    return np.frombuffer(column.buffers()[0], np.uint8, -(-rows // 8), first)
+
+
+def from_flat(values: Any, kind: pa.DataType, valid: Any) -> pa.Array:
+    """A column of NumPy's values. `valid`: see `validity`. Where types differ, values are cut to bits."""
+    data = pa.py_buffer(np.ascontiguousarray(values, _stored(kind)))
+    return pa.Array.from_buffers(kind, len(values), [None if valid is None else pa.py_buffer(valid), data])
+
+
 def with_validity_of(column: pa.Array, values: Any, kind: pa.DataType) -> pa.Array:
     """Values as a column of a type, NULL where another column is NULL. Where types differ, values are cut to bits."""
-    data = pa.py_buffer(np.ascontiguousarray(values, _stored(kind)))
-    if not column.null_count:
-        return pa.Array.from_buffers(kind, len(column), [None, data], 0)
-    if column.offset == 0:
-        return pa.Array.from_buffers(kind, len(column), [column.buffers()[0], data], column.null_count)
-    found = pa.Array.from_buffers(kind, len(column), [None, data], 0)
-    return pc.if_else(column.is_valid(), found, pa.scalar(None, kind))
+    return from_flat(values, kind, validity(column, len(column)))
 
 
 def truths(answers: pa.Array) -> pa.Array:

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from penstock.table.data.flat import as_answers, as_mask
 from penstock.table.data.values import Datum, array_of
+from penstock.table.evaluation.choosing import first_that_holds
 from penstock.table.evaluation.columns import Columns
 
 
@@ -33,31 +34,10 @@ def case(parts: Sequence[Part]) -> Callable[[Columns], Datum]:
         return partial(_case_by_rows, conditions, values, otherwise)
 
     def run(columns: Columns) -> Datum:
-        found = otherwise.run(columns)
-        for condition, value in zip(reversed(conditions), reversed(values), strict=True):
-            holds = condition.run(columns)
-            if isinstance(holds, pa.Scalar) or holds.null_count:
-                holds = pc.fill_null(holds, False)
-            found = pc.if_else(holds, value.run(columns), found)
-        return found
+        answers = [one.run(columns) for one in conditions]
+        return first_that_holds(answers, [one.run(columns) for one in values], otherwise.run(columns), columns.rows)
 
-    return run if len(conditions) < _MANY else partial(_case_at_once, conditions, values, otherwise)
-
-
-#: from this many branches on they are chosen from at once
-_MANY: Final = 4
-
-
-def _case_at_once(conditions: Sequence[Part], values: Sequence[Part], otherwise: Part, columns: Columns) -> Datum:
-    """The first condition that holds, found over all rows in one pass."""
-    undecided = pa.repeat(True, columns.rows)
-    first = pa.nulls(columns.rows, pa.int32())
-    for index, condition in enumerate(conditions):
-        holds = pc.and_(undecided, pc.fill_null(condition.run(columns), False))
-        first = pc.if_else(holds, pa.scalar(index, pa.int32()), first)
-        undecided = pc.and_not(undecided, holds)
-    chosen = [array_of(one.run(columns), columns.rows) for one in (*values, otherwise)]
-    return pc.choose(pc.fill_null(first, len(values)), *chosen)
+    return run
 
 
 def _case_by_rows(conditions: Sequence[Part], values: Sequence[Part], otherwise: Part, columns: Columns) -> Datum:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial, reduce
-from typing import Final
+from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.table.data.arrow_types import arrow_type
+from penstock.table.data.flat import as_answers, flat_value, flat_values, is_flat
 from penstock.table.data.logical_types import (
     ArrayType,
     BitmapType,
@@ -39,14 +41,16 @@ from penstock.table.functions.signatures import (
 )
 from penstock.table.functions.type_rules import TIMES, common_type, is_text, mixes_dates
 
-_KERNELS: Final[dict[str, Callable[..., Datum]]] = {
-    "=": pc.equal,
-    "<>": pc.not_equal,
-    "<": pc.less,
-    "<=": pc.less_equal,
-    ">": pc.greater,
-    ">=": pc.greater_equal,
+_KERNELS: Final[dict[str, tuple[Callable[..., Datum], Callable[[Any, Any], Any]]]] = {
+    "=": (pc.equal, np.equal),
+    "<>": (pc.not_equal, np.not_equal),
+    "<": (pc.less, np.less),
+    "<=": (pc.less_equal, np.less_equal),
+    ">": (pc.greater, np.greater),
+    ">=": (pc.greater_equal, np.greater_equal),
 }
+#: from this many rows on NumPy compares numbers in half the time
+_MANY: Final = 8_192
 _MEANINGS: Final = {
     "=": "equal to",
     "<>": "not equal to",
@@ -93,13 +97,27 @@ def _compare(name: str) -> Callable[[Call], Kernel]:
         if isinstance(call.types[0], NullType):
             return _unknown
         if not isinstance(call.types[0], _NESTED):
-            return _KERNELS[name]
+            return partial(_by_kernel, *_KERNELS[name])
         is_equal = partial(_same, call.types[0])
         if name == "=":
             return value_kernel(is_equal, call.types, call.result)
         return value_kernel(lambda one, other: not is_equal(one, other), call.types, call.result)
 
     return bind
+
+
+def _by_kernel(in_arrow: Callable[..., Datum], in_numpy: Callable[[Any, Any], Any], one: Datum, other: Datum) -> Datum:
+    arrays = [column for column in (one, other) if isinstance(column, pa.Array)]
+    is_plain = arrays and len(arrays[0]) >= _MANY and is_flat(one.type) and one.type == other.type
+    if not is_plain or any(column.null_count for column in arrays):
+        return in_arrow(one, other)
+    if any(isinstance(column, pa.Scalar) and not column.is_valid for column in (one, other)):
+        return in_arrow(one, other)
+    return as_answers(in_numpy(*map(_flat, (one, other))))
+
+
+def _flat(column: Datum) -> Any:
+    return flat_value(column) if isinstance(column, pa.Scalar) else flat_values(column)
 
 
 def _unknown(one: Datum, other: Datum) -> Datum:

@@ -1,0 +1,82 @@
+"""Choosing among columns row by row, as CASE does, with NumPy where all values have the same fixed width.
+
+Arrow's `if_else` looks at one row after another: for 65,536 rows it takes 0.2 ms where runs of rows are alike, and 1 ms
+where they are not. NumPy takes a sixth and a third of that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.table.data.flat import as_mask, flat_value, flat_values, from_flat, is_flat, truths, validity
+from penstock.table.data.values import Datum, array_of
+
+#: below this many rows Arrow's kernels are as fast
+_FEW: Final = 2_048
+#: from this many conditions on Arrow's kernel that chooses from several columns is faster than one for each of them
+_MANY: Final = 4
+#: Rows are mostly alike where no more than one in so many differs from the others.
+_ALIKE: Final = 8
+
+
+def first_that_holds(conditions: Sequence[Datum], values: Sequence[Datum], otherwise: Datum, rows: int) -> Datum:
+    """Of each row the value of the first condition that is true for it, or else what is left.
+
+    `conditions`: answers, of which NULL counts as false. All values have one type.
+    """
+    answers = [truths(array_of(one, rows)) for one in conditions]
+    if rows >= _FEW and is_flat(otherwise.type) and all(one.type == otherwise.type for one in values):
+        return _in_numpy(answers, values, otherwise)
+    return _at_once(answers, values, otherwise) if len(answers) >= _MANY else _one_by_one(answers, values, otherwise)
+
+
+def _in_numpy(answers: Sequence[pa.Array], values: Sequence[Datum], otherwise: Datum) -> pa.Array:
+    rows = len(answers[0])
+    numbers = flat_values(array_of(otherwise, rows)).copy()
+    valid = validity(otherwise, rows)
+    # The last one first, so that those before it are put over it.
+    for answer, value in zip(reversed(answers), reversed(values), strict=True):
+        mask = as_mask(answer)
+        _put(numbers, mask, value)
+        theirs = validity(value, rows)
+        if valid is None and theirs is None:
+            continue
+        chosen = np.packbits(mask, bitorder="little")
+        before = ~chosen if valid is None else valid & ~chosen
+        valid = before | (chosen if theirs is None else chosen & theirs)
+    return from_flat(numbers, otherwise.type, valid)
+
+
+def _one_by_one(answers: Sequence[pa.Array], values: Sequence[Datum], otherwise: Datum) -> Datum:
+    for answer, value in zip(reversed(answers), reversed(values), strict=True):
+        otherwise = pc.if_else(answer, value, otherwise)
+    return otherwise
+
+
+def _at_once(answers: Sequence[pa.Array], values: Sequence[Datum], otherwise: Datum) -> pa.Array:
+    """Each value is copied once."""
+    rows = len(answers[0])
+    undecided = pa.repeat(True, rows)
+    first = pa.repeat(pa.scalar(len(answers), pa.int32()), rows)
+    for index, answer in enumerate(answers):
+        holds = pc.and_(undecided, answer)
+        first = pc.if_else(holds, pa.scalar(index, pa.int32()), first)
+        undecided = pc.and_not(undecided, holds)
+    return pc.choose(first, *[array_of(one, rows) for one in (*values, otherwise)])
+
+
+def _put(numbers: Any, mask: Any, value: Datum) -> None:
+    """Put the values of a column where the mask is true."""
+    count = np.count_nonzero(mask)
+    if isinstance(value, pa.Scalar):
+        numbers[mask] = flat_value(value)
+    elif min(count, len(mask) - count) * _ALIKE <= len(mask):
+        np.copyto(numbers, flat_values(value), where=mask)
+    else:
+        places = np.flatnonzero(mask)
+        numbers[places] = flat_values(value)[places]
