@@ -167,6 +167,29 @@ def test_queries_of_several_steps_give_the_same(folder: Path, sql: str) -> None:
     assert rows(environment(folder), sql) == rows(environment(folder, WholeTables), sql)
 
 
+def test_fields_that_several_steps_read_of_a_table_with_watermarks(folder: Path) -> None:
+    """Each step sees the table with the fields that any of them reads, so that event time is worked out once."""
+    times = (
+        "seen AS CASE WHEN place.spot.x > 1 THEN TIMESTAMP '2026-01-01 00:00:01' ELSE TIMESTAMP '2026-01-01 00:00:00' "
+        "END, WATERMARK FOR seen AS seen - INTERVAL '1' SECOND"
+    )
+    sql = (
+        "SELECT a.id, a.y, b.city FROM (SELECT id, place.spot.y AS y FROM v WHERE p = 1) a "
+        "JOIN (SELECT id, place.city AS city FROM v WHERE q = 'a') b ON a.id = b.id"
+    )
+
+    def made(executor: type[StreamExecutor]) -> TableEnvironment:
+        tables = environment(folder, executor)
+        tables.execute_sql(f"CREATE TABLE v ({times}) LIKE t")
+        return tables
+
+    lines = [line.strip() for line in explained(made(StreamExecutor), sql).splitlines()]
+    below = {tuple(lines[at : at + 3]) for at, line in enumerate(lines) if line.startswith("WatermarkAssigner")}
+    ((_, project, _),) = below
+    assert "place.city, place.spot.y, " in project
+    assert rows(made(StreamExecutor), sql) == rows(made(WholeTables), sql)
+
+
 @pytest.mark.parametrize("form", ["json", "avro", "csv"])
 def test_fields_of_rows_in_other_formats(tmp_path: Path, form: str) -> None:
     def made(executor: type[StreamExecutor]) -> TableEnvironment:

@@ -25,6 +25,7 @@ from penstock.table.streaming.rewrites.ranks import with_ranks
 
 TABLES = """
 CREATE TABLE t (a INT, b STRING, c INT, d INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts);
+CREATE TABLE v (a INT, b STRING, c INT, d INT, e INT, ts AS TO_TIMESTAMP(b), WATERMARK FOR ts AS ts);
 CREATE TABLE u (a INT, b STRING, c INT, d INT, PRIMARY KEY (a) NOT ENFORCED)
 """
 ROWS = Rows(
@@ -65,6 +66,17 @@ def test_a_step_reads_only_what_is_asked_for(sql: str, line: str) -> None:
 
 def test_a_window_that_nobody_reads_is_not_worked_out() -> None:
     assert "Over" not in rewritten("SELECT a FROM (SELECT a, SUM(c) OVER (PARTITION BY b ORDER BY ts) AS s FROM t)")
+
+
+def test_what_two_steps_read_is_worked_out_once() -> None:
+    """Both sides read the table with all that either reads, so what is computed from it is one part of a job."""
+    plan = rewritten("SELECT x.c, y.d FROM v AS x JOIN v AS y ON x.a = y.a")
+    lines = [one.strip() for one in plan.splitlines()]
+    timed = [place for place, line in enumerate(lines) if line.startswith("WatermarkAssigner")]
+    assert len(timed) == 2
+    (below,) = {lines[place + 1] for place in timed}
+    assert below == "Project(select=[a, c, d, TO_TIMESTAMP(b) AS ts])"
+    assert {"Project(select=[a, c])", "Project(select=[a, d])"} <= set(lines)
 
 
 def test_a_table_that_is_updated_by_key_is_read_with_its_key() -> None:

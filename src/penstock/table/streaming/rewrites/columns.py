@@ -10,6 +10,7 @@ from penstock.table.plan import logical
 from penstock.table.plan.inputs import with_inputs
 from penstock.table.plan.logical import AggregateCall, Node, Scan, SortKey
 from penstock.table.plan.row_schema import RowSchema
+from penstock.table.streaming.rewrites.together import Together
 from penstock.table.typed.nodes import Field, Typed, transformed
 
 #: where columns of a node are in the one that takes its place
@@ -17,6 +18,8 @@ Places: TypeAlias = Mapping[int, int]
 Used: TypeAlias = frozenset[int]
 #: a table and its options
 ScanKey: TypeAlias = tuple[tuple[str, str, str], tuple[tuple[str, str], ...]]
+#: what is used of a table with watermarks, given what is used of it in one place
+OfTimed: TypeAlias = Callable[[logical.WatermarkAssigner, Used], Used]
 #: a table that gives only these columns, or None where it gives all or none
 Narrowed: TypeAlias = Callable[[Scan, Sequence[int]], Scan | None]
 #: whether a top-N needs all columns of its input
@@ -35,27 +38,33 @@ def without_unread_columns(plan: Node, narrowed: Narrowed, is_whole: IsWhole = n
     """The plan without columns that nobody reads. Those of its result stay, and so do parts that lose nothing.
 
     A table that is read in several places is read with all columns that any of them reads, so that it can be read once.
+    So is one with watermarks: what its columns are computed from is worked out once, and so are the watermarks.
     `is_whole`: whether a top-N has to tell rows apart by all of their columns.
     """
-    asked = columns_read(plan, is_whole)
+    together = Together[int]()
+    asked = _columns_read(plan, is_whole, together.record)
 
     def narrow(scan: Scan, used: Used) -> tuple[Node, Places]:
         columns = sorted(asked[scan_key(scan)] | frozenset(scan.key)) or [0]
         found = narrowed(scan, columns) if len(columns) < len(scan.schema) else None
         return (scan, _same_places(scan)) if found is None else (found, {one: at for at, one in enumerate(columns)})
 
-    return _Pruner(narrow, is_whole).kept(plan, all_columns(plan))[0]
+    return _Pruner(narrow, is_whole, together.of).kept(plan, all_columns(plan))[0]
 
 
 def columns_read(plan: Node, is_whole: IsWhole = never) -> dict[ScanKey, Used]:
     """The columns that a plan reads of each of its tables, wherever it does."""
+    return _columns_read(plan, is_whole, Together[int]().record)
+
+
+def _columns_read(plan: Node, is_whole: IsWhole, timed: OfTimed) -> dict[ScanKey, Used]:
     found: dict[ScanKey, Used] = {}
 
     def record(scan: Scan, used: Used) -> tuple[Node, Places]:
         found[scan_key(scan)] = found.get(scan_key(scan), frozenset()) | used
         return scan, _same_places(scan)
 
-    _Pruner(record, is_whole).kept(plan, all_columns(plan))
+    _Pruner(record, is_whole, timed).kept(plan, all_columns(plan))
     return found
 
 
@@ -94,10 +103,11 @@ def columns_of_calls(calls: Iterable[AggregateCall]) -> Used:
 
 
 class _Pruner:
-    """Leaves out columns. `scan` says what of a table is read."""
+    """Leaves out columns. `scan` says what of a table is read; `timed` what of one with watermarks is."""
 
-    def __init__(self, scan: Callable[[Scan, Used], tuple[Node, Places]], is_whole: IsWhole) -> None:
+    def __init__(self, scan: Callable[[Scan, Used], tuple[Node, Places]], is_whole: IsWhole, timed: OfTimed) -> None:
         self._is_whole = is_whole
+        self._timed = timed
         self._rules: Mapping[type[Node], Callable[[Any, Used], tuple[Node, Places]]] = {
             Scan: scan,
             logical.Project: self._project,
@@ -175,7 +185,8 @@ class _Pruner:
         return logical.Expand(schema=_schema(node.schema, kept), input=inner, projections=moved), places
 
     def _watermark(self, node: logical.WatermarkAssigner, used: Used) -> tuple[Node, Places]:
-        inner, places = self.kept(node.input, used | {node.column} | columns_in([node.expression]))
+        used = self._timed(node, used | {node.column} | columns_in([node.expression]))
+        inner, places = self.kept(node.input, used)
         if inner is node.input:
             return node, places
         schema = _schema(node.schema, sorted(places, key=places.__getitem__))

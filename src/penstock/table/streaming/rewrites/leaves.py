@@ -17,6 +17,7 @@ from penstock.table.plan.inputs import with_inputs
 from penstock.table.plan.logical import Filter, Node, Project, Scan, WatermarkAssigner
 from penstock.table.plan.row_schema import RowSchema
 from penstock.table.streaming.rewrites.columns import ScanKey, scan_key
+from penstock.table.streaming.rewrites.together import Together
 from penstock.table.typed.nodes import Constant, Field, FunctionCall, Lambda, Typed
 
 Used: TypeAlias = frozenset[Path]
@@ -28,6 +29,7 @@ _FIELD: Final = "FIELD"
 def without_unread_fields(plan: Node, tables: PushDown) -> Node:
     """The plan that reads only the fields of rows that it needs. Columns of its result stay, with their names."""
     asked: dict[ScanKey, Used] = {}
+    together = Together[Path]()
     found: dict[ScanKey, Scan | None] = {}
 
     def record(scan: Scan, used: Used) -> tuple[Node, Places]:
@@ -45,9 +47,9 @@ def without_unread_fields(plan: Node, tables: PushDown) -> Node:
             return scan, _same_places(scan)
         return made, {path: place for place, path in enumerate(paths)}
 
-    for rule in (record, narrow):
-        result = _Pruner(rule).whole(plan)
-    return result
+    _Pruner(lambda scan, used: (scan, _same_places(scan)), together.record).whole(plan)
+    _Pruner(record, together.of).whole(plan)
+    return _Pruner(narrow, together.of).whole(plan)
 
 
 def _kept_whole(scan: Scan) -> Iterable[int]:
@@ -64,9 +66,14 @@ def _shortest(paths: Used) -> list[Path]:
 
 
 class _Pruner:
-    """Takes rows apart. `scan` says what of a table is read."""
+    """Takes rows apart. `scan` says what of a table is read; `timed` what of one with watermarks is."""
 
-    def __init__(self, scan: Callable[[Scan, Used], tuple[Node, Places]]) -> None:
+    def __init__(
+        self,
+        scan: Callable[[Scan, Used], tuple[Node, Places]],
+        timed: Callable[[WatermarkAssigner, Used], Used],
+    ) -> None:
+        self._timed = timed
         self._rules: Mapping[type[Node], Callable[[Any, Used], tuple[Node, Places]]] = {
             Scan: scan,
             Project: self._project,
@@ -103,7 +110,8 @@ class _Pruner:
         return Filter(schema=inner.schema, input=inner, condition=_moved(node.condition, places)), places
 
     def _watermark(self, node: WatermarkAssigner, used: Used) -> tuple[Node, Places]:
-        inner, places = self._kept(node.input, used | frozenset(_paths_in([node.expression])) | {(node.column,)})
+        used = self._timed(node, used | frozenset(_paths_in([node.expression])) | {(node.column,)})
+        inner, places = self._kept(node.input, used)
         if inner is node.input:
             return node, places
         column = places[(node.column,)]
