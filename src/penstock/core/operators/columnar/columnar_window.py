@@ -30,6 +30,8 @@ from penstock.core.windowing.time_windows import (
 )
 
 PANE: Final = "pane"
+#: Up to so many panes are looked for one by one, which is faster than to tell all panes of a batch apart.
+_LOOKED_FOR_MAX: Final = 32
 
 
 class ColumnarWindowOperator(ColumnarWindowBase):
@@ -157,7 +159,10 @@ class ColumnarWindowOperator(ColumnarWindowBase):
         between = range(int(panes.min()), int(panes.max()) + 1, self._pane_ms)
         if len(between) <= len(self._panes) and self._panes.issuperset(between):
             return
-        new = set(np.unique(panes).tolist()) - self._panes
+        if len(between) <= _LOOKED_FOR_MAX:
+            new = {pane for pane in between if pane not in self._panes and (panes == pane).any()}
+        else:
+            new = set(np.unique(panes).tolist()) - self._panes
         if new:
             self._panes |= new
             self._find_next()

@@ -240,16 +240,19 @@ class ColumnarWindowBase(StreamOperator):
 
 def _split(tables: Sequence[pa.Table], name: str, last: int) -> tuple[list[pa.Table], list[pa.Table]]:
     """The rows whose value in a column of times is at most `last`, and the others."""
-    near, far = [], []
+    near: list[pa.Table] = []
+    far: list[pa.Table] = []
     for table in tables:
         is_near = times_of(table, name) <= last
-        if is_near.all():
-            near.append(table)
-        elif is_near.any():
+        rows = int(np.count_nonzero(is_near))
+        if rows in (0, len(is_near)):
+            (near if rows else far).append(table)
+        elif is_near[:rows].all():  # as rows mostly come in the order of their times
+            near.append(table.slice(0, rows))
+            far.append(table.slice(rows))
+        else:
             near.append(table.filter(pa.array(is_near)))
             far.append(table.filter(pa.array(~is_near)))
-        else:
-            far.append(table)
     return near, far
 
 

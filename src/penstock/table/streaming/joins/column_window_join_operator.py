@@ -132,7 +132,7 @@ class ColumnWindowJoinOperator(EvaluatingOperator):
 
     def _join(self, left: pa.RecordBatch, right: pa.RecordBatch) -> None:
         kind = self._joining.join_type
-        left = left.take(pa.array(np.lexsort((times_of(left, START), times_of(left, END)))))
+        left = _in_order_of_windows(left)
         if kind is JoinType.INNER:
             for mine, other in self._pairs(left, right):
                 self._send(left, mine, right, other)
@@ -161,7 +161,7 @@ class ColumnWindowJoinOperator(EvaluatingOperator):
         if self._key_types:
             names += self._sides[0].key_names
         keys = [
-            [rows.column(name).take(pa.array(of_rows)) for name in names]
+            [_chosen(rows.column(name), of_rows) for name in names]
             for rows, of_rows in zip((left, right), places, strict=True)
         ]
         matches = _matches(keys[0], keys[1]) if names else Matches.of_all(len(places[0]), len(places[1]))
@@ -200,11 +200,22 @@ class ColumnWindowJoinOperator(EvaluatingOperator):
             self.output.collect(ColumnBatch(pa.RecordBatch.from_arrays(arrays, list(self._joining.names))))
 
 
-def _is_one_window(left: pa.RecordBatch, right: pa.RecordBatch) -> bool:
-    """Whether all rows of both sides, of which each has some, are of one window."""
+def _chosen(column: pa.Array, places: Any) -> pa.Array:
+    """The rows of a column at places that come in order."""
+    return column if len(places) == len(column) else column.take(pa.array(places))
+
+
+def _in_order_of_windows(rows: pa.RecordBatch) -> pa.RecordBatch:
+    if _is_one_window(rows):
+        return rows
+    return rows.take(pa.array(np.lexsort((times_of(rows, START), times_of(rows, END)))))
+
+
+def _is_one_window(*sides: pa.RecordBatch) -> bool:
+    """Whether all rows are of one window."""
     for name in (START, END):
-        mine, other = times_of(left, name), times_of(right, name)
-        if (mine != mine[0]).any() or (other != mine[0]).any():
+        times = [times_of(rows, name) for rows in sides if rows.num_rows]
+        if any((one != times[0][0]).any() for one in times):
             return False
     return True
 
