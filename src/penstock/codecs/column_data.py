@@ -85,9 +85,10 @@ class ChosenColumns(ColumnData):
         names: of the columns.
         numbers: of the chosen records, as a numpy array.
         known: columns of the chosen records, by their places.
+        mask: which records of the longer columns are chosen, where these are nearly all: a run of them is one copy.
     """
 
-    __slots__ = ("_columns", "_known", "_names", "_numbers", "_whole")
+    __slots__ = ("_columns", "_known", "_mask", "_names", "_numbers", "_whole")
 
     def __init__(
         self,
@@ -95,11 +96,13 @@ class ChosenColumns(ColumnData):
         names: Sequence[str],
         numbers: Any,
         known: dict[int, pa.Array],
+        mask: pa.BooleanArray | None = None,
     ) -> None:
         self._whole = list(whole)
         self._names = list(names)
         self._numbers = numbers
         self._known = known
+        self._mask = mask
         self._columns: pa.RecordBatch | None = None
         self._rows = None
 
@@ -135,7 +138,7 @@ class ChosenColumns(ColumnData):
         return whole.take(pa.array(self._numbers[records])) if found is None else found.take(pa.array(records))
 
     def _chosen(self, whole: Any) -> pa.Array:
-        return whole.take(pa.array(self._numbers))
+        return whole.take(pa.array(self._numbers)) if self._mask is None else whole.filter(self._mask)
 
     def cut(self) -> pa.RecordBatch:
         """See `ColumnData`."""

@@ -31,13 +31,17 @@ NUMBER, WORD = Field(IntType(), 0), Field(TEXT, 1)
 NAMES = ["n", "t"]
 
 
-def chosen_of(rows: int, numbers: Sequence[int], known: Sequence[int] = ()) -> tuple[ChosenColumns, ColumnData]:
+def chosen_of(
+    rows: int, numbers: Sequence[int], known: Sequence[int] = (), is_masked: bool = False
+) -> tuple[ChosenColumns, ColumnData]:
     """Rows of a number and a text, and the same, cut. `known`: the places of columns that are cut already."""
     whole = [pa.array(range(rows), pa.int32()), pa.array([f"row {row}" for row in range(rows)], pa.string())]
     chosen = np.array(numbers, np.int64)
     arrays = [column.take(pa.array(chosen)) for column in whole]
     of_known = {place: arrays[place] for place in known}
-    found = ChosenColumns([None if place in known else whole[place] for place in (0, 1)], NAMES, chosen, of_known)
+    longer = [None if place in known else whole[place] for place in (0, 1)]
+    mask = pa.array(np.isin(np.arange(rows), chosen)) if is_masked else None
+    found = ChosenColumns(longer, NAMES, chosen, of_known, mask)
     return found, ColumnData(pa.RecordBatch.from_arrays(arrays, NAMES))
 
 
@@ -46,14 +50,15 @@ CHOSEN = st.integers(1, 20).flatmap(
         st.just(rows),
         st.lists(st.integers(0, rows - 1), min_size=1, unique=True).map(sorted),
         st.sets(st.integers(0, 1)),
+        st.booleans(),
     )
 )
 
 
 @given(CHOSEN, st.lists(st.sampled_from(["column", "taken", "cut", "slice", "pickle", "columns", "rows"])))
 def test_whatever_is_read_first_is_what_is_there(chosen: Any, reads: list[str]) -> None:
-    rows, numbers, known = chosen
-    found, wanted = chosen_of(rows, numbers, list(known))
+    rows, numbers, known, is_masked = chosen
+    found, wanted = chosen_of(rows, numbers, list(known), is_masked)
     places = np.array([0, len(numbers) - 1])
     for read in reads:
         assert len(found) == len(numbers)
@@ -86,8 +91,8 @@ def test_reading_one_column_leaves_the_others() -> None:
 
 @given(CHOSEN, st.booleans())
 def test_rows_with_their_keys_ahead(chosen: Any, is_cut: bool) -> None:
-    rows, numbers, _ = chosen
-    data, wanted = chosen_of(rows, numbers)
+    rows, numbers, _, is_masked = chosen
+    data, wanted = chosen_of(rows, numbers, (), is_masked)
     kept = UncutRows([wanted.column(1)], wanted if is_cut else data, ["key", *NAMES]).to_keep()
     assert isinstance(kept, pa.RecordBatch) == is_cut
     everything = pa.RecordBatch.from_arrays([wanted.column(1), *wanted.columns.columns], ["key", *NAMES])
@@ -113,6 +118,21 @@ def calculated(condition: Typed, expressions: Sequence[Typed] | None, rows: Sequ
     (one,) = found
     assert isinstance(one, ColumnBatch)
     return one
+
+
+@pytest.mark.parametrize("text", ["a", None])
+@pytest.mark.parametrize("expressions", [None, [WORD, NUMBER]])
+def test_nearly_all_rows(text: str | None, expressions: list[Typed] | None) -> None:
+    """Rows that are left out have NULLs, and those that are kept have them or not."""
+    rows = [("+I", place, None if place % 10 == 0 else text if place == 7 else f"row {place}") for place in range(40)]
+    condition = CALLS.call(
+        "<>", [CALLS.call("MOD", [NUMBER, Constant(IntType(False), 10)]), Constant(IntType(False), 0)]
+    )
+    found = calculated(condition, expressions, rows).data
+    wanted = [row[1:] if expressions is None else row[:0:-1] for row in rows if row[1] % 10]
+    assert isinstance(found, ChosenColumns)
+    assert found.taken(0, np.array([6])).to_pylist() == [wanted[6][0]]
+    assert list(zip(*(column.to_pylist() for column in found.columns.columns), strict=True)) == wanted
 
 
 ROWS = [("+I", 1, "a"), ("-D", 2, None), ("+I", None, "c"), ("+U", 4, "d")]

@@ -68,6 +68,16 @@ class Columns:
         known = None if parent is None else parent._known.get(key)
         return self.chosen_of(self.origin, whole) if known is None else self.cut(known)
 
+    @property
+    def mask(self) -> pa.Array | None:
+        """Which rows of the origin these are, where it is at hand since they are most of them."""
+        return self._mask if self.parent is self.origin else None
+
+    def whole(self, index: int) -> pa.Array:
+        """A column with all rows of the origin. Where these are seen to have no NULL, the others have any values."""
+        column, mask = self.origin[index], self.mask
+        return column if mask is None else without_nulls_of(column, mask)
+
     def chosen_of(self, ancestor: Columns, column: pa.Array) -> pa.Array:
         """The rows of a column that the parent's rows have, or those of the origin."""
         return self.cut(column) if ancestor is self.parent else column.take(pa.array(self.numbers))

@@ -99,11 +99,14 @@ class CalcOperator(EvaluatingOperator):
     def _uncut(self, taken: ColumnBatch, columns: Columns, chosen: Any) -> ChosenColumns:
         """The chosen rows, of which only those columns are cut that are computed."""
         if self._select is None:
-            return ChosenColumns(taken.columns.columns, taken.columns.schema.names, chosen, {})
+            names = taken.columns.schema.names
+            whole = [columns.whole(column) for column in range(len(names))]
+            return ChosenColumns(whole, names, chosen, {}, columns.mask)
         found = iter(self._compute_others(columns))
         known = {place: next(found) for place, column in enumerate(self._columns) if column is None}
-        whole = [None if column is None else taken.columns.column(column) for column in self._columns]
-        return ChosenColumns(whole, self._names, chosen, known)
+        # Arrow takes rows of a column without NULLs several times faster.
+        whole = [None if column is None else columns.whole(column) for column in self._columns]
+        return ChosenColumns(whole, self._names, chosen, known, columns.mask)
 
 
 def _fields(expressions: Iterable[Typed]) -> list[Field]:
