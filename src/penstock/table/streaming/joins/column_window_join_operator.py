@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.core.columns.batch import ColumnBatch, as_columns
 from penstock.core.columns.keys import ColumnKey
@@ -32,7 +33,7 @@ from penstock.table.streaming.joins.window_joining import COLUMN_STATES, SIDES, 
 from penstock.table.streaming.joins.window_rows import EDGES, END, START, WindowRows, schema_of
 from penstock.table.streaming.rows.evaluating import EvaluatingOperator
 from penstock.table.streaming.rows.held_rows import columns_of
-from penstock.table.streaming.rows.key_hashes import key_hashes
+from penstock.table.streaming.rows.key_hashes import is_own_number, key_hashes
 from penstock.table.streaming.rows.row_keys import ONLY_KEY
 from penstock.table.streaming.rows.watermark_operator import milliseconds
 from penstock.table.streaming.windows.window_ends import WindowEnds
@@ -164,6 +165,10 @@ class ColumnWindowJoinOperator(EvaluatingOperator):
             [_chosen(rows.column(name), of_rows) for name in names]
             for rows, of_rows in zip((left, right), places, strict=True)
         ]
+        if len(names) == 1 and self._where is None and (found := _pairs_of_one(keys[0][0], keys[1][0])) is not None:
+            if len(found[0]):
+                yield places[0][found[0]], places[1][found[1]]
+            return
         matches = _matches(keys[0], keys[1]) if names else Matches.of_all(len(places[0]), len(places[1]))
         if matches is None:
             return
@@ -218,6 +223,18 @@ def _is_one_window(*sides: pa.RecordBatch) -> bool:
         if any((one != times[0][0]).any() for one in times):
             return False
     return True
+
+
+def _pairs_of_one(keys: pa.Array, others: pa.Array) -> tuple[Any, Any] | None:
+    """The pairs of rows with the same whole number, where each of the keys is another one; else None."""
+    if not is_own_number([keys.type]) or keys.null_count or others.null_count or len(pc.unique(keys)) < len(keys):
+        return None
+    found = pc.index_in(others, value_set=keys)
+    matching = found.is_valid().to_numpy(zero_copy_only=False)
+    other = np.flatnonzero(matching)
+    mine = found.drop_null().to_numpy()
+    order = np.argsort(mine, kind="stable")
+    return mine[order], other[order]
 
 
 def _matches(keys: Sequence[pa.Array], others: Sequence[pa.Array]) -> Matches | None:

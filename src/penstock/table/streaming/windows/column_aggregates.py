@@ -35,6 +35,7 @@ from penstock.table.data.logical_types import (
 from penstock.table.data.values import column_of, values_of
 from penstock.table.plan.logical import AggregateCall
 from penstock.table.streaming.aggregates.numbers import fitted, quotient
+from penstock.table.streaming.windows.distinct_groups import distinct_groups
 from penstock.table.typed.nodes import Constant, Field
 
 #: Types whose values Arrow groups by just as SQL does.
@@ -144,6 +145,8 @@ class ColumnAggregates(Aggregates):
 
     def grouped(self, arguments: pa.Table, group: list[str]) -> pa.Table:
         """See `Aggregates`."""
+        if not self._calls:
+            return self._with_names(group, distinct_groups(arguments, group))
         names = arguments.column_names
         made = [(name, kernel) for name, kernel in self._kernels.items() if name in names]
         counts_all = len(made) < len(self._kernels)
@@ -212,6 +215,8 @@ class ColumnAggregates(Aggregates):
         return _grouped(partials, list(group), aggregations).rename_columns(names)
 
     def _merged(self, table: pa.Table, group: list[str]) -> pa.Table:
+        if not self._merges:
+            return pa.Table.from_arrays(distinct_groups(table, group), group)
         merged = _grouped(table, group, list(self._merges.items())).rename_columns([*group, *self._merges])
         return merged.select([name for name in table.schema.names if name in merged.schema.names])
 

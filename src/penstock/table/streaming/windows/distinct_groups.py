@@ -1,0 +1,45 @@
+"""The groups of rows of which nothing is aggregated, with less work than grouping them takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.core.columns.expressions import full
+
+
+def distinct_groups(table: pa.Table, keys: Sequence[str]) -> list[Any]:
+    """The columns of the keys, with one row for each group.
+
+    The window is mostly the same for all rows, and a number that differs in all of them makes each row a group.
+    """
+    columns = {name: full(table.column(name), 0) for name in keys}
+    varying = [name for name, column in columns.items() if not _is_same(column)] or [keys[-1]]
+    for name in varying:
+        if not pa.types.is_integer(columns[name].type):
+            continue
+        values = pc.unique(columns[name])
+        if len(values) == table.num_rows:
+            return list(columns.values())
+        if len(varying) == 1:
+            return _with(columns, {name: values})
+        break
+    found = pa.TableGroupBy(table, varying, use_threads=False).aggregate([])
+    return _with(columns, {name: found.column(name) for name in varying})
+
+
+def _is_same(column: pa.Array) -> bool:
+    """Whether all rows of a column of whole numbers have the same one."""
+    if not len(column) or not pa.types.is_integer(column.type) or column.null_count:
+        return False
+    numbers = column.to_numpy()
+    return bool(numbers[0] == numbers[-1] and (numbers == numbers[0]).all())
+
+
+def _with(columns: dict[str, Any], found: dict[str, Any]) -> list[Any]:
+    """The columns of the groups; those that are not found have one value for all of them."""
+    rows = len(next(iter(found.values())))
+    return [found[name] if name in found else pa.repeat(column[0], rows) for name, column in columns.items()]
