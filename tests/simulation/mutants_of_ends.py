@@ -193,7 +193,7 @@ MUTANTS_OF_ENDS: dict[Mutant, tuple[tuple[str, ...], int]] = {
     finish_what_is_cancelled: (("finish",), 3),
     close_before_the_savepoint_completes: (("waiter", "output", "lost"), 6),
     forget_union_state_of_finished_subtasks: (("lost", "output"), 704),
-    take_broadcast_state_of_the_first_subtask: (("output", "lost"), 12),
+    take_broadcast_state_of_the_first_subtask: (("output", "lost"), 5200),
     end_partitions_before_the_data: (("stalled",), 6),
     drain_without_the_last_watermark: (("lost", "output"), 117),
     finish_what_is_only_suspended: (("output",), 9),

@@ -119,17 +119,33 @@ def test_a_source_that_has_ended_by_itself_is_stopped(mode: StopMode) -> None:
     assert rig.states[-1] == "FINISHED"
 
 
-def test_a_task_that_ends_answers_what_waits_in_its_mailbox() -> None:
-    """F3, G10: asked for the next checkpoint with the word that lets it go, a task declines, so nobody waits for it."""
+@pytest.mark.parametrize("mode", [None, StopMode.DRAIN])
+def test_a_task_that_ends_answers_what_waits_in_its_mailbox(mode: StopMode | None) -> None:
+    """F3, G10: asked for the next checkpoint with the word that lets it go, a task declines, so nobody waits for it. A
+    savepoint that ends the job would make it fail by that, and does without a task that has finished."""
     rig = Rig(numbers(2), 0, partitioner=ForwardPartitioner(), settings={"checkpointing": True})
     rig.message(AssignSplits(rig.execution, "op0", (pickle.dumps(CollectionSplit()),), True))
     rig.message(TriggerCheckpoint(rig.execution, 1, 0))
     rig.executor.on_message(NotifyCheckpointComplete(rig.execution, 1))
-    rig.executor.on_message(TriggerCheckpoint(rig.execution, 2, 0))
+    rig.executor.on_message(TriggerCheckpoint(rig.execution, 2, 0, stop=mode))
     rig.run()
     assert rig.states[-1] == "FINISHED"
-    (declined,) = rig.outbox.of(DeclineCheckpoint)
-    assert (declined.checkpoint_id, declined.reason) == (2, "the task has ended")
+    declined = [(one.checkpoint_id, one.reason) for one in rig.outbox.of(DeclineCheckpoint)]
+    assert declined == ([(2, "the task has ended")] if mode is None else [])
+
+
+def test_a_source_whose_last_records_wait_for_credit_is_stopped() -> None:
+    """F3, H2: without checkpoints a source ends by itself. Asked to stop before its last records are out, it does not
+    decline, which would make the job fail, as other sources have stopped by then."""
+    rig = Rig(numbers(2), 0, partitioner=ForwardPartitioner(), credit=1, settings={"checkpointing": False})
+    rig.message(AssignSplits(rig.execution, "op0", (pickle.dumps(CollectionSplit()),), True))
+    rig.message(stop(rig, StopMode.DRAIN))
+    assert rig.states[-1] == "RUNNING"
+    rig.executor.on_credit(rig.outputs[0], 100)
+    rig.run()
+    assert rig.states[-1] == "FINISHED"
+    assert rig.outbox.of(DeclineCheckpoint) == []
+    assert [one for one in rig.outbox.elements() if isinstance(one, CheckpointBarrier)] == []
 
 
 def ended_while_a_part_is_stored() -> Rig:

@@ -370,8 +370,10 @@ class StreamTask:
 
     def _end(self, state: ExecutionState, failure: Failure | None = None) -> None:
         for message in self.mail:
-            if isinstance(message, TriggerCheckpoint):  # or the coordinator would wait for barriers that never come
-                self._decline(message, "the task has ended")
+            if not isinstance(message, TriggerCheckpoint):
+                continue
+            if state is not ExecutionState.FINISHED or message.stop is None:
+                self._decline(message, "the task has ended")  # or the coordinator would wait for barriers
         self.mail.clear()
         self._tell(self.metrics())
         self.life.move(Phase.TERMINAL)
@@ -417,6 +419,11 @@ class StreamTask:
 
     def _on_trigger(self, message: TriggerCheckpoint) -> None:
         life = self.life
+        is_leaving = self.ending.has_finished and (life.phase is Phase.CLOSING or self.ending.is_committed)
+        if is_leaving and message.stop is not None:
+            # That it has finished, which is soon said, counts as its part. Were the savepoint given up and tried again,
+            # as others are, sources that have stopped for it could not go on.
+            return
         is_ready = life.may.inject_barriers and self.gate.is_finished and not self.ending.is_committed
         if not is_ready or self.ending.held is not None:
             self._decline(message, "the task cannot inject a barrier now")
