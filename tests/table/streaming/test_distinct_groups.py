@@ -8,8 +8,12 @@ import hypothesis.strategies as st
 import pyarrow as pa
 from hypothesis import given
 
+from penstock.table.data.logical_types import BigIntType, IntType
+from penstock.table.plan.logical import AggregateCall
 from penstock.table.streaming.joins import column_window_join_operator as joins
+from penstock.table.streaming.windows.column_aggregates import ColumnAggregates
 from penstock.table.streaming.windows.distinct_groups import distinct_groups
+from penstock.table.typed.nodes import Field
 
 NUMBERS = st.one_of(st.none(), st.integers(0, 3), st.integers(0, 10**12))
 TEXTS = st.one_of(st.none(), st.text("ab", max_size=2))
@@ -37,6 +41,19 @@ def test_groups_are_those_of_grouping(rows: list[Any], width: int, data: st.Data
     wanted = pa.TableGroupBy(table, names, use_threads=False).aggregate([])
     assert sorted(map(repr, found.to_pylist())) == sorted(map(repr, wanted.to_pylist()))
     assert found.schema.types == table.schema.types
+
+
+def test_counts_of_distinct_values_are_merged_again() -> None:
+    """Merged partials have their columns in the order in which others come."""
+    call = AggregateCall("COUNT", (Field(IntType(), 0),), BigIntType(), is_distinct=True)
+    aggregates = ColumnAggregates([call], False)
+
+    def partials(values: list[int]) -> pa.Table:
+        return aggregates.partials_of({"k": pa.array([1] * len(values))}, pa.record_batch({"c0": pa.array(values)}))
+
+    merged = aggregates.merged([partials([1, 2]), partials([2, 3])], ["k"])
+    again = aggregates.merged([merged, partials([3, 4])], ["k"])
+    assert aggregates.settled(again, ["k"]).to_pylist() == [{"k": 1, "0.count": 4}]
 
 
 KEYS = st.lists(st.one_of(st.none(), st.integers(0, 30)), min_size=1, max_size=20)

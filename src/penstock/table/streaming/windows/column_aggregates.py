@@ -215,9 +215,10 @@ class ColumnAggregates(Aggregates):
         return _grouped(partials, list(group), aggregations).rename_columns(names)
 
     def _merged(self, table: pa.Table, group: list[str]) -> pa.Table:
-        if not self._merges:
-            return pa.Table.from_arrays(distinct_groups(table, group), group)
-        merged = _grouped(table, group, list(self._merges.items())).rename_columns([*group, *self._merges])
+        if self._merges:
+            merged = _grouped(table, group, list(self._merges.items())).rename_columns([*group, *self._merges])
+        else:
+            merged = pa.Table.from_arrays(distinct_groups(table, group), group)
         return merged.select([name for name in table.schema.names if name in merged.schema.names])
 
     def results(self, partials: pa.Table) -> list[Any]:
