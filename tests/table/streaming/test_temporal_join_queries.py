@@ -175,6 +175,13 @@ def test_a_time_that_is_no_attribute_is_refused() -> None:
         job(f"SELECT * {JOIN.format('')}", orders=orders)
 
 
+def test_a_time_of_rows_that_may_be_late_is_refused() -> None:
+    """As those of a join are, see `rewrites/times.py`."""
+    late = "(SELECT a.* FROM orders AS a JOIN history ON a.currency = history.currency) AS o"
+    with pytest.raises(ValidationError, match="left table's time attribute field"):
+        job(f"SELECT * {JOIN.format('').replace('orders AS o', late)}")
+
+
 def test_columns_that_nobody_reads_do_not_wait() -> None:
     found = job(f"SELECT o.id, r.rate {JOIN.format('')}")
     left, right = found.planner.rewritten(found.plan).inputs()[0].inputs()

@@ -99,7 +99,7 @@ class QueryAnalyser:
         joined = []
         for part in _parts(condition):
             test = test_of(part)
-            if test is None:
+            if test is None or test.operator != "=":
                 plain.append(ScalarAnalyser(scope, self.calls).typed(part))
             else:
                 joined.append(test)
@@ -185,8 +185,9 @@ class QueryAnalyser:
         if node.operator == "UNION":
             flat = tuple(more for part in parts for more in _flat(part, node.is_all))
             union = SetOperation(schema=schema, operator="UNION", parts=flat, is_all=True)
-            return union if node.is_all else Distinct(schema=schema.without_time(), input=union)
-        schema = schema.without_time()
+            return union if node.is_all else Distinct(schema=schema, input=union)
+        if node.is_all:
+            schema = schema.without_time()
         return SetOperation(schema=schema, operator=node.operator, parts=parts, is_all=node.is_all)
 
     def _cast_to(self, plan: Node, schema: RowSchema) -> Node:

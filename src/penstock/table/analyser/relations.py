@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Final
 
 from penstock.base.errors import UnsupportedError
 from penstock.table.analyser.changelog_functions import CHANGELOG_FUNCTIONS, changelog_table
@@ -26,6 +27,9 @@ from penstock.table.plan.row_schema import RowSchema
 from penstock.table.sql import relations, syntax
 from penstock.table.typed.nodes import Field, Typed
 
+NEEDS_TIME: Final = (
+    "Temporal table join currently only supports 'FOR SYSTEM_TIME AS OF' left table's time attribute field"
+)
 _JOINS = {"CROSS": JoinType.INNER} | {one.value: one for one in JoinType}
 
 
@@ -184,9 +188,7 @@ class RelationAnalyser:
         assert table.as_of is not None
         time = ScalarAnalyser(left, self.calls).typed(table.as_of)
         if not isinstance(time, Field) or left.schema[time.index].time is None:
-            raise ValidationError(
-                "Temporal table join currently only supports 'FOR SYSTEM_TIME AS OF' left table's time attribute field"
-            )
+            raise ValidationError(NEEDS_TIME)
         if join_type not in (JoinType.INNER, JoinType.LEFT):
             raise ValidationError(
                 f"Temporal table join currently only support INNER JOIN and LEFT JOIN, but was {join_type.value} JOIN."

@@ -21,7 +21,7 @@ from penstock.table.analyser.calls import Calls
 from penstock.table.analyser.scalars import ScalarAnalyser
 from penstock.table.analyser.scopes import RelationScope
 from penstock.table.analyser.subqueries import ScalarQueries, with_scalar
-from penstock.table.analyser.window_properties import group_window_edges
+from penstock.table.analyser.window_properties import may_be_window_time
 from penstock.table.data.errors import ValidationError
 from penstock.table.data.logical_types import BooleanType, RowType
 from penstock.table.functions.signatures import BIGINT
@@ -227,17 +227,16 @@ class SelectPlan:
         return found
 
     def _key_columns(self, before: Node, keys: Sequence[int]) -> list[PlanColumn]:
-        """The columns of keys. Only the time of the windows by which groups are stays event time.
+        """The columns of keys. Only the time of windows stays event time, as long as nothing else is seen.
 
         A key may be NULL where sets leave it out.
         """
-        edges = group_window_edges(before, keys) or {}
         columns = []
         for key in keys:
             column = before.schema[key]
             if self.sets and any(key not in one for one in self.sets):
                 column = replace(column, type=column.type.nullable(), time=None)
-            is_time = edges.get(key) == 2 and column.time is TimeAttribute.ROWTIME
+            is_time = column.time is TimeAttribute.ROWTIME and may_be_window_time(before, key)
             columns.append(column if is_time else replace(column, time=None))
         return columns
 

@@ -28,8 +28,12 @@ def window_of(node: logical.Node, column: int) -> tuple[logical.WindowTable, int
             if found or not isinstance(same, Field):
                 return None
             node, column = node.input, same.index
-        elif isinstance(node, logical.Filter):
+        elif isinstance(node, logical.Filter | logical.Correlate):
+            if column >= len(node.input.schema):
+                return None
             node = node.input
+        elif isinstance(node, logical.SetOperation) and node.operator == "UNION" and node.is_all:
+            return _window_of_union(node, column)
         elif isinstance(node, logical.WindowTable):
             edge = column - (len(node.schema) - EDGES)
             return (node, edge) if edge >= 0 else window_of(node.input, column)
@@ -37,15 +41,27 @@ def window_of(node: logical.Node, column: int) -> tuple[logical.WindowTable, int
             if edges_of(node.input, node.partition) is None:
                 return None
             node = node.input
-        elif isinstance(node, logical.Aggregate) and column < len(node.keys) and is_of_windows(node):
-            below = edges_of(node.input, node.keys)
+        elif isinstance(node, logical.Aggregate | logical.Distinct):
+            keys = group_keys(node)
+            if column >= len(keys) or not is_of_windows(node):
+                return None
+            below = edges_of(node.input, keys)
             if below is None or below[0].is_group:
                 return None  # what GROUP BY TUMBLE gives has times, but no windows
-            column, node = node.keys[column], node.input
+            column, node = keys[column], node.input
         elif isinstance(node, logical.Join):
             return _window_of_join(node, column)
         else:
             return None
+
+
+def _window_of_union(node: logical.SetOperation, column: int) -> tuple[logical.WindowTable, int] | None:
+    """The window of the first part, where those of the others begin and end together with it."""
+    first, *others = [window_of(part, column) for part in node.parts]
+    if first is None:
+        return None
+    are_alike = all(one is not None and one[1] == first[1] and _are_alike(one[0], first[0]) for one in others)
+    return first if are_alike else None
 
 
 def _window_of_join(node: logical.Join, column: int) -> tuple[logical.WindowTable, int] | None:
@@ -77,9 +93,33 @@ def edges_of(node: logical.Node, columns: Iterable[int]) -> tuple[logical.Window
     return None
 
 
-def is_of_windows(node: logical.Aggregate) -> bool:
+def group_keys(node: logical.Aggregate | logical.Distinct) -> Sequence[int]:
+    """The columns by which rows are grouped: all of them, for DISTINCT."""
+    return node.keys if isinstance(node, logical.Aggregate) else range(len(node.schema))
+
+
+def is_of_windows(node: logical.Aggregate | logical.Distinct) -> bool:
     """Whether it is an aggregate of windows; one with sets is not, before its rows are expanded."""
-    return not node.sets and group_window_edges(node.input, node.keys) is not None
+    has_sets = isinstance(node, logical.Aggregate) and node.sets
+    return not has_sets and group_window_edges(node.input, group_keys(node)) is not None
+
+
+def may_be_window_time(node: logical.Node, column: int) -> bool:
+    """Whether a column comes from the time of a window. What is between them may go when the plan is rewritten."""
+    if isinstance(node, logical.Project):
+        expression = node.expressions[column]
+        return isinstance(expression, Field) and may_be_window_time(node.input, expression.index)
+    if isinstance(node, logical.Aggregate):
+        return column < len(node.keys) and may_be_window_time(node.input, node.keys[column])
+    if isinstance(node, logical.WindowTable) and column >= len(node.input.schema):
+        return column == len(node.schema) - 1
+    if isinstance(node, logical.SetOperation):
+        return all(may_be_window_time(part, column) for part in node.parts)
+    for one in node.inputs():
+        if column < len(one.schema):
+            return may_be_window_time(one, column)
+        column -= len(one.schema)
+    return False
 
 
 def group_window_edges(node: logical.Node, keys: Sequence[int]) -> dict[int, int] | None:

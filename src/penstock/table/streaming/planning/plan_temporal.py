@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
+from penstock.table.analyser.relations import NEEDS_TIME
 from penstock.table.analyser.subqueries import TRUE, all_of
 from penstock.table.data.errors import ValidationError
 from penstock.table.plan.changes import Changes
@@ -87,6 +88,8 @@ def _time_of_versions(node: TemporalJoin) -> int:
     if time is None:
         raise ValidationError(f"{_NEEDS} row time attribute can be found.")
     left = node.left.schema[node.time.index]
+    if left.time is None:
+        raise ValidationError(NEEDS_TIME)
     if left.type.nullable() != columns[time].type.nullable():
         raise ValidationError(
             "Event-Time Temporal Table Join requires same rowtime type in left table and versioned table, but the "

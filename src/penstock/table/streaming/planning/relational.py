@@ -51,11 +51,17 @@ def _matched(node: SetOperation, calls: Calls) -> Node:
     kind = JoinType.SEMI if node.operator == "INTERSECT" else JoinType.ANTI
 
     def joined(left: Node, right: Node) -> Node:
-        pairs = zip(left.schema.fields(), right.schema.fields(), strict=True)
-        same = [calls.call("IS NOT DISTINCT FROM", [one, shifted(other, width)]) for one, other in pairs]
+        rights = [shifted(other, width) for other in right.schema.fields()]
+        same = [_same(one, other, calls) for one, other in zip(left.schema.fields(), rights, strict=True)]
         return Join(schema=left.schema, left=left, right=right, join_type=kind, condition=all_of(same, calls))
 
     return Distinct(schema=node.schema, input=reduce(joined, node.parts))
+
+
+def _same(one: Typed, other: Typed, calls: Calls) -> Typed:
+    """That two columns are alike: a plain comparison where none is NULL, which also finds the windows of both."""
+    has_nulls = one.type.is_nullable or other.type.is_nullable
+    return calls.call("IS NOT DISTINCT FROM" if has_nulls else "=", [one, other])
 
 
 def _counted(node: SetOperation, calls: Calls) -> Node:

@@ -13,6 +13,7 @@ from penstock.table.streaming.rewrites.over_windows import check_windows
 from penstock.table.streaming.rewrites.projections import with_few_projections
 from penstock.table.streaming.rewrites.push_down import with_pushed_filters, with_pushed_limits
 from penstock.table.streaming.rewrites.ranks import with_ranks
+from penstock.table.streaming.rewrites.times import with_settled_times
 
 
 def rewritten(plan: Node, calls: Calls, tables: PushDown = NO_PUSH_DOWN, is_whole: IsWhole = never) -> Node:
@@ -26,4 +27,4 @@ def rewritten(plan: Node, calls: Calls, tables: PushDown = NO_PUSH_DOWN, is_whol
     check_windows(plan)
     plan = with_pushed_filters(plan, calls, tables)
     plan = without_unread_fields(without_unread_columns(plan, tables.narrowed, is_whole), tables)
-    return with_pushed_limits(with_few_projections(plan), tables)
+    return with_pushed_limits(with_few_projections(with_settled_times(plan)), tables)

@@ -1,0 +1,79 @@
+"""Which columns of a plan still are event time, once it is rewritten.
+
+While a query is analysed, columns keep their event time wherever they may have it. What decides is how the plan runs:
+rows of a group, or of a join that keeps rows, come when others do, and so late for watermarks that have passed them.
+Only groups of windows, and joins of windows or within an interval, give rows ahead of the watermark.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from penstock.table.analyser.window_properties import group_keys, group_window_edges, window_edges_of
+from penstock.table.plan import logical
+from penstock.table.plan.inputs import with_inputs
+from penstock.table.plan.logical import Node
+from penstock.table.plan.row_schema import RowSchema, TimeAttribute
+from penstock.table.streaming.joins.intervals import interval_of
+from penstock.table.typed.nodes import Field, Typed
+
+_WINDOW_TIME = 2
+
+
+def with_settled_times(plan: Node) -> Node:
+    """The plan without event time where rows are late for it. Parts that stay as they are stay the same objects."""
+    node = with_inputs(plan, [with_settled_times(one) for one in plan.inputs()])
+    times = [place for place, column in enumerate(node.schema) if column.time is TimeAttribute.ROWTIME]
+    lost = {place for place in times if not _is_time(node, place)}
+    if not lost:
+        return node
+    columns = [replace(one, time=None) if place in lost else one for place, one in enumerate(node.schema)]
+    return replace(node, schema=RowSchema(tuple(columns)))
+
+
+def _is_time(node: Node, column: int) -> bool:
+    match node:
+        case logical.Project(expressions=expressions):
+            return _is_time_of(node, expressions[column])
+        case logical.Expand():
+            return all(_is_time_of(node, row[column]) for row in node.projections)
+        case logical.Aggregate() | logical.Distinct():
+            keys = group_keys(node)
+            edges = group_window_edges(node.input, keys) or {}
+            return edges.get(keys[column]) == _WINDOW_TIME and _is_event_time(node.input, keys[column])
+        case logical.WindowTable() if column >= len(node.input.schema):
+            return _is_event_time(node.input, node.time)
+        case logical.WatermarkAssigner() if column == node.column:
+            return True
+        case logical.SetOperation():
+            return all(_is_event_time(part, column) for part in node.parts)
+        case logical.Join():
+            return _keeps_times(node) and _is_time_below(node, column)
+        case logical.Filter() | logical.Over() | logical.Rank() | logical.Sort() | logical.WatermarkAssigner():
+            return _is_event_time(node.input, column)
+        case logical.WindowTable() | logical.Correlate() | logical.TemporalJoin():
+            return _is_time_below(node, column)
+        case _:
+            return True
+
+
+def _keeps_times(join: logical.Join) -> bool:
+    """Whether the rows of a join come ahead of the watermark."""
+    return interval_of(join) is not None or window_edges_of(join) is not None
+
+
+def _is_time_below(node: Node, column: int) -> bool:
+    """Whether it is event time in the input that the column is of, where columns of inputs come one after another."""
+    for one in node.inputs():
+        if column < len(one.schema):
+            return _is_event_time(one, column)
+        column -= len(one.schema)
+    return False
+
+
+def _is_time_of(node: logical.Project | logical.Expand, expression: Typed) -> bool:
+    return not isinstance(expression, Field) or _is_event_time(node.input, expression.index)
+
+
+def _is_event_time(node: Node, column: int) -> bool:
+    return node.schema[column].time is TimeAttribute.ROWTIME
