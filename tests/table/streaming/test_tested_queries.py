@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import eq, ge, gt, le, lt, ne
 from typing import Any
 
 import pytest
@@ -34,6 +35,33 @@ def test_in_is_unknown_where_null_is_among_the_rows_or_compared(u: Rows, answers
     denied = [(v, None if answer is None else not answer) for v, answer in answers]
     assert found("SELECT v, v NOT IN (SELECT v FROM u) FROM t", u) == sorted(denied, key=repr)
     assert found("SELECT v, v <> ALL (SELECT v FROM u) FROM t", u) == sorted(denied, key=repr)
+
+
+COMPARED = {"=": eq, "<>": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
+
+
+@pytest.mark.parametrize("u", [FULL, WITH_NULL, EMPTY], ids=["full", "with NULL", "empty"])
+@pytest.mark.parametrize("operator", COMPARED)
+def test_comparisons_with_some_or_all_rows(operator: str, u: Rows) -> None:
+    values = [v for _, (_, v) in u.changes()]
+
+    def answer(v: int | None, ends: bool) -> bool | None:
+        """`ends`: the answer of one row that decides."""
+        each = [None if v is None or one is None else COMPARED[operator](v, one) for one in values]
+        return ends if ends in each else None if None in each else not ends
+
+    select = f"SELECT v, v {operator} SOME (SELECT v FROM u), v {operator} ALL (SELECT v FROM u) FROM t"
+    wanted = [(v, answer(v, True), answer(v, False)) for _, (_, v) in T.changes()]
+    assert found(select, u) == sorted(wanted, key=repr)
+    for place, quantifier in enumerate(("ANY", "ALL"), 1):
+        where = f"SELECT v FROM t WHERE v {operator} {quantifier} (SELECT v FROM u)"
+        assert found(where, u) == sorted(((row[0],) for row in wanted if row[place]), key=repr)
+        denied = f"SELECT v FROM t WHERE NOT (v {operator} {quantifier} (SELECT v FROM u))"
+        assert found(denied, u) == sorted(((row[0],) for row in wanted if row[place] is False), key=repr)
+
+
+def test_comparisons_with_rows_that_share_a_column() -> None:
+    assert found("SELECT v FROM t WHERE v >= ALL (SELECT v FROM t AS o WHERE o.k = t.k)") == [(2,), (3,), (None,)]
 
 
 def test_without_null_one_count_is_enough() -> None:
@@ -89,7 +117,8 @@ def test_answers_follow_the_rows_of_the_query() -> None:
     ("sql", "reason"),
     [
         ("SELECT v IN (SELECT k, v FROM u) FROM t", "IN compares 1 value with 2 columns"),
-        ("SELECT v > ALL (SELECT v FROM u) FROM t", "such a comparison with a query is not supported"),
+        ("SELECT v > ALL (SELECT k, v FROM u) FROM t", "<= compares 1 value with 2 columns"),
+        ("SELECT UNIQUE (SELECT v FROM u) FROM t", "such a comparison with a query is not supported"),
         ("SELECT EXISTS (SELECT 1 FROM u WHERE u.k > t.k) FROM t", "other than by = is not supported"),
     ],
 )

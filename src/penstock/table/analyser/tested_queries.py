@@ -1,7 +1,8 @@
-"""IN and EXISTS of queries within other expressions: what they are is worked out from counts.
+"""IN, EXISTS and comparisons with SOME or ALL of queries within other expressions: what they are is worked out.
 
 `x IN (query)` asks how many rows of the query equal x. Where NULL may be among them or be x, it also asks whether there
-are rows, and rows with NULL: then IN is neither true nor false. Each count is a scalar query, and so a join.
+are rows, and rows with NULL: then IN is neither true nor false. `x > SOME (query)` compares with the least value of the
+query instead, and `x > ALL (query)` is what `x <= SOME (query)` is not. Each question is a scalar query, and so a join.
 """
 
 from __future__ import annotations
@@ -26,17 +27,29 @@ _INT: Final = IntType(False)
 _FALSE: Final = Constant(BooleanType(False), False)
 _TRUE: Final = Constant(BooleanType(False), True)
 _UNKNOWN: Final = Constant(BooleanType(), None)
+#: the operator that holds where another one does not
+_DENIED: Final = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+#: the values of a query one of which a comparison holds for, if it does for any
+_EXTREMES: Final = {">": ("MIN",), ">=": ("MIN",), "<": ("MAX",), "<=": ("MAX",), "<>": ("MIN", "MAX")}
 #: what the rows of a query are
 _NONE, _KNOWN, _SOME_NULL = 0, 1, 2
 
 
 @dataclass(frozen=True, slots=True)
 class Test:
-    """IN or EXISTS of a query: the query, whether it is denied, and for IN what its column is compared with."""
+    """IN or EXISTS of a query, or a comparison with SOME of its rows.
+
+    Attributes:
+        query: the query.
+        is_negated: whether it is denied.
+        operand: what the column of the query is compared with; None for EXISTS.
+        operator: how, with the operand on the left; `=` for IN.
+    """
 
     query: syntax.Query
     is_negated: bool
     operand: syntax.Expression | None = None
+    operator: str = "="
 
 
 def test_of(node: syntax.Expression) -> Test | None:
@@ -44,21 +57,16 @@ def test_of(node: syntax.Expression) -> Test | None:
     is_negated = False
     while isinstance(node, syntax.Call) and node.name == "NOT":
         node, is_negated = node.operands[0], not is_negated
-    if isinstance(node, syntax.Quantified):
-        node = _as_in(node)
+    if isinstance(node, syntax.Quantified) and isinstance(node.among, syntax.Query):
+        operator = "<>" if node.operator == "!=" else node.operator
+        if node.quantifier == "ALL":
+            return Test(node.among, not is_negated, node.operand, _DENIED[operator])
+        return Test(node.among, is_negated, node.operand, operator)
     if isinstance(node, syntax.In) and isinstance(node.among, syntax.Query):
         return Test(node.among, is_negated != node.is_negated, node.operand)
     if isinstance(node, syntax.Exists) and not node.is_unique:
         return Test(node.query, is_negated)
     return None
-
-
-def _as_in(part: syntax.Quantified) -> syntax.Expression:
-    """`= SOME` is IN, and `<> ALL` is NOT IN; others stay."""
-    is_negated = part.quantifier == "ALL"
-    if part.operator not in (("<>", "!=") if is_negated else ("=",)):
-        return part
-    return syntax.In(part.operand, part.among, is_negated)
 
 
 def answer_of(
@@ -71,20 +79,28 @@ def answer_of(
     if operand is None:
         found = calls.call(">", [_known(ask(_rows(query, calls)), calls), _number(0)])
     else:
-        found = _among(*operand, query, ask, calls)
+        found = _some(test.operator, *operand, query, ask, calls)
     return calls.call("NOT", [found]) if test.is_negated else found
 
 
-def _among(operand: Typed, inside: Typed, query: Node, ask: Callable[[Uncorrelated], Typed], calls: Calls) -> Typed:
+def _some(
+    operator: str, operand: Typed, inside: Typed, query: Node, ask: Callable[[Uncorrelated], Typed], calls: Calls
+) -> Typed:
+    """Whether a comparison is true of one of the rows."""
     if len(query.schema) != 1:
-        raise ValidationError(f"IN compares 1 value with {len(query.schema)} columns")
+        name = "IN" if operator == "=" else operator
+        raise ValidationError(f"{name} compares 1 value with {len(query.schema)} columns")
     if any(isinstance(one, OuterField) and one.index >= 0 for one in operand.walk()):
         raise UnsupportedError("IN of a query that compares a column of a query further out is not supported here")
     column = query.schema.field(0)
-    equal = calls.call("=", [column, inside])
-    matches = Filter(schema=query.schema, input=query, condition=equal)
-    is_there = calls.call(">", [_known(ask(_rows(matches, calls)), calls), _number(0)])
-    if not operand.type.is_nullable and not column.type.is_nullable:
+    if operator == "=":
+        matches = Filter(schema=query.schema, input=query, condition=calls.call("=", [column, inside]))
+        is_there = calls.call(">", [_known(ask(_rows(matches, calls)), calls), _number(0)])
+    else:
+        values = [ask(_extreme(function, query, calls)) for function in _EXTREMES[operator]]
+        each = [calls.call(operator, [operand, value]) for value in values]
+        is_there = each[0] if len(each) == 1 else calls.call("OR", each)
+    if operator == "=" and not operand.type.is_nullable and not column.type.is_nullable:
         return is_there
     rows = _known(ask(_kind_of_rows(query, calls)), calls)
     is_unknown = calls.call("=", [rows, Constant(_INT, _SOME_NULL)])
@@ -92,6 +108,14 @@ def _among(operand: Typed, inside: Typed, query: Node, ask: Callable[[Uncorrelat
         is_unknown = calls.call("OR", [calls.call("IS NULL", [operand]), is_unknown])
     is_empty = calls.call("=", [rows, Constant(_INT, _NONE)])
     return calls.call("CASE", [is_there, _TRUE, is_empty, _FALSE, is_unknown, _UNKNOWN, _FALSE])
+
+
+def _extreme(function: str, query: Node, calls: Calls) -> Uncorrelated:
+    """The least or the greatest value of a query; NULL without rows."""
+    column = query.schema.field(0)
+    call = AggregateCall(function, (column,), column.type.nullable())
+    schema = RowSchema((PlanColumn("$extreme", call.type),))
+    return uncorrelated(Aggregate(schema=schema, input=query, keys=(), calls=(call,)), calls)
 
 
 def _known(count: Typed, calls: Calls) -> Typed:
