@@ -62,6 +62,8 @@ def test_texts_by_patterns(pattern: str, wanted: str) -> None:
         ("FROM_UNIXTIME(-1)", "1969-12-31 23:59:59"),
         ("FROM_UNIXTIME(253402300800)", "10000-01-01 00:00:00"),
         ("FROM_UNIXTIME(CAST(NULL AS BIGINT))", None),
+        # milliseconds that wrap
+        ("FROM_UNIXTIME(9223372036854775807)", "1969-12-31 23:59:59"),
     ],
 )
 def test_text_at_the_edges(sql: str, wanted: str | None) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.table.data.flat import flat_values, with_validity_of
 from penstock.table.data.logical_types import DataType, LocalZonedTimestampType, NullType, TimestampType, TimeType
 from penstock.table.data.moments import Numbers, days_and_nanos, numbers_of, unit_ns
 from penstock.table.data.temporal_text import SECOND_NS, format_timestamp
@@ -125,7 +126,14 @@ def _date_format(call: Call) -> Kernel:
 
 
 def _from_unixtime(call: Call) -> Kernel:
-    kernel = _formatted(_show_moment("s", call.session.zone), Dialect.SIMPLE)
+    show = _show_moment("s", call.session.zone)
+
+    def show_wrapped(column: pa.Array) -> Shown:
+        """Flink counts in milliseconds, which wrap."""
+        wrapped = flat_values(column) * 1000 // 1000
+        return show(with_validity_of(column, wrapped, pa.int64()))
+
+    kernel = _formatted(show_wrapped, Dialect.SIMPLE)
     default = pa.scalar(_DEFAULT)
     return lambda seconds, pattern=default: kernel(seconds, pattern)
 
