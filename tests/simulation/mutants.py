@@ -346,7 +346,7 @@ MUTANTS: dict[Mutant, tuple[tuple[str, ...], int]] = {
     confirm_changes_when_captured: (("output", "lost"), 74),
     delete_shared_files_early: (("missing-file",), 8),
     delete_nothing: (("leaked-file",), 21),
-    delete_what_checkpoints_in_the_making_build_on: (("missing-file",), 102),
+    delete_what_checkpoints_in_the_making_build_on: (("missing-file",), 224),
     begin_attempts_anew_in_a_new_job_master: (("output", "outside"), 3),
     forget_checkpoints_in_a_new_job_master: (("checkpoint-id", "output"), 115),
     count_one_barrier_only: (("lost", "stalled"), 85),
