@@ -28,11 +28,13 @@ def found(index: HashIndex, *asked: int) -> dict[int, list[int]]:
     return {key: sorted(of) for key, of in by_hash.items()}
 
 
-@pytest.fixture(params=["as it is", "small chunks", "always in order", "few in the table"])
+@pytest.fixture(params=["as it is", "small chunks", "all alike at first sight", "always in order", "few in the table"])
 def sizes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes = {
+    small = {"_CHUNK_ROWS": 4, "_COMPARED_MIN": 1, "_MANY": 2}
+    sizes: dict[str, dict[str, Any]] = {
         "as it is": {},
-        "small chunks": {"_CHUNK_ROWS": 4, "_COMPARED_MIN": 1, "_MANY": 2},
+        "small chunks": small,
+        "all alike at first sight": {**small, "_marks_of": np.zeros_like},
         "always in order": {"_ASKED_MAX": 0, "_FACTOR": 2},
         "few in the table": {"_FEW_MAX": 9, "_MANY": 1, "_COMPARED_MIN": 8},
     }

@@ -111,6 +111,8 @@ class _Chunks:
 
     def __init__(self) -> None:
         self._chunks: list[Any] = []
+        #: 16 bits of each hash, mixed, since that of a number is itself: a fourth of the memory to look through
+        self._marks: list[Any] = []
         self._lows: list[Any] = []
         self._highs: list[Any] = []
         #: arrays that are in no chunk yet
@@ -128,7 +130,7 @@ class _Chunks:
     def take(self) -> tuple[Any, int]:
         """All hashes, which are not here any more, and the number of the first one."""
         arrays, first = [*self._chunks, *self._loose], self._first
-        for each in (self._chunks, self._lows, self._highs, self._loose):
+        for each in (self._chunks, self._marks, self._lows, self._highs, self._loose):
             each.clear()
         self._first, self._rows, self._compared = first + self._rows, 0, 0
         return np.concatenate(arrays) if arrays else _NONE, first
@@ -147,8 +149,13 @@ class _Chunks:
         if self._compared > _COMPARED_MAX * self._rows:
             return None
         found = []
+        marks = _marks_of(asked)
         for chunk, hit in zip(chunks.tolist(), hits.tolist(), strict=True):
-            rows = np.flatnonzero(self._chunks[chunk] == asked[hit])
+            are_marked = self._marks[chunk] == marks[hit]
+            if not are_marked.any():
+                continue
+            rows = np.flatnonzero(are_marked)
+            rows = rows[self._chunks[chunk][rows] == asked[hit]]
             if len(rows):
                 found.append((np.full(len(rows), hit), rows + (self._first + starts[chunk])))
         return found
@@ -158,16 +165,21 @@ class _Chunks:
         loose, self._loose = self._loose, []
         if loose and self._chunks and len(self._chunks[-1]) < _CHUNK_ROWS:
             loose.insert(0, self._chunks.pop())
-            del self._lows[-1], self._highs[-1]
+            del self._marks[-1], self._lows[-1], self._highs[-1]
         begin = rows = 0
         for place, hashes in enumerate(loose, 1):
             rows += len(hashes)
             if rows >= _CHUNK_ROWS or (place == len(loose) and rows):
                 chunk = np.concatenate(loose[begin:place]) if place - begin > 1 else hashes
                 self._chunks.append(chunk)
+                self._marks.append(_marks_of(chunk))
                 self._lows.append(chunk.min())
                 self._highs.append(chunk.max())
                 begin, rows = place, 0
+
+
+def _marks_of(hashes: Any) -> Any:
+    return ((hashes.view(np.uint64) * _MIX) >> np.uint64(48)).astype(np.uint16)
 
 
 class _FewHashes:
