@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import uuid
 import zlib
 from collections.abc import Callable, Iterator
@@ -47,6 +48,9 @@ def pytest_configure() -> None:
     settings.register_profile("busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
     settings.load_profile("busy machine")
     os.environ.setdefault("SPARK_SUBMIT_OPTS", options(ARCHIVE))
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # As in what a shell's script starts in the background: programs under test could not be interrupted.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
