@@ -90,6 +90,10 @@ class Calls:
             found.append(self.implicit(operand, wanted.nullable() if is_nullable else wanted.not_null()))
         return found
 
+    def together(self, operator: str, conditions: Sequence[Typed]) -> Typed:
+        """Conditions, of which there is one at least, joined by AND or OR."""
+        return conditions[0] if len(conditions) == 1 else self.call(operator, conditions)
+
     def call(self, name: str, operands: Sequence[Typed], options: tuple[str, ...] = ()) -> Typed:
         """A call of a function of the registry. Raises `ValidationError` where it does not take these operands."""
         function = find_scalar(name)

@@ -104,7 +104,7 @@ class QueryAnalyser:
             else:
                 joined.append(test)
         if plain:
-            found = plain[0] if len(plain) == 1 else self.calls.call("AND", plain)
+            found = self.calls.together("AND", plain)
             found = self.calls.implicit(self._boolean(found), BooleanType())
             scope.plan = Filter(schema=scope.plan.schema, input=scope.plan, condition=found)
         for test in joined:

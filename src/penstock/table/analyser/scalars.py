@@ -197,7 +197,7 @@ class ScalarAnalyser:
 
     def _in(self, operand: syntax.Expression, among: Sequence[syntax.Expression]) -> Typed:
         if rows := self._rows((operand, *among)):
-            return self._together("OR", [self._equal_rows(rows[0], one) for one in rows[1:]])
+            return self.calls.together("OR", [self._equal_rows(rows[0], one) for one in rows[1:]])
         return self.calls.call("IN", [self.typed(operand), *map(self.typed, among)])
 
     def _rows(self, nodes: Sequence[syntax.Expression]) -> list[list[Typed]]:
@@ -209,10 +209,7 @@ class ScalarAnalyser:
 
     def _equal_rows(self, one: list[Typed], other: list[Typed]) -> Typed:
         """Rows that are written out are compared field by field, so a NULL in them is unknown, not a value."""
-        return self._together("AND", [self.calls.call("=", pair) for pair in zip(one, other, strict=True)])
-
-    def _together(self, operator: str, found: list[Typed]) -> Typed:
-        return found[0] if len(found) == 1 else self.calls.call(operator, found)
+        return self.calls.together("AND", [self.calls.call("=", pair) for pair in zip(one, other, strict=True)])
 
     def _negated(self, found: Typed, is_negated: bool) -> Typed:
         return self.calls.call("NOT", [found]) if is_negated else found
@@ -226,7 +223,7 @@ class ScalarAnalyser:
     ) -> Typed:
         tested = self.typed(operand)
         found = [self.calls.call(operator, [tested, self.typed(one)]) for one in among]
-        return self._together("AND" if quantifier == "ALL" else "OR", found)
+        return self.calls.together("AND" if quantifier == "ALL" else "OR", found)
 
 
 def _names(items: Sequence[syntax.Expression]) -> tuple[str, ...]:

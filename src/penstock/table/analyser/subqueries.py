@@ -66,7 +66,7 @@ def all_of(conditions: Sequence[Typed], calls: Calls) -> Typed:
     """One condition that is true where all of these are."""
     if not conditions:
         return TRUE
-    return conditions[0] if len(conditions) == 1 else calls.call("AND", conditions)
+    return calls.together("AND", conditions)
 
 
 def outside(expression: Typed) -> Typed:

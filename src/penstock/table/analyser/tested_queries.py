@@ -87,21 +87,20 @@ def _some(
     operator: str, operand: Typed, inside: Typed, query: Node, ask: Callable[[Uncorrelated], Typed], calls: Calls
 ) -> Typed:
     """Whether a comparison is true of one of the rows."""
+    name = "IN" if operator == "=" else operator
     if len(query.schema) != 1:
-        name = "IN" if operator == "=" else operator
         raise ValidationError(f"{name} compares 1 value with {len(query.schema)} columns")
     if any(isinstance(one, OuterField) and one.index >= 0 for one in operand.walk()):
-        raise UnsupportedError("IN of a query that compares a column of a query further out is not supported here")
+        raise UnsupportedError(f"{name} of a query that compares a column of a query further out is not supported here")
     column = query.schema.field(0)
     if operator == "=":
         matches = Filter(schema=query.schema, input=query, condition=calls.call("=", [column, inside]))
         is_there = calls.call(">", [_known(ask(_rows(matches, calls)), calls), _number(0)])
+        if not operand.type.is_nullable and not column.type.is_nullable:
+            return is_there
     else:
         values = [ask(_extreme(function, query, calls)) for function in _EXTREMES[operator]]
-        each = [calls.call(operator, [operand, value]) for value in values]
-        is_there = each[0] if len(each) == 1 else calls.call("OR", each)
-    if operator == "=" and not operand.type.is_nullable and not column.type.is_nullable:
-        return is_there
+        is_there = calls.together("OR", [calls.call(operator, [operand, value]) for value in values])
     rows = _known(ask(_kind_of_rows(query, calls)), calls)
     is_unknown = calls.call("=", [rows, Constant(_INT, _SOME_NULL)])
     if operand.type.is_nullable:
@@ -113,9 +112,7 @@ def _some(
 def _extreme(function: str, query: Node, calls: Calls) -> Uncorrelated:
     """The least or the greatest value of a query; NULL without rows."""
     column = query.schema.field(0)
-    call = AggregateCall(function, (column,), column.type.nullable())
-    schema = RowSchema((PlanColumn("$extreme", call.type),))
-    return uncorrelated(Aggregate(schema=schema, input=query, keys=(), calls=(call,)), calls)
+    return uncorrelated(_aggregated(query, AggregateCall(function, (column,), column.type.nullable())), calls)
 
 
 def _known(count: Typed, calls: Calls) -> Typed:
@@ -127,19 +124,20 @@ def _number(value: int) -> Constant:
     return Constant(_COUNT, value)
 
 
-def _counted(query: Node, *calls: AggregateCall) -> Aggregate:
-    schema = RowSchema(tuple(PlanColumn(f"$count{place}", _COUNT) for place in range(len(calls))))
+def _aggregated(query: Node, *calls: AggregateCall) -> Aggregate:
+    """The aggregates of all rows of a query."""
+    schema = RowSchema(tuple(PlanColumn(f"$agg{place}", call.type) for place, call in enumerate(calls)))
     return Aggregate(schema=schema, input=query, keys=(), calls=calls)
 
 
 def _rows(query: Node, calls: Calls) -> Uncorrelated:
     """How many rows a query has."""
-    return uncorrelated(_counted(query, AggregateCall("COUNT", (), _COUNT)), calls)
+    return uncorrelated(_aggregated(query, AggregateCall("COUNT", (), _COUNT)), calls)
 
 
 def _kind_of_rows(query: Node, calls: Calls) -> Uncorrelated:
     """Whether a query of one column has rows, and NULL among them."""
-    counts = _counted(
+    counts = _aggregated(
         query, AggregateCall("COUNT", (), _COUNT), AggregateCall("COUNT", (query.schema.field(0),), _COUNT)
     )
     every, known = counts.schema.fields()

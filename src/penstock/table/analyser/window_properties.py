@@ -7,6 +7,7 @@ from typing import Final
 
 from penstock.table.data.logical_types import LocalZonedTimestampType
 from penstock.table.plan import logical
+from penstock.table.plan.inputs import input_of
 from penstock.table.plan.row_schema import TimeAttribute
 from penstock.table.typed.nodes import Field, FunctionCall, conjuncts
 
@@ -115,11 +116,8 @@ def may_be_window_time(node: logical.Node, column: int) -> bool:
         return column == len(node.schema) - 1
     if isinstance(node, logical.SetOperation):
         return all(may_be_window_time(part, column) for part in node.parts)
-    for one in node.inputs():
-        if column < len(one.schema):
-            return may_be_window_time(one, column)
-        column -= len(one.schema)
-    return False
+    found = input_of(node, column)
+    return found is not None and may_be_window_time(*found)
 
 
 def group_window_edges(node: logical.Node, keys: Sequence[int]) -> dict[int, int] | None:

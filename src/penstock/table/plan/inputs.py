@@ -11,6 +11,18 @@ from penstock.table.plan.logical import Node
 NodeT = TypeVar("NodeT", bound=Node)
 
 
+def input_of(node: Node, column: int) -> tuple[Node, int] | None:
+    """The input that a column comes from, and its place there; None for a column of the node's own.
+
+    Of nodes whose columns are those of their inputs, one after another, with their own ones last.
+    """
+    for one in node.inputs():
+        if column < len(one.schema):
+            return one, column
+        column -= len(one.schema)
+    return None
+
+
 def with_inputs(node: NodeT, inputs: Sequence[Node]) -> NodeT:
     """A node over these inputs, as many as it has; the same object if they are the same ones."""
     if all(one is other for one, other in zip(node.inputs(), inputs, strict=True)):

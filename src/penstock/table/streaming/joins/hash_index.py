@@ -179,7 +179,12 @@ class _Chunks:
 
 
 def _marks_of(hashes: Any) -> Any:
-    return ((hashes.view(np.uint64) * _MIX) >> np.uint64(48)).astype(np.uint16)
+    return _first_bits(hashes, 16).astype(np.uint16)
+
+
+def _first_bits(hashes: Any, bits: int) -> Any:
+    """So many bits of each hash, mixed."""
+    return (hashes.view(np.uint64) * _MIX) >> np.uint64(64 - bits)
 
 
 class _FewHashes:
@@ -191,13 +196,10 @@ class _FewHashes:
         self._grow(12)
 
     def _grow(self, bits: int) -> None:
-        self._shift = np.uint64(64 - bits)
+        self._bits = bits
         self._table = np.zeros(1 << bits, np.bool_)
         for hashes in self._hashes:
-            self._table[self._slots(hashes)] = True
-
-    def _slots(self, hashes: Any) -> Any:
-        return (hashes.view(np.uint64) * _MIX) >> self._shift
+            self._table[_first_bits(hashes, self._bits)] = True
 
     def add(self, hashes: Any) -> bool:
         """Take hashes in; False if they are too many."""
@@ -208,9 +210,9 @@ class _FewHashes:
         if self._rows * _PLACES > len(self._table):
             self._grow((self._rows * _PLACES * 2).bit_length())
         else:
-            self._table[self._slots(hashes)] = True
+            self._table[_first_bits(hashes, self._bits)] = True
         return True
 
     def places(self, hashes: Any) -> Any:
         """The places of the hashes that may be among them."""
-        return np.flatnonzero(self._table[self._slots(hashes)])
+        return np.flatnonzero(self._table[_first_bits(hashes, self._bits)])

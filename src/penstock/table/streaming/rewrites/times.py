@@ -8,16 +8,28 @@ Only groups of windows, and joins of windows or within an interval, give rows ah
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
 from penstock.table.analyser.window_properties import group_keys, group_window_edges, window_edges_of
 from penstock.table.plan import logical
-from penstock.table.plan.inputs import with_inputs
+from penstock.table.plan.inputs import input_of, with_inputs
 from penstock.table.plan.logical import Node
 from penstock.table.plan.row_schema import RowSchema, TimeAttribute
 from penstock.table.streaming.joins.intervals import interval_of
 from penstock.table.typed.nodes import Field, Typed
 
-_WINDOW_TIME = 2
+_WINDOW_TIME: Final = 2
+#: what hands on the columns of its inputs
+_PASSING: Final = (
+    logical.Filter,
+    logical.WatermarkAssigner,
+    logical.WindowTable,
+    logical.Over,
+    logical.Rank,
+    logical.Sort,
+    logical.Correlate,
+    logical.TemporalJoin,
+)
 
 
 def with_settled_times(plan: Node) -> Node:
@@ -49,9 +61,7 @@ def _is_time(node: Node, column: int) -> bool:
             return all(_is_event_time(part, column) for part in node.parts)
         case logical.Join():
             return _keeps_times(node) and _is_time_below(node, column)
-        case logical.Filter() | logical.Over() | logical.Rank() | logical.Sort() | logical.WatermarkAssigner():
-            return _is_event_time(node.input, column)
-        case logical.WindowTable() | logical.Correlate() | logical.TemporalJoin():
+        case _ if isinstance(node, _PASSING):
             return _is_time_below(node, column)
         case _:
             return True
@@ -63,12 +73,8 @@ def _keeps_times(join: logical.Join) -> bool:
 
 
 def _is_time_below(node: Node, column: int) -> bool:
-    """Whether it is event time in the input that the column is of, where columns of inputs come one after another."""
-    for one in node.inputs():
-        if column < len(one.schema):
-            return _is_event_time(one, column)
-        column -= len(one.schema)
-    return False
+    found = input_of(node, column)
+    return found is not None and _is_event_time(*found)
 
 
 def _is_time_of(node: logical.Project | logical.Expand, expression: Typed) -> bool:
