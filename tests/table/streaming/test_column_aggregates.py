@@ -81,10 +81,9 @@ def test_runs_of_rows_give_what_their_groups_give(shares_panes: bool, rows: list
         wanted = aggregates.grouped(arguments, list(group))
         found = aggregates.in_runs(arguments, list(group))
         assert found.schema == wanted.schema, call
-        assert in_groups(aggregates.merged([found], list(group))) == in_groups(wanted), call
+        assert in_groups(found) == in_groups(wanted), call
         assert not shares_panes or FIRED in found.column_names
-        if in_order:
-            assert found.num_rows == len(set(group["time"].tolist()))
+        assert found.num_rows == len(set(group["time"].tolist()))
 
 
 def test_rows_in_many_runs_are_grouped(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,4 +95,15 @@ def test_rows_in_many_runs_are_grouped(monkeypatch: pytest.MonkeyPatch) -> None:
         {"time": 0, "0.count": 2},
         {"time": 1, "0.count": 2},
     ]
-    assert aggregates.in_runs(arguments.slice(1), ["time"]).column("0.count").to_pylist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize("shares_panes", [False, True])
+def test_group_in_several_runs_has_one_row(shares_panes: bool) -> None:
+    """K1: also with no aggregate, as in a set operation of windows."""
+    times = np.array([0, 1, 0, 1, 0])
+    columns = pa.RecordBatch.from_pydict({"0": [1, 2, 3, 4, 5]})
+    counted = ColumnAggregates([AggregateCall("SUM", (Field(BigIntType(), 0),), BigIntType())], shares_panes)
+    found = counted.in_runs(counted.arguments_of({"time": times}, columns), ["time"])
+    assert found.select(["time", "0.sum"]).to_pylist() == [{"time": 0, "0.sum": 9}, {"time": 1, "0.sum": 6}]
+    alone = ColumnAggregates([], shares_panes)
+    assert alone.in_runs(alone.arguments_of({"time": times}, columns), ["time"]).column("time").to_pylist() == [0, 1]

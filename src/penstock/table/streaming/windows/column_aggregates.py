@@ -161,11 +161,13 @@ class ColumnAggregates(Aggregates):
         return pa.Table.from_arrays([*arrays, *more], [*group, *self.partial_columns])
 
     def in_runs(self, arguments: pa.Table, group: list[str]) -> pa.Table:
-        """The same where the rows of a group mostly follow one another; a group may have several rows of partials.
+        """The same where the rows of a group mostly follow one another, which saves grouping them.
 
-        `group`: columns of whole numbers without NULL.
+        Each group has one row of partials, also where its rows come in several runs: consumers rely on it, because
+        they do not merge a single table of partials. `group` names columns of whole numbers without NULL.
         """
-        begins = _begins([times_of(arguments, name) for name in group])
+        columns = [times_of(arguments, name) for name in group]
+        begins = _begins(columns)
         types = arguments.schema.types
         # A sum of floats depends on the order in which they are added.
         if len(begins) > _RUNS_MAX or self._distinct or any(map(pa.types.is_floating, types)):
@@ -180,7 +182,9 @@ class ColumnAggregates(Aggregates):
             runs = zip(begins.tolist(), lengths.tolist(), strict=True)
             found = [pa.repeat(compute(column.slice(begin, length)), 1) for begin, length in runs]
             arrays.append(pa.concat_arrays(found))
-        return self._with_names(group, arrays)
+        partials = self._with_names(group, arrays)
+        groups = {tuple(column[begin] for column in columns) for begin in begins}
+        return partials if len(groups) == len(begins) else self._merged(partials, group)
 
     def _values_of(self, arguments: pa.Table, group: list[str]) -> list[pa.Table]:
         """A row for each value of a group."""
