@@ -140,7 +140,7 @@ def run_over(
     plan = plan_of(sql, manager)
     planned = plan_options(options)
     planner = StreamPlanner(environment.add, reader, StreamSession(), manager.calls(), options=planned)
-    stream = planner.stream(plan, wants_before)
+    stream = planner.query(plan, wants_before)
     (upstream,) = planner.step("To Rows", partial(ToRowsOperator, stream.schema.types), stream.upstreams)
     changes = [
         (SHORT[kind], values) for kind, values in DataStream(environment, (upstream,), None).execute_and_collect()

@@ -51,7 +51,7 @@ def stream_of(sql: str, rows: str = "(VALUES ('a', 1), ('b', 2), ('a', 3))", wan
     made: list[Transformation] = []
     planner = StreamPlanner(made.append, _no_table, StreamSession(), manager.calls())
     view = f"(SELECT k, v, PROCTIME() AS p FROM {rows} AS u (k, v))"
-    return planner.stream(plan_of(sql.replace(" u", f" {view}"), manager), wants_before)
+    return planner.query(plan_of(sql.replace(" u", f" {view}"), manager), wants_before)
 
 
 def _no_table(scan: logical.Scan) -> TableReader:

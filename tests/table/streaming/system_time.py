@@ -100,7 +100,7 @@ class Job:
             lookups=Lookups(lambda scan, key: tables[scan.path[-1]].lookup(scan, key), options or {}),
         )
         self.plan = plan_of(sql, manager)
-        stream = self.planner.stream(self.plan, True)
+        stream = self.planner.query(self.plan, True)
         (self._upstream,) = self.planner.step("To Rows", partial(ToRowsOperator, stream.schema.types), stream.upstreams)
 
     def _add(self, step: Transformation) -> None:

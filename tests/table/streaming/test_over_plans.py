@@ -110,7 +110,7 @@ def run(sql: str) -> list[Any]:
     environment.set_parallelism(1)
     manager = manager_of()
     planner = StreamPlanner(environment.add, lambda scan: None, StreamSession(), manager.calls())  # type: ignore[arg-type,return-value]
-    stream = planner.stream(plan_of(sql, manager), True)
+    stream = planner.query(plan_of(sql, manager), True)
     rows = Transformation("To Rows", lambda: ToRowsOperator(stream.schema.types), stream.upstreams)
     environment.add(rows)
     found = DataStream(environment, (Upstream(rows),), None).execute_and_collect()

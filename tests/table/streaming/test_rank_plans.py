@@ -35,7 +35,7 @@ def explained(sql: str) -> str:
     source = ColumnsSource(pa.RecordBatch.from_arrays([pa.array([1])], ["c0"]))
     planner = StreamPlanner(lambda one: None, lambda scan: TableReader(source), StreamSession(), manager.calls())
     plan = plan_of(sql, manager)
-    planner.stream(plan, True)
+    planner.query(plan, True)
     return planner.explained(plan)
 
 

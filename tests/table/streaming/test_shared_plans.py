@@ -22,7 +22,7 @@ def steps(*queries: str, shares: bool = True, options: str = "'connector'='x'") 
     found: list[Transformation] = []
     planner = StreamPlanner(found.append, lambda scan: TABLE.reader(), StreamSession(), manager.calls(), shares)
     for query in queries:
-        planner.stream(plan_of(query, manager), True)
+        planner.query(plan_of(query, manager), True)
     return found
 
 
@@ -105,7 +105,7 @@ def narrow_steps(*queries: str) -> list[Transformation]:
         found.append, connectors.reader, StreamSession(), manager.calls(), tables=PushDown(connectors.scan)
     )
     for query in queries:
-        planner.stream(plan_of(query, manager), True)
+        planner.query(plan_of(query, manager), True)
     return found
 
 

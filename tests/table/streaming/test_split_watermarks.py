@@ -146,7 +146,7 @@ def answer(query: str, is_able: bool = True, columns: str = TIME) -> list[tuple[
     environment.set_parallelism(1)
     ddl = DDL.format(columns, "'connector' = 'x'")
     planner = planner_of(ddl, environment.add, Able(_ToTheEnd(SPLITS)), is_able)
-    stream = planner.stream(plan_of(query, manager_of(ddl)), True)
+    stream = planner.query(plan_of(query, manager_of(ddl)), True)
     (upstream,) = planner.step("To Rows", partial(ToRowsOperator, stream.schema.types), stream.upstreams)
     found = DataStream(environment, (upstream,), None).execute_and_collect()
     return sorted((SHORT[kind], values) for kind, values in found)

@@ -49,7 +49,7 @@ def steps(options: str, changes: Changes = INSERTS) -> list[Transformation]:
         return TableReader(ColumnsSource(pa.record_batch({"c0": [1]})), changes, True)
 
     planner = StreamPlanner(found.append, reader, StreamSession(), manager.calls())
-    planner.stream(plan_of("SELECT id FROM t", manager), False)
+    planner.query(plan_of("SELECT id FROM t", manager), False)
     return found
 
 

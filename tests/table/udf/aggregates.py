@@ -112,7 +112,7 @@ def timed_rows(plan: Node, known: CatalogManager, *rows: tuple[Any, ...]) -> lis
     environment.set_parallelism(1)
     reader = TableReader(ColumnsSource(_columns(rows, ["c0", "c1", "c2"]), None, 1), INSERTS)
     planner = StreamPlanner(environment.add, lambda scan: reader, StreamSession(), known.calls())
-    stream = planner.stream(plan, True)
+    stream = planner.query(plan, True)
     (upstream,) = planner.step("To Rows", partial(ToRowsOperator, stream.schema.types), stream.upstreams)
     seen = [seen_of(kind, StreamSession().zone) for kind in stream.schema.types]
     return [

@@ -26,9 +26,9 @@ def facts_of(planner: StreamPlanner) -> Callable[[Transformation], dict[str, Any
 
 
 def _about_rows(planner: StreamPlanner, planned: Planned) -> dict[str, Any]:
-    node = planned.node.input if isinstance(planned.node, Write) else planner.rewritten(planned.node)
+    node = planner.rewritten(planned.node.input) if isinstance(planned.node, Write) else planned.node
     names = node.schema.names
-    keys = [[names[place] for place in sorted(key)] for key in planner.upsert_keys.of(planner.rewritten(node))]
+    keys = [[names[place] for place in sorted(key)] for key in planner.upsert_keys.of(node)]
     return {
         "fields": names,
         "changelogMode": shown(planner.changes(node), planned.wants_before),

@@ -139,8 +139,10 @@ class StreamPlanner:
         self._calcs: dict[int, tuple[logical.Node, Calc]] = {}
         self.by_key: set[int] = set()
         self.upsert_keys = UpsertKeys(lambda scan: self.table(scan).key, self.calc_of, calls)
-        #: each node, and what is planned in its place
-        self._rewritten: dict[int, tuple[logical.Node, logical.Node]] = {}
+        #: by the id of a query: the query, and its plan as it runs
+        self._queries: dict[int, tuple[logical.Node, logical.Node]] = {}
+        #: by the id of a node of such plans: the node, and the node that runs in its place
+        self._run_nodes: dict[int, tuple[logical.Node, logical.Node]] = {}
         self._shares = shares
         self._streams: dict[tuple[str, bool, tuple[bool, ...]], Stream] = {}
         self._is_taken = is_taken
@@ -154,36 +156,45 @@ class StreamPlanner:
         #: the steps that were added, and what each of them is for
         self.steps: list[tuple[Transformation, Planned]] = []
 
-    def rewritten(self, node: logical.Node) -> logical.Node:
-        """The plan of a node as it is run, see `relational`, `plan_normalize` and `rewrites`."""
-        known = self._rewritten.get(id(node))
+    def rewritten(self, query: logical.Node) -> logical.Node:
+        """The plan of a whole query as it runs, see `relational`, `plan_normalize` and `rewrites`.
+
+        Each query of a job is rewritten as a whole, because queries may share nodes: two INSERTs read one view, or a
+        table is a query of its own and an input of the next one.
+        """
+        known = self._queries.get(id(query))
         if known is not None:
             return known[1]
-        found = node
-        if not self._is_made_by_a_rule(node):
-            found = with_normalizers(with_relations(node, self.calls), self.table, self.options.has_duplicates)
-            found = rewritten(found, self.calls, self._tables, partial(orders_by_arrival, table=self.table))
-        self._keep(found)
-        found = with_late_processing_time(found, self.calls, self.changes)
-        self._keep(found)
-        self._rewritten[id(node)] = (node, found)
-        return found
+        run = with_normalizers(with_relations(query, self.calls), self.table, self.options.has_duplicates)
+        run = self._with_times(rewritten(run, self.calls, self._tables, partial(orders_by_arrival, table=self.table)))
+        self._queries[id(query)] = (query, run)
+        self._queries[id(run)] = (run, run)
+        return run
+
+    def _run_form(self, node: logical.Node) -> logical.Node:
+        """A node of a rewritten query as it is, or a node that a rule adds above such nodes with its own rewrite."""
+        known = self._run_nodes.get(id(node))
+        if known is None:
+            known = self._run_nodes[id(node)] = (node, self._with_times(node))
+        return known[1]
+
+    def _with_times(self, plan: logical.Node) -> logical.Node:
+        self._keep(plan)
+        plan = with_late_processing_time(plan, self.calls, self.changes)
+        self._keep(plan)
+        return plan
 
     def _keep(self, plan: logical.Node) -> None:
-        """Know a plan, and all parts of it, as plans that are run as they are."""
-        self._rewritten[id(plan)] = (plan, plan)
+        """Know all nodes of a plan as nodes that run as they are."""
+        self._run_nodes[id(plan)] = (plan, plan)
         for inner in plan.inputs():
             self._keep(inner)
-
-    def _is_made_by_a_rule(self, node: logical.Node) -> bool:
-        """Whether a node stands above nodes that are rewritten already."""
-        return any(id(one) in self._rewritten or self._is_made_by_a_rule(one) for one in node.inputs())
 
     # --- which changes ------------------------------------------------------------------------------------------------
 
     def changes(self, node: logical.Node) -> Changes:
-        """Which changes the rows of a node are."""
-        node = self.rewritten(node)
+        """Which changes the rows of a node of a rewritten query are."""
+        node = self._run_form(node)
         found = self._changes.get(id(node))
         if found is None:
             found = self._changes[id(node)] = (node, _rule_of(node).changes(node, self))
@@ -203,10 +214,10 @@ class StreamPlanner:
     def explained(self, node: logical.Node, wants_before: bool = True, depth: int = 0) -> str:
         """A plan as text, a node a line, with the changes that each sends."""
         if isinstance(node, logical.Write):
-            lines = [node_text(node)]
-            inputs, asked = node.inputs(), wants_before
+            lines, asked = [node_text(node)], wants_before
+            inputs: tuple[logical.Node, ...] = (self.rewritten(node.input),)
         else:
-            node = self.rewritten(node)
+            node = self._run_form(node) if depth else self.rewritten(node)
             changes = self.changes(node)
             mode = shown(changes, wants_before)
             lines = ["  " * depth + f"{node_text(node).removesuffix(')')}, changelogMode={mode})"]
@@ -215,9 +226,13 @@ class StreamPlanner:
 
     # --- operators ----------------------------------------------------------------------------------------------------
 
+    def query(self, node: logical.Node, wants_before: bool) -> Stream:
+        """The stream of a whole query, see `rewritten` and `stream`."""
+        return self.stream(self.rewritten(node), wants_before)
+
     def stream(self, node: logical.Node, wants_before: bool) -> Stream:
-        """The stream of a node. `wants_before`: whether updates have to come with the row as it was before."""
-        node = self.rewritten(node)
+        """The stream of a node of a rewritten query. `wants_before`: whether updates come with the previous row."""
+        node = self._run_form(node)
         whole = tuple(id(one) in self.by_key for one in _normalizers(node))
         key = (rows_text(node, self._rows_texts), wants_before, whole)
         found = self._streams.get(key) if self._shares else None
@@ -261,8 +276,8 @@ class StreamPlanner:
         """Write rows into a table. Raises `ValidationError` where changes come that the sink does not take."""
         title = ".".join(write.path)
         upstreams, sink = self.written(write, writer), writer.sink
-        parallelism = parallelism_of(write)
-        if parallelism is not None and self.changes(write.input) != INSERTS:
+        parallelism, changes = parallelism_of(write), self.changes(self.rewritten(write.input))
+        if parallelism is not None and changes != INSERTS:
             raise UnsupportedError(
                 f"option 'sink.parallelism' of table {title} is not supported where rows are updated or deleted: leave "
                 "it out, so that the changes of a row stay in order"
@@ -273,7 +288,7 @@ class StreamPlanner:
                 SINK,
                 partial(operator, sink),
                 upstreams,
-                self.changes(write.input) != INSERTS,
+                changes != INSERTS,
                 name=f"Sink {title}",
                 parallelism=parallelism,
                 is_stateful=True,
@@ -301,7 +316,8 @@ class StreamPlanner:
             return upstreams if writer.takes_columns else self._as_rows(write.input, writer.takes_text, upstreams)
 
     def rows(self, node: logical.Node, accepts: Changes, wants_before: bool, title: str) -> tuple[Upstream, ...]:
-        """The rows of a node one by one, see `ToRowsOperator`."""
+        """The rows of a query one by one, see `ToRowsOperator`."""
+        node = self.rewritten(node)
         return self._as_rows(node, False, self._for_client(node, accepts, wants_before, title).upstreams)
 
     def shown(self, node: logical.Node) -> None:
@@ -316,11 +332,12 @@ class StreamPlanner:
 
     def records(self, target: RecordTarget) -> tuple[Upstream, ...]:
         """The rows of a table as records of a stream."""
-        target.check_key(self.changes(target.plan), lambda: self.upsert_keys.of(self.rewritten(target.plan)))
-        stream = self._for_client(target.plan, target.accepts, target.wants_before, target.title)
+        plan = self.rewritten(target.plan)
+        target.check_key(self.changes(plan), lambda: self.upsert_keys.of(plan))
+        stream = self._for_client(plan, target.accepts, target.wants_before, target.title)
         checked = plan_sinks.checked(stream, target.schema, self)
         operator = target.operator(self.session)
-        return self.step("To Records", operator, checked.upstreams, self.changes(target.plan) != INSERTS)
+        return self.step("To Records", operator, checked.upstreams, self.changes(plan) != INSERTS)
 
     def _for_client(self, node: logical.Node, accepts: Changes, wants_before: bool, title: str) -> Stream:
         changes = self.changes(node)
@@ -335,7 +352,7 @@ class StreamPlanner:
             what = "update and delete" if is_both else "update" if Changes.UPDATE in refused else "delete"
             raise ValidationError(
                 f"{consumer} doesn't support consuming {what} changes which is produced by node "
-                f"{node_text(_source_of(self.rewritten(node), refused, self.changes))}"
+                f"{node_text(_source_of(self._run_form(node), refused, self.changes))}"
             )
 
     def step(
