@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -94,6 +95,7 @@ class StreamOutput(Stream[StreamT]):
     ) -> CloseableIterator | list[Any]:
         """Run the program and collect the records: an iterator, or with `limit` a list of at most this many.
 
+        One subtask collects, so the records of each subtask of this stream arrive in the order in which it emits them.
         With checkpoints on, each record arrives exactly once, when the checkpoint that covers it has completed. With a
         limit, records arrive at once, and after a failure perhaps again.
 
@@ -114,6 +116,10 @@ class StreamOutput(Stream[StreamT]):
         other_sinks, is_bounded = self._environment.ends_so_far()
         results = CloseableIterator(other_sinks)
         immediate = has_limit or not self._environment.is_checkpointed
-        self._sink_transformation("Collect", CollectSink(immediate)).client_handler = results.on_frame
+        collect = self._sink_transformation("Collect", CollectSink(immediate))
+        # One subtask for all: several would share the records of one producer, and hand them over in any order.
+        collect.inputs = tuple(replace(upstream, partitioner=None) for upstream in self._upstreams)
+        collect.parallelism = 1
+        collect.client_handler = results.on_frame
         results.begin(self._environment.execute_async(job_name))
         return results, is_bounded

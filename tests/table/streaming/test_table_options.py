@@ -14,6 +14,7 @@ from penstock.connectors.columns import ColumnsSource
 from penstock.connectors.print import DiscardingSink
 from penstock.core.columns.batch import ColumnBatch
 from penstock.core.records import MAX_WATERMARK
+from penstock.core.task.channels.partitioners import HashPartitioner
 from penstock.plan.transformation import Transformation
 from penstock.table.connectors.tables import TableReader, TableWriter
 from penstock.table.data.errors import ValidationError
@@ -120,24 +121,44 @@ def test_parallelism_that_cannot_be_is_refused() -> None:
         steps("'path' = 'p', 'scan.parallelism' = '2'", ALL)
 
 
-def written(options: str, query: str) -> list[int | None]:
-    """The parallelism of the steps that write a query into a table."""
+def write_steps(query: str, parallelism: str | None, key: tuple[int, ...] = ()) -> list[Transformation]:
+    """The steps that write a query into a table: Rows and Sink."""
     manager, found = manager_of(table("'path' = 'p'")), list[Transformation]()
     plan = plan_of(query, manager)
     columns = ColumnsSource(pa.record_batch({"c0": [1]}))
-    planner = StreamPlanner(found.append, lambda scan: TableReader(columns), StreamSession(), manager.calls())
+
+    def reader(scan: Scan) -> TableReader:
+        return TableReader(columns)
+
+    planner = StreamPlanner(found.append, reader, StreamSession(), manager.calls())
     path = ("default_catalog", "default_database", "s")
-    write = Write(
-        schema=plan.schema, input=plan, path=path, options=(("connector", "x"), ("sink.parallelism", options))
-    )
+    options = (("connector", "x"), *([] if parallelism is None else [("sink.parallelism", parallelism)]))
+    write = Write(schema=plan.schema, input=plan, path=path, options=options, key=key)
     planner.sink(write, TableWriter(DiscardingSink(), ALL))
-    return [step.parallelism for step in found if step.kind in ("Rows", "Sink")]
+    return [step for step in found if step.kind in ("Rows", "Sink")]
 
 
 def test_a_table_says_how_many_write_it() -> None:
-    assert written("3", "SELECT id FROM t") == [1, 3]
-    with pytest.raises(UnsupportedError, match=r"'sink.parallelism'.*updated or deleted"):
-        written("3", "SELECT COUNT(*) FROM t")
+    assert [step.parallelism for step in write_steps("SELECT id FROM t", "3")] == [1, 3]
+    with pytest.raises(UnsupportedError, match=r"'sink.parallelism'.*updated or deleted.*no primary key"):
+        write_steps("SELECT COUNT(*) FROM t", "3")
+
+
+@pytest.mark.parametrize("query", ["SELECT id FROM t", "SELECT id FROM t GROUP BY id"])
+def test_rows_go_by_the_primary_key_to_several_writers(query: str) -> None:
+    """K1: one subtask reads; an older row of a key is not written after a newer one."""
+    rows, sink = write_steps(query, "3", (0,))
+    assert [rows.parallelism, sink.parallelism] == [3, 3]
+    assert isinstance(rows.inputs[0].partitioner, HashPartitioner)
+    assert sink.inputs[0].partitioner is None
+
+
+def test_rows_of_inputs_that_differ_in_parallelism_go_by_the_primary_key() -> None:
+    """K1: a union of one subtask and of as many as the job has."""
+    for key in ((), (0,)):
+        rows, sink = write_steps("SELECT id FROM t UNION ALL SELECT DISTINCT id FROM t", None, key)
+        assert [isinstance(one.partitioner, HashPartitioner) for one in rows.inputs] == [bool(key)] * 2
+        assert sink.inputs[0].partitioner is None
 
 
 def test_the_session_says_the_parallelism_of_all_steps() -> None:

@@ -6,6 +6,7 @@ rows of the query apart. Else rows of the query meet in one of the table, and ON
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 from penstock.plan.transformation import Upstream
@@ -16,7 +17,8 @@ from penstock.table.plan.logical import Node, Scan, WatermarkAssigner, Write
 from penstock.table.plan.row_schema import RowSchema
 from penstock.table.streaming.planning.plan_normalize import deleted_by_key
 from penstock.table.streaming.planning.rule import Factory, Planning
-from penstock.table.streaming.planning.streams import Stream, by_columns, names_of
+from penstock.table.streaming.planning.streams import Stream, by_columns, differ_in_parallelism, names_of
+from penstock.table.streaming.planning.table_options import parallelism_of
 from penstock.table.streaming.rows.state_times import lasting
 from penstock.table.streaming.sinks.constraint_operator import ConstraintOperator
 from penstock.table.streaming.sinks.constraints import constraints_of
@@ -41,10 +43,24 @@ def written(write: Write, writer: TableWriter, planning: Planning) -> tuple[Upst
     stream = checked(planning.stream(node, wants_before), write.schema, planning)
     if materialize:
         own = min(map(sorted, keys), key=len, default=None)
-        return _materialized(write, stream, own, planning)
-    if options.shuffle == "FORCE" and key:
+        stream = replace(stream, upstreams=_materialized(write, stream, own, planning))
+    if key and _goes_by_key(write, stream, options, materialize):
         return tuple(by_columns(stream, key))
     return stream.upstreams
+
+
+def _goes_by_key(write: Write, stream: Stream, options: SinkOptions, is_materialized: bool) -> bool:
+    """Whether rows go to the sink's subtasks by the primary key.
+
+    With AUTO they do where rows would otherwise be dealt out in turn, as from one subtask to several: then an older row
+    of a key could be written after a newer one.
+    """
+    if options.shuffle != "AUTO":
+        return options.shuffle == "FORCE" and not is_materialized
+    parallelism = parallelism_of(write)
+    if parallelism is not None:
+        return parallelism > 1
+    return stream.changes == INSERTS and differ_in_parallelism(stream.upstreams)
 
 
 def checked(stream: Stream, schema: RowSchema, planning: Planning) -> Stream:

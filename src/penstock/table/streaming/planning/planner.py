@@ -277,10 +277,11 @@ class StreamPlanner:
         title = ".".join(write.path)
         upstreams, sink = self.written(write, writer), writer.sink
         parallelism, changes = parallelism_of(write), self.changes(self.rewritten(write.input))
-        if parallelism is not None and changes != INSERTS:
+        if parallelism is not None and changes != INSERTS and not write.key:
             raise UnsupportedError(
-                f"option 'sink.parallelism' of table {title} is not supported where rows are updated or deleted: leave "
-                "it out, so that the changes of a row stay in order"
+                f"option 'sink.parallelism' of table {title} is not supported where rows are updated or deleted and "
+                "the table has no primary key, by which the changes of a row would stay in order: declare one, or "
+                "leave the option out"
             )
         operator = CommittableWriterOperator if sink.commits_globally else SinkOperator
         with self._planning(write):
@@ -313,22 +314,25 @@ class StreamPlanner:
                 upstreams = plan_sinks.written(write, writer, self)
             finally:
                 self.by_key = set()
-            return upstreams if writer.takes_columns else self._as_rows(write.input, writer.takes_text, upstreams)
+            if writer.takes_columns:
+                return upstreams
+            operator = partial(ToRowsOperator, write.input.schema.types, writer.takes_text)
+            is_by_key = any(one.partitioner is not None for one in upstreams)
+            parallelism = parallelism_of(write) if is_by_key else None
+            are_changes = self.changes(write.input) != INSERTS
+            return self.step("Rows", operator, upstreams, are_changes, parallelism=parallelism)
 
     def rows(self, node: logical.Node, accepts: Changes, wants_before: bool, title: str) -> tuple[Upstream, ...]:
-        """The rows of a query one by one, see `ToRowsOperator`."""
+        """The rows of a query one by one, in the order in which each subtask sends them, see `ToRowsOperator`."""
         node = self.rewritten(node)
-        return self._as_rows(node, False, self._for_client(node, accepts, wants_before, title).upstreams)
+        upstreams = self._for_client(node, accepts, wants_before, title).upstreams
+        return self.step("Rows", partial(ToRowsOperator, node.schema.types, False), upstreams, are_changes=True)
 
     def shown(self, node: logical.Node) -> None:
         """Add what hands the rows of a node to the client, for plans that are only looked at."""
         upstreams = self.rows(node, ALL, True, "collect")
         sink = CollectSink(True)
         self.step("Collect", partial(SinkOperator, sink), upstreams, sink=sink, parallelism=1)
-
-    def _as_rows(self, node: logical.Node, as_text: bool, upstreams: tuple[Upstream, ...]) -> tuple[Upstream, ...]:
-        operator = partial(ToRowsOperator, node.schema.types, as_text)
-        return self.step("Rows", operator, upstreams, self.changes(node) != INSERTS)
 
     def records(self, target: RecordTarget) -> tuple[Upstream, ...]:
         """The rows of a table as records of a stream."""

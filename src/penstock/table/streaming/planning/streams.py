@@ -45,8 +45,17 @@ def parallelism_in_order(inputs: Sequence[Upstream], are_changes: bool) -> int |
     """
     if any(one.partitioner is not None for one in inputs):
         return None
-    reads = [one.transformation for one in inputs]
-    own = {one.parallelism or (1 if one.parallelism_limit == 1 else None) for one in reads}
+    own = _parallelisms(inputs)
     if len(own) == 1:
         return own.pop()
     return 1 if own and are_changes else None
+
+
+def differ_in_parallelism(inputs: Sequence[Upstream]) -> bool:
+    """Whether some of these streams have another parallelism than others, None being that of the job."""
+    return len(_parallelisms(inputs)) > 1
+
+
+def _parallelisms(inputs: Sequence[Upstream]) -> set[int | None]:
+    reads = [one.transformation for one in inputs]
+    return {one.parallelism or (1 if one.parallelism_limit == 1 else None) for one in reads}
