@@ -109,8 +109,8 @@ class StreamMethods:
             table: the table.
             target_schema: the columns of the rows, by their places; a column by metadata `rowtime` becomes the
                 timestamp of the record; a primary key, by which rows are replaced.
-            changelog_mode: which kinds of rows the stream takes; all without one. `upsert` needs a primary key, and
-                leaves out the rows before updates.
+            changelog_mode: which kinds of rows the stream takes; all without one. `upsert` needs a primary key and
+                has no previous rows of updates (-U): an update is a +U, and the last change of a removed key is a -D.
 
         Raises:
             ValidationError: if the table has changes that the stream does not take, or other columns.

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
 from tests.table.seams.streams import changelog, columns_of, environments, rows_of, texts, timed, with_timestamps
 
 from penstock.base.errors import JobExecutionError, UnsupportedError, WrongTimeError
-from penstock.common import RowKind, TypeInformation, Types
+from penstock.common import Row, RowKind, TypeInformation, Types
 from penstock.table import ChangelogMode, EnvironmentSettings, Schema, StreamTableEnvironment, TableEnvironment
 from penstock.table.data.errors import ValidationError
 
@@ -49,6 +50,51 @@ def test_an_upsert_changelog_leaves_out_the_rows_before() -> None:
     schema = Schema.new_builder().primary_key("word").build()
     stream = tables.to_changelog_stream(tables.sql_query(COUNTS), schema, ChangelogMode.upsert())
     assert texts(stream) == ["+I[a, 1]", "+I[b, 2]", "+U[a, 4]"]
+
+
+#: queries over `a` and `b` that may drop the new row of an update, each with what is left of `a` in the end
+LAST_ROWS = {
+    "SELECT id, v FROM a WHERE v > 2": {2: 9},
+    "SELECT id, v FROM a WHERE v NOT IN (SELECT x FROM (VALUES (1), (0)) AS t (x))": {2: 9},
+    "SELECT id, v FROM a WHERE EXISTS (SELECT 1 FROM (VALUES (2)) AS t (x) WHERE a.v > t.x)": {2: 9},
+    "SELECT id, v FROM a WHERE EXISTS (SELECT 1 FROM b WHERE b.id = a.id AND a.v > b.w)": {2: 9},
+    "SELECT id, v FROM a WHERE NOT EXISTS (SELECT 1 FROM b WHERE b.id = a.id AND a.v <= b.w)": {2: 9},
+    "SELECT id, v FROM a WHERE id IN (SELECT id FROM b)": {1: 0, 2: 9},
+    "SELECT a.id, a.v FROM b JOIN a ON a.id = b.id WHERE a.v > b.w": {2: 9},
+    "SELECT a.id, a.v FROM a LEFT JOIN b ON a.id = b.id AND a.v > b.w WHERE b.w IS NOT NULL": {2: 9},
+    "SELECT id, MAX(v) FROM a GROUP BY id HAVING MAX(v) < 8": {1: 0},
+}
+
+
+@pytest.mark.parametrize("query", list(LAST_ROWS))
+@pytest.mark.parametrize("parallelism", [1, 3])
+@pytest.mark.parametrize("has_before", [False, True])
+def test_an_upsert_changelog_ends_a_key_with_a_deletion(query: str, parallelism: int, has_before: bool) -> None:
+    """K1: a reader that keeps the last row of each key ends with the table, whichever rows an update drops."""
+    streams, tables = environments()
+    streams.set_parallelism(parallelism)
+    key = Schema.new_builder().column("id", "INT NOT NULL").column("v", "INT").primary_key("id").build()
+    values = [(1, 5), (1, 1), (1, 7), (1, 0), (2, 1), (2, 9)]
+    rows = [Row.of_kind(INSERT if value in (values[0], values[4]) else AFTER, *value) for value in values]
+    if has_before:
+        before = {new: Row.of_kind(BEFORE, *old) for old, new in pairwise(values) if new[0] == old[0]}
+        rows = [one for row in rows for one in (before.get(tuple(row)), row) if one is not None]
+    mode = ChangelogMode.all() if has_before else ChangelogMode.upsert()
+    of_type = Types.ROW_NAMED(["id", "v"], [Types.INT(), Types.INT()])
+    changes = streams.from_collection(rows, of_type).set_parallelism(1)
+    tables.create_temporary_view("a", tables.from_changelog_stream(changes, key, mode))
+    other = Schema.new_builder().column("id", "INT NOT NULL").column("w", "INT").primary_key("id").build()
+    inserts = streams.from_collection([Row(1, 2), Row(2, 2)], Types.ROW_NAMED(["id", "w"], [Types.INT(), Types.INT()]))
+    tables.create_temporary_view("b", tables.from_changelog_stream(inserts, other, ChangelogMode.upsert()))
+    target = Schema.new_builder().primary_key("id").build()
+    kept: dict[int, int] = {}
+    for row in tables.to_changelog_stream(tables.sql_query(query), target, ChangelogMode.upsert()).collect():
+        assert row.get_row_kind() is not BEFORE
+        if row.get_row_kind() is DELETE:
+            kept.pop(row[0], None)
+        else:
+            kept[row[0]] = row[1]
+    assert kept == LAST_ROWS[query]
 
 
 def test_a_target_schema_casts() -> None:

@@ -42,6 +42,29 @@ def test_changes_without_a_code_are_left_out() -> None:
     assert answer.shown() == [("+I", "false", "Alice", 10), ("+I", "false", "Alice", 30), ("+I", "true", "Alice", 30)]
 
 
+BY_CODES = """SELECT * FROM TO_CHANGELOG(input => TABLE ({}),
+             op_mapping => MAP['INSERT, UPDATE_AFTER', 'upsert', 'DELETE', 'delete'])"""
+
+
+def test_previous_row_without_a_code_is_a_deletion_where_no_new_row_needs_to_follow() -> None:
+    """K1: a join with a further condition drops the new row of an update."""
+    joined = "SELECT t.name, t.score FROM u JOIN t ON t.score < u.score"
+    limit = Rows({"score": BigIntType()}, [(20,)])
+    scores = Rows(COUNTS.columns, COUNTS.rows[:3])
+    assert run(BY_CODES.format(joined), u=limit, t=scores).shown() == [
+        ("+I", "upsert", "Alice", 10),
+        ("+I", "delete", "Alice", 10),
+    ]
+    only_inserts = "SELECT * FROM TO_CHANGELOG(input => TABLE (" + joined + "), op_mapping => MAP['INSERT', 'i'])"
+    assert run(only_inserts, u=limit, t=scores).shown() == [("+I", "i", "Alice", 10)]
+
+
+def test_updates_of_an_aggregate_need_no_deletions() -> None:
+    counted = "SELECT name, COUNT(*) AS n FROM t GROUP BY name"
+    answer = run(BY_CODES.format(counted), t=Rows({"name": TEXT}, [("a",), ("a",)]))
+    assert answer.shown() == [("+I", "upsert", "a", 1), ("+I", "upsert", "a", 2)]
+
+
 def test_columns_of_partition_by_come_first() -> None:
     sql = "SELECT * FROM TO_CHANGELOG(input => TABLE t PARTITION BY score)"
     answer = run(sql, t=Rows({"name": TEXT, "score": BigIntType()}, [("a", 1)]), parallelism=2)

@@ -24,15 +24,19 @@ class ToChangelogRule(Rule[ToChangelog]):
         return INSERTS
 
     def asks_before(self, node: ToChangelog, planning: Planning, wants_before: bool) -> bool:
-        """A row says all of a change, so updates come with the rows as they were, as in Flink."""
-        return planning.updates(node.input)
+        """Previous rows of updates are needed if the mapping has a code for them."""
+        return planning.updates(node.input) and "UPDATE_BEFORE" in dict(node.codes)
 
     def stream(self, node: ToChangelog, planning: Planning, wants_before: bool) -> Stream:
         """See `Rule`."""
         inner = planning.stream(node.input, self.asks_before(node, planning, wants_before))
         others = [index for index in range(len(node.input.schema)) if index not in node.partition]
         columns = (*node.partition, *others)
-        codes = {NAMES.index(change): code for change, code in node.codes}
+        named = dict(node.codes)
+        # A -U that comes though the mapping has no code for it may be the last change of its row: a deletion.
+        if "DELETE" in named:
+            named.setdefault("UPDATE_BEFORE", named["DELETE"])
+        codes = {NAMES.index(change): code for change, code in named.items()}
         operator = partial(ToChangelogOperator, columns, len(node.partition), codes, names_of(node.schema))
         inputs = by_columns(inner, node.partition) if node.partition else inner.upstreams
         return Stream(planning.step("To Changelog", operator, inputs, True), node.schema, INSERTS, False)

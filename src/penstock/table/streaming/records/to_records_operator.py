@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from penstock.core.columns.batch import ColumnBatch, as_columns
 from penstock.core.operators.base import StreamOperator, UserCodeError
 from penstock.core.records import Batch
 from penstock.table.data.errors import TableRuntimeError
-from penstock.table.plan.changes import UPDATE_BEFORE
 from penstock.table.records.shapes import RecordShape
+from penstock.table.streaming.rows.row_tuples import without_update_before
 from penstock.table.streaming.rows.sessions import StreamSession
 from penstock.table.streaming.rows.watermark_operator import milliseconds
 
@@ -20,7 +18,8 @@ class ToRecordsOperator(StreamOperator):
     Args:
         shape: what a record is.
         rowtime: the place of the column that becomes the timestamp of a record; None for records without timestamps.
-        keeps_before: whether the rows before updates are among the records.
+        keeps_before: whether previous rows of updates are among the records. Without, they are deletions: the query
+            sends them only where no new row needs to follow, such as in a join with a further condition.
         session: the time zone of moments.
     """
 
@@ -37,8 +36,8 @@ class ToRecordsOperator(StreamOperator):
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Turn columns into records."""
         taken = as_columns(batch, self.context.operator_name)
-        if not self._keeps_before and taken.kinds is not None:
-            taken = taken.where(np.frombuffer(taken.kinds, np.uint8) != UPDATE_BEFORE)
+        if not self._keeps_before:
+            taken = without_update_before(taken)
         if len(taken):
             self.output.collect(Batch(self._records(taken), self._times(taken)))
 

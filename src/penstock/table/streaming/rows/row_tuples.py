@@ -14,6 +14,7 @@ import pyarrow as pa
 from penstock.core.columns.batch import ColumnBatch
 from penstock.table.data.logical_types import DataType
 from penstock.table.data.values import column_of, values_of
+from penstock.table.plan.changes import DELETE, UPDATE_BEFORE
 
 
 def tuples_of(taken: ColumnBatch, types: Sequence[DataType]) -> list[tuple[Any, ...]]:
@@ -39,3 +40,15 @@ def batch_of(
 def kinds_of(kinds: Sequence[int]) -> bytes | None:
     """The kinds of the rows of a batch; None if all are inserts."""
     return bytes(kinds) if any(kinds) else None
+
+
+def without_update_before(batch: ColumnBatch) -> ColumnBatch:
+    """A batch for a consumer by key, whose previous rows of updates (-U) are deletions (-D).
+
+    A step that need not send -U still does where the new row may be missing. So a -U can be the last change of a key,
+    and dropping it would keep the row at the consumer.
+    """
+    if batch.kinds is None or UPDATE_BEFORE not in batch.kinds:
+        return batch
+    kinds = batch.kinds.replace(bytes([UPDATE_BEFORE]), bytes([DELETE]))
+    return ColumnBatch(batch.columns, batch.rowtimes, kinds)
