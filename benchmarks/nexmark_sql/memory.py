@@ -64,7 +64,9 @@ def _main(folder: str, name: str, events: str, rate: str, mini_batch: str) -> No
         result = runs.environment(found, found.own_sink, Kept()).execute_sql(found.insert)
         assert ALL_OUT.wait(PATIENCE_S), "the events are not out"
         saved = Path(scratch) / "savepoints"
-        result.get_job_client().stop_with_savepoint(False, str(saved)).result(PATIENCE_S)
+        client = result.get_job_client()
+        assert client is not None
+        client.stop_with_savepoint(False, str(saved)).result(PATIENCE_S)
         peak = peak_bytes()
         print(peak, peak - before, folder_bytes(saved))
 

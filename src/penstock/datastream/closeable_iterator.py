@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import queue
+import time
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
+from penstock.base.errors import CallTimeoutError
 from penstock.connectors.collect import CollectedRecords
 
 if TYPE_CHECKING:
@@ -55,12 +57,41 @@ class CloseableIterator:
                 return value
             if self._ended:
                 raise StopIteration
-            arrived = self._arrived.get()
-            self._current = iter(arrived)
-            if not arrived:
-                self._ended = True
-                if self._job is not None:
-                    self._job.wait()
+            self._take_arrived(None)
+
+    def _take_arrived(self, timeout_seconds: float | None) -> None:
+        """Go on with the results that arrive next. Raises what made the job fail, and `queue.Empty` at the timeout."""
+        arrived = self._arrived.get(timeout=timeout_seconds)
+        self._current = iter(arrived)
+        if not arrived:
+            self._ended = True
+            if self._job is not None:
+                self._job.wait()
+
+    def wait(self, timeout_ms: int | None = None) -> None:
+        """Wait until the next result can be read, or there are no more; all results stay.
+
+        Args:
+            timeout_ms: how long to wait at most, in milliseconds; None for no limit.
+
+        Raises:
+            CallTimeoutError: if there is no result by then and the job still runs.
+            JobExecutionError: if the job fails before.
+        """
+        deadline = None if timeout_ms is None else time.monotonic() + timeout_ms / 1000
+        while not self._ended:
+            for value in self._current:
+                self._current = chain((value,), self._current)
+                return
+            try:
+                self._take_arrived(None if deadline is None else max(deadline - time.monotonic(), 0))
+            except queue.Empty:
+                raise CallTimeoutError(f"no result within {timeout_ms} ms; the job still runs") from None
+
+    @property
+    def job(self) -> RunningJob | None:
+        """The job that makes the results; None once they are closed."""
+        return self._job
 
     def next(self) -> Any:
         """The next result; waits for it. Raises StopIteration at the end, and what made the job fail."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from penstock.plan.description import Plan
 from penstock.table import EnvironmentSettings, TableEnvironment
@@ -23,7 +24,7 @@ class RecordedJob:
     def wait(self, timeout_ms: int | None = None) -> None:
         self.waits.append(timeout_ms)
 
-    def client(self) -> str:
+    def client(self) -> Any:
         return "client"
 
     def rows(self) -> Iterator[ChangelogRow]:

@@ -2,6 +2,7 @@
 
 import datetime
 import decimal
+from typing import Any
 
 import pytest
 from tests.table.api.recording import Recorder, environment
@@ -81,7 +82,8 @@ def test_rows_have_kinds_and_come_once() -> None:
     assert recorder.jobs[-1].is_cancelled
     with pytest.raises(WrongTimeError, match="come once"):
         result.collect()
-    assert result.get_job_client() == "client"
+    client: Any = result.get_job_client()
+    assert client == "client"
 
 
 def test_ddl_has_a_row_but_no_job() -> None:

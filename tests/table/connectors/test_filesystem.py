@@ -266,6 +266,7 @@ def test_a_job_that_is_stopped_and_restored_writes_each_row_once(tmp_path: Path)
         )
         tables.execute_sql(ddl(tmp_path / "out", columns, "parquet"))
         job = tables.execute_sql("INSERT INTO t SELECT n FROM s").get_job_client()
+        assert job is not None
         path = job.stop_with_savepoint(False, str(tmp_path / "savepoints")).result(30)
     found = sorted(table_rows(ddl(tmp_path / "out", columns, "parquet"))) if (tmp_path / "out").exists() else []
     assert found == [(n,) for n in range(1, len(found) + 1)]

@@ -65,7 +65,9 @@ class SessionJobs:
     def add(self, result: TableResult, name: str) -> SessionJob:
         """A job that a statement has started now."""
         started = datetime.datetime.now(datetime.UTC).replace(tzinfo=None)
-        job = SessionJob(result, result.get_job_client(), name, started)
+        client = result.get_job_client()
+        assert client is not None
+        job = SessionJob(result, client, name, started)
         self._jobs[job.id] = job
         return job
 

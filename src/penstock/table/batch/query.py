@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
 from datetime import tzinfo
 from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
 
+from penstock.base.completable_future import CompletableFuture
+from penstock.base.errors import CallTimeoutError, CheckpointError, JobExecutionError
+from penstock.base.job_execution_result import JobExecutionResult
+from penstock.base.job_id import JobID
+from penstock.base.job_status import JobStatus
+from penstock.drivers.job_client import JobClient
+from penstock.drivers.running_job import completed
 from penstock.drivers.spark.handle import SparkHandle
 from penstock.drivers.spark.table_queries import QueryThreads, arrow_batches
 from penstock.table.batch.failures import failures_told
@@ -31,13 +40,17 @@ class BatchQuery:
         self._types = types
         self._seen = [seen_of(kind, zone) for kind in types]
         self._tag = f"penstock-query-{uuid.uuid4().hex}"
+        self._name = "a query of tables"
         self._result: Future[list[pa.RecordBatch]] = Future()
+        self._is_cancelled = False
+        self._began = time.monotonic()
+        self._client = BatchQueryClient(self)
         _THREADS.start(partial(self._run, frame))
 
     def _run(self, frame: Any) -> None:
         try:
             with failures_told("the query"):
-                self._spark.begin(self._tag, "a query of tables")
+                self._spark.begin(self._tag, self._name)
                 self._result.set_result(arrow_batches(frame))
         except Exception as error:  # noqa: BLE001 - goes to whoever waits
             self._result.set_exception(error)
@@ -54,14 +67,95 @@ class BatchQuery:
                 yield "+I", values
 
     def wait(self, timeout_ms: int | None = None) -> None:
-        """Wait for its end. Raises what made it fail, and `TimeoutError`."""
-        self._result.result(None if timeout_ms is None else timeout_ms / 1000)
+        """See `CollectingJob`. Rows can be read when the query has ended."""
+        try:
+            self._result.result(None if timeout_ms is None else timeout_ms / 1000)
+        except FutureTimeoutError:
+            raise CallTimeoutError(f"the query still runs after {timeout_ms} ms") from None
 
     def cancel(self) -> None:
         """Stop it: nobody reads the rows any more."""
         if not self._result.done():
+            self._is_cancelled = True
             self._spark.interrupt(self._tag)
 
-    def client(self) -> Any:
-        """There is no job client: the query runs in Spark alone."""
-        return None
+    def client(self) -> JobClient:
+        """See `Job`."""
+        return self._client
+
+    def _outcome(self, done: Future[list[pa.RecordBatch]]) -> JobExecutionResult:
+        """The result of the query as that of a job. Raises what made it fail."""
+        if done.exception() is not None and self._is_cancelled:
+            raise JobExecutionError(self._name, "it was cancelled")
+        done.result()
+        return JobExecutionResult(self._client.get_job_id(), int((time.monotonic() - self._began) * 1000))
+
+    def status(self) -> JobStatus:
+        """Where the query is in its life: running or ended."""
+        if not self._result.done():
+            return JobStatus.RUNNING
+        if self._result.exception() is None:
+            return JobStatus.FINISHED
+        return JobStatus.CANCELED if self._is_cancelled else JobStatus.FAILED
+
+    def outcome(self) -> Future[JobExecutionResult]:
+        """Done when the query has ended."""
+        outcome: CompletableFuture[JobExecutionResult] = CompletableFuture()
+
+        def on_done(done: Future[list[pa.RecordBatch]]) -> None:
+            try:
+                outcome.complete(self._outcome(done))
+            except Exception as error:  # noqa: BLE001 - goes to the caller that asked
+                outcome.complete_exceptionally(error)
+
+        self._result.add_done_callback(on_done)
+        return outcome
+
+
+class BatchQueryClient(JobClient):
+    """The client of a query in Spark. It has no state, so its savepoint calls raise `CheckpointError`."""
+
+    def __init__(self, query: BatchQuery) -> None:
+        self._query = query
+        self._job_id = JobID.generate()
+
+    def get_job_id(self) -> JobID:
+        """The job."""
+        return self._job_id
+
+    def get_job_status(self) -> Future[JobStatus]:
+        """Where the query is in its life."""
+        return completed(self._query.status())
+
+    def cancel(self) -> Future[None]:
+        """Cancel the query; see `JobClient`."""
+        self._query.cancel()
+        return completed(None)
+
+    def stop_with_savepoint(
+        self, advance_to_end_of_event_time: bool, savepoint_directory: str | None = None
+    ) -> Future[str]:
+        """Refused; see the class."""
+        return _no_savepoint()
+
+    def cancel_with_savepoint(self, savepoint_directory: str | None = None) -> Future[str]:
+        """Refused; see the class."""
+        return _no_savepoint()
+
+    def trigger_savepoint(self, savepoint_directory: str | None = None) -> Future[str]:
+        """Refused; see the class."""
+        return _no_savepoint()
+
+    def get_accumulators(self) -> Future[dict[str, Any]]:
+        """Empty: queries have none."""
+        return completed({})
+
+    def get_job_execution_result(self) -> Future[JobExecutionResult]:
+        """The outcome of the query, once it has ended; raises JobExecutionError if it was cancelled."""
+        return self._query.outcome()
+
+
+def _no_savepoint() -> Future[str]:
+    refused: CompletableFuture[str] = CompletableFuture()
+    refused.complete_exceptionally(CheckpointError("a query in batch execution has no savepoints: it keeps no state"))
+    return refused

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
+from penstock.drivers.job_client import JobClient
 from penstock.plan.description import Plan
 from penstock.table.functions.definition import Session
 from penstock.table.plan.logical import Node, Write
@@ -17,14 +18,14 @@ class Job(Protocol):
     """A job that was started."""
 
     def wait(self, timeout_ms: int | None = None) -> None:
-        """Wait for its end. Raises what made it fail."""
+        """Wait for its end. Raises what made it fail, and `CallTimeoutError` if it still runs after `timeout_ms`."""
 
-    def client(self) -> Any:
+    def client(self) -> JobClient:
         """The client of the job, as `StreamExecutionEnvironment.execute_async` gives it."""
 
 
 class CollectingJob(Job, Protocol):
-    """A job whose rows come to the client."""
+    """A job whose rows come to the client. `wait` waits until the first row can be read, and keeps all rows."""
 
     def rows(self) -> Iterator[ChangelogRow]:
         """The rows as they come; ends with the job."""

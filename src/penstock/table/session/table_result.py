@@ -5,14 +5,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import Any, Final
+from typing import Final
 
 from penstock.base.errors import WrongTimeError
 from penstock.base.types import Row, RowKind
+from penstock.drivers.job_client import JobClient
 from penstock.table.catalog.columns import ResolvedSchema
 from penstock.table.plan.executor import ChangelogRow, Job
 from penstock.table.session.result_kind import ResultKind
 from penstock.table.session.tableau import PrintStyle
+from penstock.table.table_schema import TableSchema
 
 __all__ = ["CloseableIterator", "TableResult"]
 
@@ -90,16 +92,27 @@ class TableResult:
         """The columns of the rows."""
         return self._schema
 
-    def get_job_client(self) -> Any:
+    def get_table_schema(self) -> TableSchema:
+        """The names and types of the columns, in the older form; `get_resolved_schema` says more."""
+        names = self._schema.get_column_names()
+        return TableSchema(names, self._schema.get_column_data_types())
+
+    def get_job_client(self) -> JobClient | None:
         """The client of the job, or None for a statement without one."""
         return None if self._job is None else self._job.client()
 
     def wait(self, timeout_ms: int | None = None) -> None:
-        """Wait for the end of the job, at most so many milliseconds.
+        """Wait until the result can be read. All rows stay for `collect` and `print`.
+
+        For a query this is its first row, or its end; for an INSERT the end of its job. Other statements have their
+        results at once.
+
+        Args:
+            timeout_ms: how long to wait at most, in milliseconds; None for no limit.
 
         Raises:
-            CallTimeoutError: if it still runs then.
-            JobExecutionError: if it fails.
+            CallTimeoutError: if the result is not there by then.
+            JobExecutionError: if the job fails before.
         """
         if self._job is not None:
             self._job.wait(timeout_ms)

@@ -12,6 +12,7 @@ from penstock.base.errors import ConfigurationError, UnsupportedError
 from penstock.base.options import STATE_BACKEND
 from penstock.datastream.closeable_iterator import CloseableIterator
 from penstock.datastream.data_stream import DataStream, StreamExecutionEnvironment
+from penstock.drivers.job_client import JobClient
 from penstock.plan.description import Plan
 from penstock.table.analyser.calls import Calls
 from penstock.table.connectors.connector import Connectors
@@ -152,7 +153,8 @@ class CollectingStreamJob:
     """A job whose rows come to the client."""
 
     def __init__(self, found: CloseableIterator, plan: Node, zone: tzinfo) -> None:
-        self._found = found
+        assert found.job is not None
+        self._found, self._job = found, found.job
         self._seen = [seen_of(kind, zone) for kind in plan.schema.types]
 
     def rows(self) -> Iterator[ChangelogRow]:
@@ -161,14 +163,13 @@ class CollectingStreamJob:
             yield SHORT[kind], tuple([seen(value) for seen, value in zip(self._seen, values, strict=True)])
 
     def wait(self, timeout_ms: int | None = None) -> None:
-        """Wait for its end, and drop the rows that nobody has read."""
-        for _ in self._found:
-            pass
+        """See `CollectingJob`."""
+        self._found.wait(timeout_ms)
 
     def cancel(self) -> None:
         """Stop it: nobody reads the rows any more."""
         self._found.close()
 
-    def client(self) -> Any:
-        """The job's client."""
-        return self._found
+    def client(self) -> JobClient:
+        """See `Job`."""
+        return self._job

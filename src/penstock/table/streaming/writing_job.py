@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from concurrent.futures import TimeoutError as FutureTimeoutError
 
+from penstock.base.errors import CallTimeoutError
+from penstock.drivers.job_client import JobClient
 from penstock.drivers.running_job import RunningJob
 
 
@@ -14,9 +16,12 @@ class WritingJob:
         self._job = job
 
     def wait(self, timeout_ms: int | None = None) -> None:
-        """Wait for its end. Raises what made it fail."""
-        self._job.get_job_execution_result().result(None if timeout_ms is None else timeout_ms / 1000)
+        """See `Job`."""
+        try:
+            self._job.get_job_execution_result().result(None if timeout_ms is None else timeout_ms / 1000)
+        except FutureTimeoutError:
+            raise CallTimeoutError(f"the job still runs after {timeout_ms} ms") from None
 
-    def client(self) -> Any:
-        """The job's client."""
+    def client(self) -> JobClient:
+        """See `Job`."""
         return self._job
