@@ -10,9 +10,9 @@ As in Flink a left row that comes late is answered with the next watermark, from
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right, insort
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any, Final
 
 import numpy as np
@@ -27,8 +27,8 @@ from penstock.table.data.errors import TableRuntimeError
 from penstock.table.data.logical_types import DataType
 from penstock.table.evaluation.columns import Columns
 from penstock.table.evaluation.evaluator import Evaluator
-from penstock.table.plan.changes import DELETE, UPDATE_BEFORE
 from penstock.table.streaming.joins.join_sides import SideKeys
+from penstock.table.streaming.joins.versions import TableVersions, ViewVersions
 from penstock.table.streaming.rows.evaluating import EvaluatingOperator
 from penstock.table.streaming.rows.held_rows import columns_of
 from penstock.table.streaming.rows.row_tuples import kinds_of, tuples_of
@@ -40,7 +40,7 @@ from penstock.table.typed.nodes import Typed
 ROWS: Final = "rows"
 TIMERS: Final = "timers"
 #: An entry: left rows as (time, kind, values) in the order in which they came; versions in the order of their times,
-#: None where there is no row; for when the timer of the key is set, or None.
+#: see `versions`; for when the timer of the key is set, or None.
 _WAITING, _TIMES, _VERSIONS, _TIMER = range(4)
 
 
@@ -56,8 +56,10 @@ class TemporalSpec:
         condition: over the columns of both sides, what else has to be true of a row and its version; or None.
         types: of the columns of either side; further columns are only there as keys.
         names: of the columns that it gives.
-        ends_by_before: whether an update's row as it was ends a version; else it says nothing, because the row that
-            replaces it comes, too.
+        ends_by_before: see `TableVersions`.
+        is_view: whether the right side is a view that keeps the last of several rows, see `ViewVersions`.
+        shown: the place of a column of the right side that says whether a row passes the filters of the view; None
+            where all do.
     """
 
     keeps_left: bool
@@ -68,6 +70,8 @@ class TemporalSpec:
     types: tuple[Sequence[DataType], Sequence[DataType]]
     names: Sequence[str]
     ends_by_before: bool
+    is_view: bool = False
+    shown: int | None = None
 
 
 class TemporalJoinOperator(EvaluatingOperator):
@@ -84,6 +88,7 @@ class TemporalJoinOperator(EvaluatingOperator):
         spec, table = self._spec, self.context.keyed.table(ROWS)
         self._entries, self._mark = table.entries(None), table.mark
         self._timers = TimerQueue(self.context.keyed.table(TIMERS))
+        self._versions = (ViewVersions if spec.is_view else TableVersions)(spec.ends_by_before)
         self._finders = [SideKeys(places, spec.nulls_match) for places in spec.keys]
         session = self.running(self._session)
         self._where = None if spec.condition is None else Evaluator([spec.condition], session)
@@ -97,13 +102,16 @@ class TemporalJoinOperator(EvaluatingOperator):
         keys = self._finders[input_index].of(taken.columns)
         kinds = bytes(len(taken)) if taken.kinds is None else taken.kinds
         rows = tuples_of(taken, self._spec.types[input_index])
-        take_in = self._note_version if input_index else self._let_wait
-        entries, timers = self._entries, self._timers
-        for key, time, kind, row in zip(keys, times, kinds, rows, strict=True):
+        shown = self._shown_in(taken) if input_index else repeat(True)
+        entries, timers, note = self._entries, self._timers, self._versions.note
+        for key, time, kind, row, is_shown in zip(keys, times, kinds, rows, shown, strict=False):
             entry = entries.get(key)
             if entry is None:
                 entry = entries[key] = [[], [], [], None]
-            take_in(entry, time, kind, row)
+            if input_index:
+                note(entry[_TIMES], entry[_VERSIONS], time, kind, row, is_shown)
+            else:
+                entry[_WAITING].append((time, kind, row))
             timer = entry[_TIMER]
             if timer is None or time < timer:
                 if timer is not None:
@@ -121,24 +129,12 @@ class TemporalJoinOperator(EvaluatingOperator):
         times: list[int] = milliseconds(column).tolist()
         return times
 
-    def _let_wait(self, entry: list[Any], time: int, kind: int, row: tuple[Any, ...]) -> None:
-        entry[_WAITING].append((time, kind, row))
-
-    def _note_version(self, entry: list[Any], time: int, kind: int, row: tuple[Any, ...]) -> None:
-        if kind == UPDATE_BEFORE and not self._spec.ends_by_before:
-            return
-        times, versions = entry[_TIMES], entry[_VERSIONS]
-        version = None if kind in (UPDATE_BEFORE, DELETE) else row
-        if not times or time > times[-1]:
-            times.append(time)
-            versions.append(version)
-            return
-        place = bisect_left(times, time)
-        if times[place] == time:
-            versions[place] = version
-        else:
-            insort(times, time)
-            versions.insert(place, version)
+    def _shown_in(self, taken: ColumnBatch) -> Iterable[bool]:
+        """Whether each row of the right side passes the filters of the view."""
+        place = self._spec.shown
+        if place is None:
+            return repeat(True)
+        return [bool(is_shown) for is_shown in taken.columns.column(place).to_pylist()]
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
@@ -163,24 +159,21 @@ class TemporalJoinOperator(EvaluatingOperator):
 
     def _answered(self, entry: list[Any], up_to: int) -> list[tuple[int, tuple[Any, ...], tuple[Any, ...] | None]]:
         """The rows whose time has come, in the order in which they came, with their versions; they stop to wait."""
-        times, versions = entry[_TIMES], entry[_VERSIONS]
+        times, versions, valid = entry[_TIMES], entry[_VERSIONS], self._versions.valid
         found, stays = [], []
         for one in entry[_WAITING]:
             time, kind, row = one
             if time > up_to:
                 stays.append(one)
                 continue
-            place = bisect_right(times, time)
-            found.append((kind, row, versions[place - 1] if place else None))
+            found.append((kind, row, valid(times, versions, time)))
         entry[_WAITING] = stays
         return found
 
     def _clean(self, entry: list[Any], key: Any, up_to: int) -> None:
         """Keep the versions from the one on that is valid at this time, and set the timer for the rows that wait."""
-        times, versions = entry[_TIMES], entry[_VERSIONS]
-        first = max(0, bisect_right(times, up_to) - 1)
-        del times[:first], versions[:first]
-        if not times and not entry[_WAITING]:
+        self._versions.clean(entry[_TIMES], entry[_VERSIONS], up_to)
+        if not entry[_TIMES] and not entry[_WAITING]:
             del self._entries[key]
             return
         entry[_TIMER] = min((one[0] for one in entry[_WAITING]), default=None)

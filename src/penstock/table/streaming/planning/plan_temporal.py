@@ -4,13 +4,26 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from typing import Final, NamedTuple
 
 from penstock.table.analyser.relations import NEEDS_TIME
 from penstock.table.analyser.subqueries import TRUE, all_of
 from penstock.table.data.errors import ValidationError
-from penstock.table.plan.changes import Changes
-from penstock.table.plan.logical import Filter, JoinType, Node, Project, Rank, TemporalJoin, WatermarkAssigner
-from penstock.table.plan.row_schema import TimeAttribute
+from penstock.table.data.logical_types import BooleanType
+from penstock.table.plan.changes import INSERTS, Changes
+from penstock.table.plan.logical import (
+    ChangelogNormalize,
+    Filter,
+    JoinType,
+    Node,
+    Project,
+    Rank,
+    Scan,
+    StreamRows,
+    TemporalJoin,
+    WatermarkAssigner,
+)
+from penstock.table.plan.row_schema import PlanColumn, RowSchema, TimeAttribute
 from penstock.table.plan.text import expression_text, names_of
 from penstock.table.streaming.joins.join_conditions import keys_of, parts_of
 from penstock.table.streaming.joins.temporal_join_operator import TemporalJoinOperator, TemporalSpec
@@ -19,8 +32,9 @@ from penstock.table.streaming.planning.planned_joins import with_keys
 from penstock.table.streaming.planning.rule import Planning, Rule
 from penstock.table.streaming.planning.streams import Stream, by_columns
 from penstock.table.streaming.planning.upsert_keys import Keys, column_of, projected
-from penstock.table.typed.nodes import Typed
+from penstock.table.typed.nodes import Constant, Field, Typed
 
+_BOOLEAN: Final = BooleanType(False)
 _NEEDS = "Event-Time Temporal Table Join requires both primary key and row time attribute in versioned table, but no"
 
 
@@ -59,7 +73,8 @@ class TemporalJoinRule(Rule[TemporalJoin]):
                 rest.append(part)
         condition = all_of(rest, planning.calls)
         left, places = with_keys(node.left, left_keys)
-        right, right_places = with_keys(node.right, right_keys)
+        view = _view_of(node.right, time, planning)
+        right, right_places = with_keys(node.right if view is None else view.rows, right_keys)
         spec = TemporalSpec(
             keeps_left=node.join_type is JoinType.LEFT,
             keys=(places, right_places),
@@ -68,10 +83,12 @@ class TemporalJoinRule(Rule[TemporalJoin]):
             condition=None if condition == TRUE else condition,
             types=(node.left.schema.types, node.right.schema.types),
             names=streams.names_of(node.schema),
-            ends_by_before=_has_filter(node.right, planning),
+            ends_by_before=_has_filter(node.right if view is None else view.input, planning),
+            is_view=view is not None and view.has_updates,
+            shown=None if view is None else len(node.right.schema),
         )
         rows = planning.stream(left, self.asks_before(node, planning, wants_before) and planning.updates(node.left))
-        versions = planning.stream(right, False)
+        versions = planning.stream(right, view is not None and view.has_updates)
         inputs = [
             *by_columns(rows, places),
             *(replace(one, input_index=1) for one in by_columns(versions, right_places)),
@@ -79,6 +96,44 @@ class TemporalJoinRule(Rule[TemporalJoin]):
         operator = partial(TemporalJoinOperator, spec, planning.session)
         upstreams = planning.step(f"Temporal Join {node.join_type.value}", operator, inputs, is_stateful=True)
         return Stream(upstreams, node.schema, rows.changes, rows.has_before)
+
+
+class _View(NamedTuple):
+    """The rows that a view keeps the last one of, for each key.
+
+    Attributes:
+        input: of the view's top-N.
+        rows: the columns of the view for each row of the input, and whether the row passes the view's filters.
+        has_updates: whether rows of the input may leave.
+    """
+
+    input: Node
+    rows: Node
+    has_updates: bool
+
+
+def _view_of(node: Node, time: int, planning: Planning) -> _View | None:
+    """The rows under a view that keeps the last row by event time; None for other nodes.
+
+    The view itself forgets a row that comes after a later one, or that a later one replaces. But each row is a version,
+    so the join takes the rows instead of the changes of the view.
+    """
+    calc = planning.calc_of(node)
+    match calc.input:
+        case Rank(start=1, end=1, end_column=None, shows_number=False, partition=partition, order=(key,)) if partition:
+            rank = calc.input
+        case _:
+            return None
+    expressions = rank.schema.fields() if calc.expressions is None else calc.expressions
+    of_version = expressions[time]
+    if not key.is_descending or not isinstance(of_version, Field) or of_version.index != key.index:
+        return None
+    inserts = planning.changes(rank.input) == INSERTS
+    is_table = any(own <= set(partition) for own in planning.upsert_keys.of(rank.input))
+    condition = Constant(_BOOLEAN, True) if calc.condition is None else calc.condition
+    schema = RowSchema((*node.schema.columns, PlanColumn("$shown", condition.type)))
+    rows = Project(schema=schema, input=rank.input, expressions=(*expressions, condition))
+    return _View(rank.input, rows, not inserts and not is_table)
 
 
 def _time_of_versions(node: TemporalJoin) -> int:
@@ -126,14 +181,17 @@ def _version_key(node: TemporalJoin, planning: Planning) -> frozenset[int]:
 def version_keys(node: Node, planning: Planning) -> Keys:
     """The columns that tell the rows of a versioned table apart at any time: of a primary key, or of a view.
 
-    A view that keeps the last row of each partition has a version of it at a time.
+    A view that keeps the last row of each partition has a version of it at a time. The declared key of an append-only
+    table says the same: each row is a version of its key.
     """
     match node:
+        case Scan(key=key) | StreamRows(key=key) if key:
+            return frozenset({frozenset(key)})
         case Rank(start=1, end=1, end_column=None, partition=partition) if partition:
             return frozenset({frozenset(partition)})
         case Project():
             return projected(version_keys(node.input, planning), node.expressions)
-        case Filter() | WatermarkAssigner():
+        case Filter() | WatermarkAssigner() | ChangelogNormalize():
             return version_keys(node.input, planning)
         case _:
             return planning.upsert_keys.of(node)

@@ -138,7 +138,7 @@ class StreamPlanner:
         self._changes: dict[int, tuple[logical.Node, Changes]] = {}
         self._calcs: dict[int, tuple[logical.Node, Calc]] = {}
         self.by_key: set[int] = set()
-        self.upsert_keys = UpsertKeys(lambda scan: self.table(scan).key, self.calc_of, calls)
+        self.upsert_keys = UpsertKeys(self._key_of, self.calc_of, calls)
         #: by the id of a query: the query, and its plan as it runs
         self._queries: dict[int, tuple[logical.Node, logical.Node]] = {}
         #: by the id of a node of such plans: the node, and the node that runs in its place
@@ -210,6 +210,11 @@ class StreamPlanner:
         if found is None:
             found = self._readers[id(node)] = (node, self._reader(of_connector(node)))
         return found[1]
+
+    def _key_of(self, node: logical.Scan) -> Sequence[int]:
+        """The columns that tell rows of a table apart. Append-only tables may have many rows of a declared key."""
+        table = self.table(node)
+        return table.key or (node.key if table.changes != INSERTS else ())
 
     def explained(self, node: logical.Node, wants_before: bool = True, depth: int = 0) -> str:
         """A plan as text, a node a line, with the changes that each sends."""

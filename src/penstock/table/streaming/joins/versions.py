@@ -1,0 +1,144 @@
+"""The versions of one key of a versioned table: what a change does to them, and which one is valid at a time.
+
+A version begins at the time of its row and lasts until the next one. Versions are kept in two lists of the key's entry
+in the state, in the order of their times: the times, and what is known of the version that begins then. Changes come in
+any order of their times, as far as the watermark allows.
+
+A versioned table takes place in one of two ways:
+
+- The table has one row for each key at a time, such as a table with a primary key (`TableVersions`). An insert or
+  update begins a version, and a deletion ends one.
+- The table is a view that keeps the last of several rows of each key, `ROW_NUMBER() OVER (PARTITION BY key ORDER BY
+  time DESC) = 1`, over a table with updates or deletions (`ViewVersions`). There an update ends no version before the
+  time of its new row, and a deleted row has no version: the last of the rows before it is valid then.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from bisect import bisect_left, bisect_right
+from typing import Any, TypeAlias
+
+from penstock.table.plan.changes import DELETE, UPDATE_BEFORE
+from penstock.table.streaming.rows.ordering import known
+
+Row: TypeAlias = tuple[Any, ...]
+#: what is kept of a version of a view
+_PRESENT, _REPLACED, _FORGOTTEN = range(3)
+
+
+class Versions(ABC):
+    """What changes of a versioned table do to the versions of their key."""
+
+    @abstractmethod
+    def note(self, times: list[int], versions: list[Any], time: int, kind: int, row: Row, is_shown: bool) -> None:
+        """Take a change.
+
+        Args:
+            times: of the key's versions, in ms.
+            versions: what is known of them; both lists change in place.
+            time: of the row, in ms.
+            kind: of the change, see `plan.changes`.
+            row: the values.
+            is_shown: whether the row passes the filters of the view. A version whose row does not is an empty one.
+        """
+
+    @abstractmethod
+    def shown(self, versions: list[Any], place: int) -> Row | None:
+        """The row of the version at a place in the list; None for an empty version."""
+
+    def valid(self, times: list[int], versions: list[Any], time: int) -> Row | None:
+        """The row of the version that is valid at a time; None where there is none."""
+        place = bisect_right(times, time)
+        return self.shown(versions, place - 1) if place else None
+
+    def clean(self, times: list[int], versions: list[Any], time: int) -> None:
+        """Forget the versions that ended before a time."""
+        first = max(0, bisect_right(times, time) - 1)
+        del times[:first], versions[:first]
+
+
+class TableVersions(Versions):
+    """One row for each key at a time. What is kept of a version is its row, or None for an empty one.
+
+    Args:
+        ends_by_before: whether the previous row of an update ends a version, because a filter may drop the new row;
+            otherwise the new row ends it.
+    """
+
+    def __init__(self, ends_by_before: bool) -> None:
+        self._ends_by_before = ends_by_before
+
+    def note(self, times: list[int], versions: list[Any], time: int, kind: int, row: Row, is_shown: bool) -> None:
+        """See `Versions`."""
+        if kind == UPDATE_BEFORE and not self._ends_by_before:
+            return
+        version = row if is_shown and kind not in (UPDATE_BEFORE, DELETE) else None
+        if not times or time > times[-1]:
+            times.append(time)
+            versions.append(version)
+            return
+        place = bisect_left(times, time)
+        if times[place] == time:
+            versions[place] = version
+        else:
+            times.insert(place, time)
+            versions.insert(place, version)
+
+    def shown(self, versions: list[Any], place: int) -> Row | None:
+        """See `Versions`."""
+        row: Row | None = versions[place]
+        return row
+
+
+class ViewVersions(Versions):
+    """The last of several rows of each key.
+
+    What is kept of a version is a list of three: the rows with its time that are in the table, in the order in which
+    they came, each with whether it is shown; the last row that an update replaced, or None; and the last row in the
+    table of the versions that are forgotten, or None.
+    """
+
+    def __init__(self, ends_by_before: bool) -> None:
+        self._ends_by_before = ends_by_before
+
+    def note(self, times: list[int], versions: list[Any], time: int, kind: int, row: Row, is_shown: bool) -> None:
+        """See `Versions`."""
+        place = bisect_left(times, time)
+        is_known = place < len(times) and times[place] == time
+        if kind not in (UPDATE_BEFORE, DELETE):
+            if not is_known:
+                times.insert(place, time)
+                versions.insert(place, [[], None, None])
+            versions[place][_PRESENT].append((row, is_shown))
+        elif is_known:  # else its version is forgotten already
+            self._remove(versions[place], row, kind == UPDATE_BEFORE and not self._ends_by_before)
+
+    def _remove(self, version: list[Any], row: Row, is_replaced: bool) -> None:
+        present, name = version[_PRESENT], known(row)
+        same = next((index for index, (other, _) in enumerate(present) if known(other) == name), None)
+        if same is not None:
+            removed = present.pop(same)
+            version[_REPLACED] = removed if is_replaced and not present else None
+
+    def shown(self, versions: list[Any], place: int) -> Row | None:
+        """See `Versions`."""
+        present, replaced, _ = versions[place]
+        last = present[-1] if present else replaced or self._last_present(versions, place)
+        return last[0] if last is not None and last[1] else None
+
+    def _last_present(self, versions: list[Any], place: int) -> tuple[Row, bool] | None:
+        """The last row in the table, up to a version."""
+        for index in range(place, -1, -1):
+            present, _, forgotten = versions[index]
+            if present or forgotten:
+                last: tuple[Row, bool] = present[-1] if present else forgotten
+                return last
+        return None
+
+    def clean(self, times: list[int], versions: list[Any], time: int) -> None:
+        """See `Versions`. The last row in the table stays, because a later version may be deleted."""
+        first = max(0, bisect_right(times, time) - 1)
+        if first:
+            versions[first][_FORGOTTEN] = self._last_present(versions, first - 1)
+        super().clean(times, versions, time)
