@@ -169,6 +169,19 @@ def test_sessions_end_a_gap_after_their_last_row() -> None:
     ]
 
 
+def test_filter_comes_ahead_of_sessions_that_rows_are_grouped_by() -> None:
+    """K1, K2: as in Flink; in the rows of sessions themselves it comes after them."""
+    events = Events(EVENTS, stamps(0, 1000, 2000, 3000, 4000))
+    window = "TABLE(SESSION(TABLE events PARTITION BY who, DESCRIPTOR(ts), INTERVAL '3' SECOND)) WHERE id <> 2"
+    grouped = f"SELECT who, window_start, window_end, COUNT(*) FROM {window} GROUP BY who, window_start, window_end"
+    check_agrees(grouped, events=events)
+    assert len(run_batch(grouped, events=events)) == 3
+    check_agrees(f"SELECT DISTINCT who, window_start, window_end FROM {window}", events=events)
+    check_agrees(f"SELECT id, window_start, window_end FROM {window}", events=events)
+    ends = {row[1] for row in run_batch(f"SELECT id, window_end FROM {window} AND who = 'a'", events=events)}
+    assert len(ends) == 1
+
+
 def test_a_look_up_finds_what_a_table_has_now() -> None:
     """The rows of the other side for each key, with none, one or several; other conditions are asked of them."""
     joined = "FROM (SELECT *, PROCTIME() AS p FROM sales) {} people FOR SYSTEM_TIME AS OF p AS f ON who = f.name"

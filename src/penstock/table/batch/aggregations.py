@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from penstock.table.analyser.window_properties import is_of_windows
 from penstock.table.batch.aggregates import Over, gathered, gathered_type, native_aggregate
 from penstock.table.batch.kernels import Accumulated
 from penstock.table.batch.planning import BatchPlanner, Source, column, select
@@ -11,16 +12,39 @@ from penstock.table.data.logical_types import DataType
 from penstock.table.plan import logical
 from penstock.table.plan.logical import AggregateCall
 from penstock.table.plan.row_schema import RowSchema
+from penstock.table.streaming.planning.plan_windows import below_window
+from penstock.table.streaming.rewrites.calc import calc_of
 from penstock.table.typed.nodes import Typed
 
 
 def aggregate(planner: BatchPlanner, node: logical.Aggregate) -> str:
     """A row for each group, of each set of keys if there are several."""
+    node = _of_sessions(planner, node)
     source = operands_of(planner, planner.query(node.input), node.input.schema, node.calls, node.keys)
     texts, places = texts_of(node.calls, source.texts, Over())
     query = select([*map(column, node.keys), *texts], source.query, _groups(node))
     kinds = [node.input.schema[key].type.nullable() for key in node.keys]
     return accumulated(planner, query, kinds, node.calls, places)
+
+
+def distinct(planner: BatchPlanner, node: logical.Distinct) -> str:
+    """Each row once."""
+    keys = tuple(range(len(node.schema)))
+    grouped = logical.Aggregate(schema=node.schema, input=node.input, keys=keys, calls=())
+    if (of_sessions := _of_sessions(planner, grouped)) is not grouped:
+        return aggregate(planner, of_sessions)
+    columns = ", ".join(map(column, keys))
+    return f"SELECT DISTINCT {columns or 'c0'} FROM ({planner.query(node.input)})"
+
+
+def _of_sessions(planner: BatchPlanner, node: logical.Aggregate) -> logical.Aggregate:
+    """An aggregate of sessions with its filters ahead of the sessions, as in streams; others as they are."""
+    if not is_of_windows(node):
+        return node
+    calc = calc_of(node.input, planner.calls)
+    if not isinstance(calc.input, logical.WindowTable) or calc.input.kind != "SESSION" or calc.condition is None:
+        return node
+    return below_window(node, calc) or node
 
 
 def _groups(node: logical.Aggregate) -> str:

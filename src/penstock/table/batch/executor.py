@@ -25,6 +25,7 @@ from penstock.drivers.spark.handle import SparkHandle
 from penstock.drivers.spark.session import hand_back, obtain_spark
 from penstock.plan.description import Plan
 from penstock.plan.transformation import Transformation, Upstream
+from penstock.table.analyser.calls import Calls
 from penstock.table.batch import packed
 from penstock.table.batch.failures import failures_told
 from penstock.table.batch.frames import shown_frame
@@ -115,7 +116,9 @@ class BatchExecutor:
         settings = async_settings(options)
         carried = BatchSession(session.zone, session.legacy_cast, session.now(), settings, parameters)
         tables = PushDown(lambda scan: self._connectors.scan(of_connector(scan)))
-        planner = BatchPlanner(QUERIES, spark.session, self._reader, carried, lambda: spark.slots_now() or 1, tables)
+        planner = BatchPlanner(
+            QUERIES, spark.session, self._reader, carried, lambda: spark.slots_now() or 1, tables, Calls(session)
+        )
         try:
             with failures_told("planning the query in Spark"):
                 yield spark, planner

@@ -20,7 +20,7 @@ QUERIES: Final[dict[type[logical.Node], Callable[[BatchPlanner, Any], str]]] = {
     logical.Join: joins.join,
     logical.TemporalJoin: joins.looked_up,
     logical.Aggregate: aggregations.aggregate,
-    logical.Distinct: relations.distinct,
+    logical.Distinct: aggregations.distinct,
     logical.Correlate: relations.correlate,
     logical.SetOperation: relations.set_operation,
     logical.Sort: relations.sort,

@@ -26,6 +26,7 @@ from penstock.table.batch.stored import spark_type
 from penstock.table.connectors.push_down import NO_PUSH_DOWN, PushDown
 from penstock.table.connectors.tables import TableReader
 from penstock.table.data.logical_types import DataType
+from penstock.table.functions.definition import Session
 from penstock.table.plan import logical
 from penstock.table.plan.row_schema import RowSchema
 from penstock.table.plan.text import node_text
@@ -83,6 +84,7 @@ class BatchPlanner:
         session: what functions know of the session.
         parallelism: how many tasks read a source that Spark does not read itself.
         tables: how tables are read in part.
+        calls: makes the conditions of several filters one.
     """
 
     def __init__(
@@ -93,8 +95,10 @@ class BatchPlanner:
         session: BatchSession,
         parallelism: Callable[[], int],
         tables: PushDown = NO_PUSH_DOWN,
+        calls: Calls | None = None,
     ) -> None:
         self._queries = queries
+        self.calls = calls or Calls(Session())
         self.spark = spark
         self.reader = reader
         self.session = session

@@ -57,12 +57,6 @@ def correlate(planner: BatchPlanner, node: logical.Correlate) -> str:
     return f"SELECT * FROM {planner.step(planner.query(node.input), work, before.types, node.schema.types)}"
 
 
-def distinct(planner: BatchPlanner, node: logical.Distinct) -> str:
-    """Each row once."""
-    columns = ", ".join(column(index) for index in range(len(node.schema)))
-    return f"SELECT DISTINCT {columns or 'c0'} FROM ({planner.query(node.input)})"
-
-
 def set_operation(planner: BatchPlanner, node: logical.SetOperation) -> str:
     """UNION, INTERSECT or EXCEPT."""
     word = f" {node.operator} {'ALL' if node.is_all else 'DISTINCT'} "

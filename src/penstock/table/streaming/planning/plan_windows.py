@@ -21,6 +21,7 @@ from penstock.table.plan.row_schema import PlanColumn, RowSchema
 from penstock.table.streaming.aggregates.accumulators import check_windowed
 from penstock.table.streaming.planning.rule import Factory, Planning, Rule
 from penstock.table.streaming.planning.streams import Stream, by_columns, names_of
+from penstock.table.streaming.rewrites.calc import Calc
 from penstock.table.streaming.windows.column_aggregates import GROUPED, is_by_kernel
 from penstock.table.streaming.windows.column_window_operators import (
     ColumnSessionAggregateOperator,
@@ -110,7 +111,7 @@ def aggregate_stream(node: Aggregate, planning: Planning, wants_before: bool) ->
     """The rows of an aggregate of windows."""
     schema = node.schema
     changes = aggregate_changes(node, planning)
-    node = below_window(node, planning) or node
+    node = below_window(node, planning.calc_of(node.input)) or node
     retracts = planning.changes(node.input) != INSERTS
     window, edges = _window_and_edges(node)
     planning.options.emission.check(window.kind, window.is_group)
@@ -199,13 +200,16 @@ def _added(node: Aggregate, operator: Factory, inner: Stream, groups: Sequence[i
     return Stream(upstreams, node.schema, INSERTS, False)
 
 
-def below_window(node: Aggregate, planning: Planning) -> Aggregate | None:
+def below_window(node: Aggregate, calc: Calc) -> Aggregate | None:
     """The aggregate right above its window table, with filters and projections between both put below the latter.
 
     None if there is something else between them, or one that needs the window. Rows that a filter leaves out do not
     hold a session together then, as in Flink; in the rows of a window table they do.
+
+    Args:
+        node: groups by both ends of a window.
+        calc: what filters and projections between the aggregate and the window table come to.
     """
-    calc = planning.calc_of(node.input)
     window = calc.input
     if not isinstance(window, WindowTable):
         return None
