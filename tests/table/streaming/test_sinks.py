@@ -60,6 +60,73 @@ def test_the_key_may_be_cast_to_a_type_that_holds_all_its_values() -> None:
         written(narrow, "a TINYINT, n BIGINT, PRIMARY KEY (a) NOT ENFORCED", t=Rows(COLUMNS, [(1, "x")]))
 
 
+TIMED = Source(
+    {"k": STRING, "ts": TimestampType(3)},
+    [("x", 1 * 10**9), ("x", 3 * 10**9), ("y", 3 * 10**9), ("x", 9 * 10**9)],
+    watermark="WATERMARK FOR ts AS ts",
+)
+#: windows, and the edges that tell those of one key apart
+WINDOWS = {
+    "TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '4' SECOND)": {"window_start", "window_end", "window_time"},
+    "HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '2' SECOND, INTERVAL '4' SECOND)": {
+        "window_start",
+        "window_end",
+        "window_time",
+    },
+    "CUMULATE(TABLE t, DESCRIPTOR(ts), INTERVAL '2' SECOND, INTERVAL '4' SECOND)": {"window_end", "window_time"},
+    "SESSION(TABLE t PARTITION BY k, DESCRIPTOR(ts), INTERVAL '4' SECOND)": {"window_end", "window_time"},
+}
+PER_WINDOW = "SELECT k, {0}, COUNT(*) AS n FROM TABLE({1}) GROUP BY k, window_start, window_end, window_time"
+BY_WINDOW = "k STRING, w TIMESTAMP(3), n BIGINT, PRIMARY KEY (k, w) NOT ENFORCED"
+
+
+@pytest.mark.parametrize("window", list(WINDOWS))
+@pytest.mark.parametrize("edge", ["window_start", "window_end", "window_time"])
+def test_results_of_windows_are_written_by_key_and_one_edge(window: str, edge: str) -> None:
+    """K2: Flink asks for ON CONFLICT."""
+    sql = PER_WINDOW.format(edge, window)
+    if edge not in WINDOWS[window]:
+        with pytest.raises(ValidationError, match=r"Please specify an ON CONFLICT clause"):
+            written(sql, BY_WINDOW, t=TIMED)
+        return
+    found = written(sql, BY_WINDOW, t=TIMED)
+    assert {kind for kind, _ in found} == {"+I"}
+    keys = [values[:2] for _, values in found]
+    assert len(set(keys)) == len(keys) > 0
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT k, TUMBLE_START(ts, INTERVAL '4' SECOND), COUNT(*) FROM t GROUP BY k, TUMBLE(ts, INTERVAL '4' SECOND)",
+        "SELECT k, window_start, CAST(1 AS BIGINT) FROM (SELECT DISTINCT k, window_start, window_end FROM "
+        "TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '4' SECOND)))",
+        "SELECT k, window_start, n FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k, window_start, window_end "
+        f"ORDER BY n DESC) AS place FROM ({PER_WINDOW.format('window_start, window_end', next(iter(WINDOWS)))})) "
+        "WHERE place = 1",
+        "SELECT a.k, a.window_start, b.n FROM ({0}) AS a JOIN ({0}) AS b ON a.k = b.k AND a.window_start = "
+        "b.window_start AND a.window_end = b.window_end".format(
+            PER_WINDOW.format("window_start, window_end", next(iter(WINDOWS)))
+        ),
+        "SELECT k, w, n + 1 FROM (SELECT k, window_start AS w, COUNT(*) AS n FROM TABLE(TUMBLE(TABLE t, "
+        "DESCRIPTOR(ts), INTERVAL '4' SECOND)) GROUP BY k, window_start, window_end) WHERE n > 0",
+    ],
+    ids=["group window", "distinct", "top 1", "join", "above a projection"],
+)
+def test_steps_over_windows_are_written_by_key_and_start(sql: str) -> None:
+    found = written(sql, BY_WINDOW, t=TIMED)
+    assert len({values[:2] for _, values in found}) == len(found) > 0
+
+
+def test_refusal_names_remedies_that_keep_no_state() -> None:
+    with pytest.raises(ValidationError) as error:
+        written(PER_VOTES, SINK, t=VOTES)
+    message = str(error.value)
+    assert "declare PRIMARY KEY (b) NOT ENFORCED" in message
+    assert "one row for each (a)" in message
+    assert "'table.exec.sink.upsert-materialize' = 'NONE'" in message
+
+
 @pytest.mark.parametrize(
     ("key", "value"),
     [("table.exec.sink.require-on-conflict", "false"), ("table.exec.sink.upsert-materialize", "FORCE")],

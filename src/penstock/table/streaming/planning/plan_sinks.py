@@ -19,6 +19,7 @@ from penstock.table.streaming.planning.plan_normalize import deleted_by_key
 from penstock.table.streaming.planning.rule import Factory, Planning
 from penstock.table.streaming.planning.streams import Stream, by_columns, differ_in_parallelism, names_of
 from penstock.table.streaming.planning.table_options import parallelism_of
+from penstock.table.streaming.planning.upsert_keys import Keys
 from penstock.table.streaming.rows.state_times import lasting
 from penstock.table.streaming.sinks.constraint_operator import ConstraintOperator
 from penstock.table.streaming.sinks.constraints import constraints_of
@@ -111,9 +112,25 @@ def _materialize(write: Write, writer: TableWriter, options: SinkOptions, planni
             "non-deterministic results when multiple records with different upsert keys map to the same primary key. "
             "Please specify an ON CONFLICT clause to define how conflicts should be handled: ON CONFLICT DO "
             "DEDUPLICATE (update to the latest record, state intensive, since we need to keep the entire history), or "
-            "ON CONFLICT DO ERROR (fail on conflict), or ON CONFLICT DO NOTHING (keep first record)."
+            "ON CONFLICT DO ERROR (fail on conflict), or ON CONFLICT DO NOTHING (keep first record). "
+            f"{_cheap_remedies(write, keys)}"
         )
     return True
+
+
+def _cheap_remedies(write: Write, keys: Keys) -> str:
+    """What a user can do without keeping all rows in state."""
+    names, key = write.schema.names, [write.schema.names[place] for place in write.key]
+    remedies = []
+    own = min(map(sorted, keys), key=len, default=None)
+    if own is not None:
+        declared = ", ".join(names[place] for place in own)
+        remedies.append(f"declare PRIMARY KEY ({declared}) NOT ENFORCED on the table, by which the query's rows differ")
+    remedies.append(f"let the query have one row for each ({', '.join(key)}), such as by GROUP BY")
+    remedies.append(
+        "if you know that it has, set 'table.exec.sink.upsert-materialize' = 'NONE', which writes rows as they come"
+    )
+    return f"Remedies that keep no state: {'; '.join(remedies)}."
 
 
 def _check_conflict(write: Write, is_append: bool, writer: TableWriter) -> None:

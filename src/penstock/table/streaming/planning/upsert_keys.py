@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from penstock.table.analyser.calls import Calls
+from penstock.table.analyser.window_properties import edges_of, group_keys, is_of_windows
 from penstock.table.data.logical_types import (
     LENGTH_MAX,
     BigIntType,
@@ -23,6 +24,8 @@ from penstock.table.streaming.rewrites.calc import Calc
 from penstock.table.typed.nodes import Field, FunctionCall, Typed
 
 Keys = frozenset[frozenset[int]]
+#: which edge of a window (0 for the start, 1 for the end, 2 for the time) tells it from others of its kind
+_TELLING: Final = {"TUMBLE": (0, 1, 2), "HOP": (0, 1, 2), "CUMULATE": (1, 2), "SESSION": (1, 2)}
 _NONE: Keys = frozenset()
 #: whole numbers, the shortest ones first
 _WHOLE: Final[tuple[type[DataType], ...]] = (TinyIntType, SmallIntType, IntType, BigIntType)
@@ -46,6 +49,9 @@ class UpsertKeys:
 
     def of(self, node: logical.Node) -> Keys:
         """Those of a node."""
+        return with_one_edge(node, self._of(node))
+
+    def _of(self, node: logical.Node) -> Keys:
         match node:
             case logical.Scan():
                 key = self._key_of(node)
@@ -92,6 +98,36 @@ class UpsertKeys:
     def least(self, node: logical.Node, among: Collection[int]) -> Sequence[int] | None:
         """One of those that have all these columns."""
         return min((sorted(key) for key in self.of(node) if key >= set(among)), default=None)
+
+
+def with_one_edge(node: logical.Node, keys: Keys) -> Keys:
+    """The keys, and those that have one or two edges of a window instead of all, where the others follow from them.
+
+    A window of TUMBLE and HOP has one length. Of the windows of CUMULATE several begin together, and a session may
+    begin where a former one began, whose rows were late for it.
+    """
+    if not isinstance(node, logical.Aggregate | logical.Distinct | logical.Rank | logical.Join):
+        return keys
+    found = set(keys)
+    for key in keys:
+        of_window = _edges(node, key)
+        if of_window is not None:
+            window, edges = of_window
+            rest = key - frozenset(edges)
+            telling = [column for column, edge in edges.items() if edge in _TELLING[window.kind]]
+            found |= {rest | {column, other} for column in telling for other in edges}
+    return frozenset(found)
+
+
+def _edges(node: logical.Node, key: frozenset[int]) -> tuple[logical.WindowTable, dict[int, int]] | None:
+    """The window whose start and end are among these columns, and which of them are its edges, see `edges_of`."""
+    if not isinstance(node, logical.Aggregate | logical.Distinct):
+        return edges_of(node, key)
+    below = group_keys(node)
+    if not is_of_windows(node) or not key <= set(range(len(below))):
+        return None
+    found = edges_of(node.input, [below[place] for place in key])
+    return found and (found[0], {place: found[1][below[place]] for place in key if below[place] in found[1]})
 
 
 def projected(keys: Keys, expressions: Sequence[Typed]) -> Keys:
