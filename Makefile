@@ -81,7 +81,7 @@ demo: env java ## a real job on Spark that loses a worker and still comes out ri
 bench: $(BENCH_STAMP) java ## throughput beside a bare Python loop (BENCH_ARGS="--only W1 --profile")
 	@$(RUN) python -m benchmarks $(BENCH_ARGS)
 
-bench-guard: $(BENCH_STAMP) java ## fail when throughput fell against benchmarks/ratios.json (BENCH_ARGS=--record)
+bench-guard: $(BENCH_STAMP) java ## fail when throughput fell (BENCH_ARGS='--base REV' against another build)
 	@$(RUN) python -m benchmarks --guard --pairs 7 $(BENCH_ARGS)
 
 sim: env ## simulated clusters, one a seed (SEEDS=1000)

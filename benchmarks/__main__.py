@@ -2,7 +2,7 @@
 
 Without an option that says otherwise: events a second, ratio, processor time and memory of every workload. The others
 are modes of their own: `--keys` and `--tasks` sweep, `--checkpoints` compares intervals, `--profile` writes flame
-graphs, `--guard` compares with what `--record` has written.
+graphs, `--guard` compares with what `--record` has written, and `--base REV` with the build of another revision.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import flame, guard, plots, sweeps
+from benchmarks import builds, flame, guard, plots, sweeps
 from benchmarks.events import EventsSpec
 from benchmarks.measuring import Figures, Settings, measure, peaks
-from benchmarks.registry import GUARDED, WORKLOADS
+from benchmarks.registry import WORKLOADS
 
 #: The table's width where there is no terminal to fit into.
 WIDTH = 170
@@ -72,6 +72,29 @@ def _tell(status: Any, key: str, what: str) -> None:
     status.update(f"{key}: {what}")
 
 
+def compare_builds(
+    console: Console, base: str, keys: list[str], spec: EventsSpec, json_path: Path | None, plot_path: Path | None
+) -> int:
+    """Print how this build compares with another one; the exit status."""
+    with console.status("") as status:
+        compared = builds.compare(base, keys, spec, status.update)
+    title = f"This build beside {base}: its processor time / this build's, {spec.count:,} events"
+    table = Table(title=title, caption=f"interval: 95 % of the median; one below {builds.RATIO_MIN} has fallen")
+    for column in ("", "workload", "median", "interval", "pairs", ""):
+        table.add_column(column, no_wrap=True)
+    for key, one in compared.items():
+        low, high = one.interval
+        verdict = "fallen" if one.has_fallen else "" if one.is_known else "not known to ±0.03"
+        table.add_row(key, one.name, f"{one.median:.3f}", f"{low:.3f} to {high:.3f}", str(len(one.ratios)), verdict)
+    console.print(table)
+    if json_path is not None:
+        json_path.parent.mkdir(parents=True, exist_ok=True)
+        json_path.write_text(json.dumps({key: one.to_json() for key, one in compared.items()}, indent=1))
+    if plot_path is not None:
+        plots.builds(compared, title, plot_path)
+    return int(any(one.has_fallen for one in compared.values()))
+
+
 @click.command()
 @click.option("--events", "count", default=1_000_000, show_default=True, help="Events per run.")
 @click.option("--pairs", default=5, show_default=True, help="Pairs of runs per workload.")
@@ -84,6 +107,7 @@ def _tell(status: Any, key: str, what: str) -> None:
 @click.option("--tasks", default="", help="Instead: maps in a row, such as 1..8, in one chain and in separate tasks.")
 @click.option("--profile", is_flag=True, help="Instead: flame graphs in build/benchmarks.")
 @click.option("--guard", "is_guard", is_flag=True, help="Instead: fail if a ratio is below 0.85 of the recorded one.")
+@click.option("--base", help="Instead: this build beside that of a git revision, in turns, until ratios are known.")
 @click.option("--record", is_flag=True, help="Write the ratios that --guard compares with.")
 @click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write the figures here.")
 @click.option("--plot", "plot_path", type=click.Path(path_type=Path), help="Draw the figures here, as SVG or PNG.")
@@ -100,6 +124,7 @@ def main(
     tasks: str,
     profile: bool,
     is_guard: bool,
+    base: str | None,
     record: bool,
     json_path: Path | None,
     plot_path: Path | None,
@@ -112,7 +137,7 @@ def main(
     console = Console() if sys.stdout.isatty() else Console(width=WIDTH)
     settings = Settings(target, parallelism, INTERVALS[interval], pairs)
     spec = EventsSpec(count)
-    chosen = only.split(",") if only else GUARDED if is_guard or record else list(WORKLOADS)
+    chosen = only.split(",") if only else list(WORKLOADS)
     if unknown := [key for key in chosen if key not in WORKLOADS]:
         raise click.UsageError(f"there is no workload {', '.join(unknown)}; there are {', '.join(WORKLOADS)}")
     title = f"{count:,} events on {target}, parallelism {parallelism}, checkpoints {interval}, {pairs} pairs"
@@ -124,6 +149,8 @@ def main(
             console.print(f"{key}: {flame.record(key, count, interval)}")
         return
     found: dict[str, Any]
+    if base is not None:
+        sys.exit(compare_builds(console, base, chosen, spec, json_path, plot_path))
     if checkpoints:
         points = sweeps.over_intervals(console, spec, settings)
         found, drawing = points, plots.intervals

@@ -54,6 +54,24 @@ def ratios(found: dict[str, Any], title: str, path: Path) -> None:
     _save(figure, path)
 
 
+def builds(compared: dict[str, Any], title: str, path: Path) -> None:
+    """The median ratio of each workload with its interval, and the line below which a build has fallen."""
+    from benchmarks.builds import RATIO_MIN
+
+    figure, axes = _figure()
+    medians = [one.median for one in compared.values()]
+    spread = [
+        [median - one.interval[0] for median, one in zip(medians, compared.values(), strict=True)],
+        [one.interval[1] - median for median, one in zip(medians, compared.values(), strict=True)],
+    ]
+    axes.errorbar(list(compared), medians, yerr=spread, fmt="o", color=OURS, ecolor="#555555", capsize=3)
+    axes.axhline(1.0, color=OTHER, linewidth=1)
+    axes.axhline(RATIO_MIN, color=THIRD, linewidth=1, linestyle="--")
+    axes.set_ylabel("speed of this build over the other's")
+    axes.set_title(title, fontsize=10)
+    _save(figure, path)
+
+
 def _lines(
     title: str,
     path: Path,

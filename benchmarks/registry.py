@@ -21,6 +21,3 @@ WORKLOADS: dict[str, Workload] = {
     "W8": LARGE_STATE,
     **SPARSE,
 }
-
-#: Those that `make bench-guard` watches.
-GUARDED: list[str] = [key for key in ("W1", "W2", "W3", "W4", "W5", *SPARSE) if key in WORKLOADS]

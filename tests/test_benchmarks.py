@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks import by_hand, cep, columnar, guard
+from benchmarks import builds, by_hand, cep, columnar, guard
 from benchmarks.events import EventsSpec, events_of
 from benchmarks.measuring import Figures, Settings, run_penstock, run_twin
 from benchmarks.registry import WORKLOADS
@@ -104,3 +105,33 @@ def test_numbers_of_a_sweep() -> None:
     assert numbers("1,2,4") == [1, 2, 4]
     assert numbers("1..4") == [1, 2, 3, 4]
     assert numbers("1000..100000", by_tens=True) == [1_000, 10_000, 100_000]
+
+
+# --- builds side by side ----------------------------------------------------------------------------------------------
+
+
+def test_interval_of_a_median_holds_it_with_95_percent() -> None:
+    """The places follow from the binomial distribution: the first of 8 values, the 6th of 20, the 14th of 40."""
+    assert builds.median_interval([1.0] * 5) == (-math.inf, math.inf)
+    assert builds.median_interval([6, 1, 5, 2, 4, 3]) == (1, 6)
+    for count, place in ((8, 0), (20, 5), (40, 13)):
+        assert builds.median_interval([float(value) for value in range(count)]) == (place, count - 1 - place)
+
+
+def test_build_has_fallen_if_the_whole_interval_is_too_low() -> None:
+    assert builds.Compared("w", [0.96] * 8).has_fallen
+    assert not builds.Compared("w", [0.96] * 7 + [0.98, 0.98]).has_fallen
+    assert not builds.Compared("w", [0.9, 0.98] * 8).has_fallen
+    assert not builds.Compared("w", [0.9, 1.1] * 8).is_known
+    assert builds.Compared("w", [1.0, 1.02] * 8).is_known
+
+
+def test_build_of_a_revision_runs_a_workload_and_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last commit beside the working tree."""
+    monkeypatch.setattr(builds, "PAIRS_MIN", 2)
+    compared = builds.compare("HEAD", ["W1"], EventsSpec(2_000), pairs_max=2)
+    assert len(compared["W1"].ratios) == 2
+    assert all(ratio > 0 for ratio in compared["W1"].ratios)
+    assert not list((builds.ROOT / "build").glob("base-*"))
+    with pytest.raises(RuntimeError, match="no such revision"), builds.checkout("no-such-revision"):
+        pass

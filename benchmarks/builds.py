@@ -1,0 +1,184 @@
+"""`--base REV`: this build beside another one, in one session, for `make bench-guard`.
+
+Each build runs in a process of its own, and the two take turns, so that a noisy machine is noisy for both. A pair of
+runs gives a ratio: the other build's processor time over this build's, above 1 where this build is faster. Pairs go on
+until the median is known well enough. Both run the present benchmarks in the present environment; only the package
+differs.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Self
+
+from benchmarks.events import EventsSpec
+from benchmarks.measuring import Settings, run_penstock
+from benchmarks.registry import WORKLOADS
+
+ROOT: Final = Path(__file__).parents[1]
+#: A build that is slower than this has fallen: the part of the other build's speed that must be possible.
+RATIO_MIN: Final = 0.97
+#: How far the median may be from the ends of its interval.
+HALF_WIDTH_MAX: Final = 0.03
+PAIRS_MIN: Final = 8
+PAIRS_MAX: Final = 40
+_CONFIDENCE: Final = 0.95
+
+
+@dataclass
+class Compared:
+    """The ratios of one workload: the other build's processor time over this build's."""
+
+    name: str
+    ratios: list[float] = field(default_factory=list)
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.ratios)
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The 95 % interval of the median."""
+        return median_interval(self.ratios)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the interval is narrow enough."""
+        low, high = self.interval
+        return max(high - self.median, self.median - low) <= HALF_WIDTH_MAX
+
+    @property
+    def has_fallen(self) -> bool:
+        """Whether the whole interval is below `RATIO_MIN`."""
+        return self.interval[1] < RATIO_MIN
+
+    def to_json(self) -> dict[str, Any]:
+        return {"name": self.name, "ratios": self.ratios, "median": self.median, "interval": self.interval}
+
+
+def median_interval(values: list[float]) -> tuple[float, float]:
+    """The narrowest pair of values, equally far from both ends, that holds the median with 95 % or more.
+
+    How many values are below the median is a matter of tossing a coin, whatever their distribution is. With fewer than
+    six values no pair is that certain, and the interval has no ends.
+    """
+    ordered, count = sorted(values), len(values)
+    outside, chosen = 0.0, None
+    for place in range(count // 2):
+        outside += 2 * math.comb(count, place) / 2**count
+        if outside > 1 - _CONFIDENCE:
+            break
+        chosen = place
+    return (-math.inf, math.inf) if chosen is None else (ordered[chosen], ordered[count - 1 - chosen])
+
+
+class Build:
+    """A process that runs workloads with the package below a directory, one at a time."""
+
+    def __init__(self, source: Path) -> None:
+        path = os.pathsep.join([str(source), str(ROOT)])
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.builds", str(source)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": path},
+            cwd=ROOT,
+        )
+
+    def cpu_seconds(self, key: str, events: int) -> float:
+        """Run a workload. Raises `RuntimeError` where the build cannot."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps([key, events]) + "\n")
+        self._process.stdin.flush()
+        answer = self._process.stdout.readline()
+        if not answer:
+            raise RuntimeError(f"{key}: the build ended with exit status {self._process.wait()}; see its error above")
+        return float(json.loads(answer))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.wait()
+        self._process.stdout.close()
+
+
+@contextmanager
+def checkout(revision: str) -> Iterator[Path]:
+    """A directory with another revision, until the end of the block. Raises `RuntimeError` where there is none."""
+    found = _git("rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}", check=False)
+    if found.returncode:
+        raise RuntimeError(f"--base {revision}: there is no such revision")
+    directory = ROOT / "build" / f"base-{found.stdout.strip()[:12]}"
+    if directory.exists():
+        _remove(directory)
+    _git("worktree", "add", "--detach", "--force", str(directory), found.stdout.strip())
+    try:
+        yield directory
+    finally:
+        _remove(directory)
+
+
+def _remove(directory: Path) -> None:
+    shutil.rmtree(directory, ignore_errors=True)
+    _git("worktree", "prune")
+
+
+def _git(*arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["git", *arguments], cwd=ROOT, check=check, capture_output=True, text=True)
+
+
+def compare(
+    base: str, keys: list[str], spec: EventsSpec, tell: Callable[[str], object] = str, pairs_max: int = PAIRS_MAX
+) -> dict[str, Compared]:
+    """The ratios of all these workloads, by their names."""
+    compared = {}
+    with checkout(base) as directory, Build(directory / "src") as other, Build(ROOT / "src") as this:
+        for key in keys:
+            found = Compared(WORKLOADS[key].name)
+            for build in (other, this):
+                tell(f"{key}: first run")
+                build.cpu_seconds(key, spec.count)
+            while len(found.ratios) < pairs_max and (len(found.ratios) < PAIRS_MIN or not found.is_known):
+                tell(f"{key}: pair {len(found.ratios) + 1}")
+                builds = (other, this) if len(found.ratios) % 2 else (this, other)
+                seconds = {build: build.cpu_seconds(key, spec.count) for build in builds}
+                found.ratios.append(seconds[other] / seconds[this])
+            compared[key] = found
+    return compared
+
+
+def serve(source: str) -> None:
+    """Run workloads that the standard input names, and answer with their processor time in seconds."""
+    logging.disable(logging.WARNING)
+    import penstock
+
+    if not Path(penstock.__file__).is_relative_to(source):
+        raise SystemExit(f"the package of {penstock.__file__} is not the one of {source}")
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # whatever a workload prints is no answer
+    for line in sys.stdin:
+        key, events = json.loads(line)
+        run = run_penstock(WORKLOADS[key], WORKLOADS[key].spec(EventsSpec(events)), Settings())
+        answers.write(json.dumps(run.cpu_seconds) + "\n")
+        answers.flush()
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1])
