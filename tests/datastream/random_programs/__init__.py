@@ -1,0 +1,1 @@
+"""Random programs of the DataStream API beside a plain interpreter of them, see `__main__`."""
