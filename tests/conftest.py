@@ -45,7 +45,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure() -> None:
     """Let Spark's JVMs start quickly, those of scripts too; no time that a busy machine takes fails a test."""
-    settings.register_profile("busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.register_profile(
+        "busy machine", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+    )
     settings.load_profile("busy machine")
     os.environ.setdefault("SPARK_SUBMIT_OPTS", options(ARCHIVE))
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

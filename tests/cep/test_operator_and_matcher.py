@@ -47,7 +47,7 @@ LETTERS = st.sampled_from(["", "a", "b", "c", "d", "ab", "bc"])
 
 
 @pytest.mark.parametrize("name", PATTERNS)
-@settings(derandomize=True, deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=40)
 @given(st.lists(st.tuples(LETTERS, st.integers(0, 3)), max_size=12), st.integers(1, 5))
 def test_both_give_the_same_matches(name: str, drawn: list[tuple[str, int]], step: int) -> None:
     events, time = [], 1

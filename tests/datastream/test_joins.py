@@ -84,7 +84,7 @@ def test_a_window_join_pairs_by_key_and_window(parallelism: int) -> None:
     assert sorted(result.execute_and_collect()) == pairs(LEFT, RIGHT, 20)
 
 
-@settings(derandomize=True, deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=15)
 @given(st.data())
 def test_a_sliding_window_join_is_that_of_a_nested_loop(data: Any) -> None:
     """A2, C1: a pair comes once for each window that has both."""

@@ -143,7 +143,7 @@ def whole_from(test: Callable[[list], None]) -> Callable[[list, int], None]:
     return patched
 
 
-@settings(derandomize=True, deadline=None, max_examples=600)
+@settings(deadline=None, max_examples=600)
 @given(st.lists(OPERATION, max_size=40), WHOLE_FROM)
 @whole_from
 def test_histories_against_a_plain_dictionary(operations: list) -> None:
@@ -440,7 +440,7 @@ TIMER_STEPS = st.lists(
 )
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=300)
 @given(TIMER_STEPS, WHOLE_FROM)
 @whole_from
 def test_timers_in_histories(steps: list) -> None:

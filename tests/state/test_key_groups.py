@@ -47,7 +47,7 @@ KEYS = [
 ]  # fmt: skip
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=300)
 @given(st.integers(1, 300), st.data())
 def test_every_key_group_has_exactly_one_owner(max_parallelism, data):
     """D4: the ranges of all subtasks cover every key group once, in order, as evenly as can be."""
@@ -62,7 +62,7 @@ def test_every_key_group_has_exactly_one_owner(max_parallelism, data):
     assert max(sizes) - min(sizes) <= 1
 
 
-@settings(derandomize=True, deadline=None)
+@settings(deadline=None)
 @given(
     st.one_of(st.text(), st.integers(), st.floats(allow_nan=False), st.binary(), st.tuples(st.text(), st.integers()))
 )

@@ -56,7 +56,7 @@ def is_one(one: Any, other: Any) -> bool:
     return len({without_nan(one): 0, without_nan(other): 0}) == 1
 
 
-@settings(derandomize=True, deadline=None, max_examples=1500)
+@settings(deadline=None, max_examples=1500)
 @given(KEYS, KEYS)
 @example(frozenset({"a", "b"}), frozenset({"asb"}))
 @example(Decimal("1.00000000000000000000000000001"), Decimal("1.00000000000000000000000000002"))
@@ -82,7 +82,7 @@ def test_every_two_keys_of_the_list_have_the_same_bytes_just_when_they_are_one()
             assert (key_bytes(one) == key_bytes(other)) == is_one(one, other), (one, other)
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=300)
 @given(KEYS)
 def test_plain_keys_come_back_from_their_bytes(key: Any) -> None:
     """D1: type included."""
@@ -100,7 +100,7 @@ def test_integers_of_more_digits_than_python_writes(key: Any) -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@settings(derandomize=True, deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=40)
 @given(st.lists(KEYS, max_size=30), st.lists(KEYS, max_size=30))
 def test_state_is_kept_by_key_through_a_restore(backend: str, before: list[Any], after: list[Any]) -> None:
     """D1, D3, G8: as many states as there are keys, each with what came under its key before and after."""
@@ -117,7 +117,7 @@ def test_state_is_kept_by_key_through_a_restore(backend: str, before: list[Any],
     assert sorted(last.values()) == counted(keys)
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=200)
 @given(st.lists(KEYS, min_size=1, max_size=20))
 def test_routes_send_a_key_to_one_subtask(keys: list[Any]) -> None:
     """D4, B3: whatever came before it."""

@@ -215,7 +215,7 @@ def heap_files(backend: HeapKeyedStateBackend) -> dict[str, list[bytes]]:
     return {capture.name: [capture.to_bytes(GROUPS)] for capture in backend.capture(10**6)}
 
 
-@settings(derandomize=True, deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=150)
 @given(histories(st.nothing(), 60), SETTINGS)
 def test_agrees_with_the_heap(steps: list, sizes: RocksDBSettings) -> None:
     """D1, D3: the same steps on both give the same results, and the same canonical snapshot."""
@@ -263,7 +263,7 @@ RECOVERY = st.one_of(
 )
 
 
-@settings(derandomize=True, deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=40)
 @given(histories(RECOVERY, 40), SETTINGS)
 def test_agrees_with_the_heap_over_recoveries(steps: list, sizes: RocksDBSettings) -> None:
     """G7, H4: the same with checkpoints, and recoveries from files, from canonical files, and from a heap's snapshot;

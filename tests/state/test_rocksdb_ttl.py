@@ -389,7 +389,7 @@ class Model:
         return sorted(numbers) if self.kind == "map" else numbers
 
 
-@settings(derandomize=True, deadline=None, max_examples=120)
+@settings(deadline=None, max_examples=120)
 @given(
     STEPS,
     st.sampled_from(KINDS),

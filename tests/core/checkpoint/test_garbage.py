@@ -37,7 +37,7 @@ def metadata_of(checkpoint_id: int, paths: list[str]) -> CheckpointMetadata:
     return CheckpointMetadata(checkpoint_id, "job", "name", 0, False, operators)
 
 
-@settings(derandomize=True, deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=400)
 @given(st.data())
 def test_against_the_definition(data: st.DataObject) -> None:
     """G6, G11: never a file that a kept checkpoint or a base of a pending one refers to, nor its metadata, nor what is

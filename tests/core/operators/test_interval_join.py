@@ -52,16 +52,21 @@ def opened(factory: Any, *snapshots: bytes, **options: Any) -> TwoInputOperatorH
 # --- against a nested loop ------------------------------------------------------------------------------------------
 
 Event = tuple[Any, ...]  # ("record", side, [(key, timestamp)]) or ("watermark", timestamp)
-RECORDS = st.lists(st.tuples(st.sampled_from("abc"), st.integers(-30, 60)), min_size=1, max_size=6)
+#: any times, or such that records often lie exactly at a bound, at a watermark, or at the end of what is kept together
+TIMES = st.one_of(st.integers(-30, 60), st.integers(-6, 12).map(lambda number: number * 5))
+RECORDS = st.lists(st.tuples(st.sampled_from("abc"), TIMES), min_size=1, max_size=6)
 EVENTS = st.lists(
     st.one_of(
         st.tuples(st.just("records"), st.integers(0, 1), RECORDS),
-        st.tuples(st.just("watermark"), st.integers(-30, 60)),
+        st.tuples(st.just("watermark"), TIMES),
         st.tuples(st.just("recover"), st.integers(1, 3)),
     ),
     max_size=25,
 )
-BOUNDS = st.tuples(st.integers(-25, 25), st.integers(0, 30)).map(lambda b: (b[0], b[0] + b[1]))
+BOUNDS = st.one_of(
+    st.tuples(st.integers(-25, 25), st.integers(0, 30)),
+    st.tuples(st.sampled_from([-25, -10, -5, 0, 5, 20]), st.sampled_from([0, 5, 10, 25])),
+).map(lambda bounds: (bounds[0], bounds[0] + bounds[1]))
 
 
 def nested_loop(events: list[Event], lower: int, upper: int) -> tuple[Counter[Any], list[list[Any]]]:
@@ -134,7 +139,7 @@ def run(events: list[Event], lower: int, upper: int, backend: Any = None) -> tup
     return Counter(results), late
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=200)
 @given(EVENTS, BOUNDS)
 def test_a_pair_is_found_exactly_when_a_nested_loop_finds_it(events: list[Event], bounds: tuple[int, int]) -> None:
     """A2, D4, G8: whatever the order, the watermarks, the recoveries and the parallelism after them."""
@@ -144,7 +149,7 @@ def test_a_pair_is_found_exactly_when_a_nested_loop_finds_it(events: list[Event]
     assert [sorted(side) for side in late] == [sorted(side) for side in wanted_late]
 
 
-@settings(derandomize=True, deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=25)
 @given(EVENTS, BOUNDS)
 def test_pairs_are_the_same_on_rocksdb(events: list[Event], bounds: tuple[int, int]) -> None:
     """A2, D3: every settling point puts all out of memory."""

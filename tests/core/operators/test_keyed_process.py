@@ -91,7 +91,7 @@ class Model:
         return key, numbers[-1], list(numbers), counts, sum(numbers), sum(numbers) / len(numbers)
 
 
-@settings(derandomize=True, deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=25)
 @given(st.lists(st.tuples(st.sampled_from(KEYS), st.integers(0, 4)), max_size=12))
 def test_all_states_against_model(values):
     """D1: value, list, map, reducing and aggregating state of the current key only, through any snapshot."""
@@ -376,7 +376,7 @@ TIMER_INPUTS = st.lists(
 )
 
 
-@settings(derandomize=True, deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=40)
 @given(TIMER_INPUTS)
 def test_timers_against_model(steps):
     """A1: setting, deleting and firing timers is as a sorted set of (time, key) would have it."""

@@ -43,7 +43,7 @@ def note(fired, time, item):
 
 
 @BACKENDS
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=300)
 @given(steps=STEPS)
 def test_queue_against_model(table_of, steps):
     """A1: the queue is a set of (time, item), fired in order of time, also when it is made anew over its table."""

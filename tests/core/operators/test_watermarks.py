@@ -182,7 +182,7 @@ def test_a_source_without_watermarks_cannot_be_aligned():
         WatermarkStrategy.no_watermarks().with_watermark_alignment("group", 10)
 
 
-@settings(derandomize=True, deadline=None)
+@settings(deadline=None)
 @given(st.lists(st.lists(st.integers(-100, 100), max_size=4), max_size=8), st.integers(0, 20))
 def test_generator_against_model(batches, bound):
     """C2: the watermark after each batch is as high as the highest timestamp so far allows."""
@@ -230,7 +230,7 @@ STEPS = st.lists(
 )  # (channel, watermark or idleness)
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=300)
 @given(STEPS)
 def test_valve_against_model(steps):
     """C2: the output never falls, and is the lowest of the active channels whenever that is higher; once all are idle

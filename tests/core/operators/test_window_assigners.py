@@ -136,7 +136,7 @@ def test_tumbling_count_windows() -> None:
     assert assigned == [[CountWindow(n)] for n in (0, 0, 1, 1, 2)]
 
 
-@settings(derandomize=True, deadline=None)
+@settings(deadline=None)
 @given(st.integers(1, 7), st.integers(1, 7))
 def test_sliding_count_windows(size: int, slide: int) -> None:
     """C1: window n has the `size` records from n * slide on, also where there are gaps between windows."""
@@ -153,7 +153,7 @@ def test_everything_in_one_window() -> None:
     assert GlobalWindow().max_timestamp() == CountWindow(3).max_timestamp() == MAX_TIMESTAMP
 
 
-@settings(derandomize=True, deadline=None)
+@settings(deadline=None)
 @given(st.integers(-500, 500), st.integers(1, 9), st.integers(1, 9), st.integers(0, 8))
 def test_cumulative_windows(timestamp: int, step: int, steps: int, offset: int) -> None:
     """C1: cumulative windows share their start and grow by a step; the answer holds for the range that it claims."""

@@ -84,7 +84,7 @@ def groups_of(harness: OneInputOperatorHarness) -> list[Any]:
 
 @pytest.mark.parametrize("lateness", [0, 6])
 @pytest.mark.parametrize("case", ASSIGNERS, ids=lambda case: repr(case[0]))
-@settings(derandomize=True, deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=60)
 @given(events=EVENTS, size=st.integers(1, 4))
 def test_gives_what_the_fast_operator_gives(case: Any, lateness: int, events: Any, size: int) -> None:
     """C1: for any input, out of order and late, the same windows, results, late records and counts."""

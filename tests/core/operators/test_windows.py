@@ -75,7 +75,7 @@ def at(*timestamps, key="a"):
 SIZES = st.integers(1, 50)
 
 
-@settings(derandomize=True, deadline=None)
+@settings(deadline=None)
 @given(st.integers(-(10**6), 10**6), SIZES, st.data())
 def test_tumbling_assigner(timestamp, size, data):
     """C1: every timestamp, negative ones too, lies in exactly one tumbling window, offset or not."""
@@ -85,7 +85,7 @@ def test_tumbling_assigner(timestamp, size, data):
     assert (low, high) == windows[0]
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=300)
 @given(st.integers(-500, 500), SIZES, SIZES, st.data())
 def test_sliding_assigner(timestamp, size, slide, data):
     """C1: sliding windows of any size and slide; the answer holds for the whole range that it claims."""
@@ -414,7 +414,7 @@ def check_against(model, factory, inputs):
     run_hostile(factory, inputs, output, {LATE: late})
 
 
-@settings(derandomize=True, deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=40)
 @given(EVENTS, st.integers(1, 12), st.integers(1, 12), st.sampled_from([0, 7]), st.data())
 def test_aligned_windows_against_model(events, size, slide, lateness, data):
     """C1, G8: sliding windows with lateness, late output and any number of recoveries give what the model gives."""
@@ -429,7 +429,7 @@ def test_aligned_windows_against_model(events, size, slide, lateness, data):
     check_against(model, factory, inputs)
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=60)
 @given(EVENTS, st.integers(1, 12), st.sampled_from([0, 7]))
 def test_sessions_against_model(events, gap, lateness):
     """C1, G8: sessions that merge, fire again and recover give what the model gives."""

@@ -200,7 +200,7 @@ BARRIERS = {"aligned": "b", "unaligned": "o", "unaligned with time-out": "ot", "
 
 
 @pytest.mark.parametrize("mode", BARRIERS)
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=300)
 @given(st.integers(1, 4), st.data())
 def test_every_cut_is_consistent(mode: str, channels: int, data: st.DataObject) -> None:
     """G1, G2, G5: in any interleaving of arrivals, processing and time, what was processed before the snapshot and

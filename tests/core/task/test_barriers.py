@@ -83,7 +83,7 @@ def test_a_newer_barrier_behind_a_held_back_one() -> None:
     assert task.log == ["take 1", "r1", "take 2", "r2"]
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=200)
 @given(st.integers(1, 4), st.data())
 def test_every_cut_is_consistent(channels: int, data: st.DataObject) -> None:
     """G1, G2: in any interleaving each snapshot has, of every channel, exactly the records before the barrier."""

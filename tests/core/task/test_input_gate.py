@@ -117,7 +117,7 @@ def test_held_back_bytes_are_counted() -> None:
     assert gate.held_back_bytes() == 0
 
 
-@settings(derandomize=True, deadline=None)
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(1, 3)), max_size=12), st.data())
 def test_order_within_a_channel_is_kept(buffers: list, data: st.DataObject) -> None:
     """B3, G2: whatever is held back and released when, each channel's elements come in order, each once."""
@@ -256,7 +256,7 @@ def test_nothing_is_sent_without_credit() -> None:
     assert subpartition.credit == 4
 
 
-@settings(derandomize=True, deadline=None)
+@settings(deadline=None)
 @given(st.lists(st.one_of(st.integers(0, 9), st.just("event"), st.just("flush"), st.just("credit")), max_size=30))
 def test_order_and_credit_hold(steps: list) -> None:
     """G1: on a channel nothing is lost, repeated or overtaken, and no more buffers are sent than credited."""
@@ -307,7 +307,7 @@ def collect(partitioner: object, batches: list[Batch], channels: int) -> list[li
 BATCHES = st.lists(st.lists(st.integers(0, 50), max_size=6).map(lambda v: Batch(v, list(v))), max_size=6)
 
 
-@settings(derandomize=True, deadline=None)
+@settings(deadline=None)
 @given(BATCHES, st.integers(1, 5))
 def test_partitioners(batches: list[Batch], channels: int) -> None:
     """B3: broadcast, global, rebalance and hash send each record where they should, in order on each channel."""

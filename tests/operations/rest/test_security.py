@@ -148,9 +148,12 @@ def test_names_of_the_server_are_taken(host: str) -> None:
         {"sec-fetch-site": "same-site"},
     ],
 )
-def test_pages_of_other_sites_change_nothing(headers: dict[str, str]) -> None:
+@pytest.mark.parametrize("allowed", [None, "*", "https://a.example"])
+def test_pages_of_other_sites_change_nothing(headers: dict[str, str], allowed: str | None) -> None:
+    """Every site may read answers where `*` is allowed; it may not change anything."""
     handle = Handle(a_view())
-    with serving(handle) as client:
+    configuration = {} if allowed is None else {"web.access-control-allow-origin": allowed}
+    with serving(handle, configuration=configuration) as client:
         assert client.ask("PATCH", f"/jobs/{JOB}", headers=headers).code == 403
         assert client.get(f"/jobs/{JOB}/yarn-cancel", headers).code == 403
         assert handle.asked == []
@@ -162,6 +165,14 @@ def test_the_page_of_the_server_itself_may() -> None:
     with serving(handle) as client:
         own = {"origin": client.server.url, "sec-fetch-site": "same-origin"}
         assert client.ask("PATCH", f"/jobs/{JOB}", headers=own).code == 202
+        assert handle.asked == ["cancel"]
+
+
+def test_site_that_is_allowed_by_name_may() -> None:
+    handle = Handle(a_view())
+    with serving(handle, configuration={"web.access-control-allow-origin": "https://a.example"}) as client:
+        headers = {"origin": "https://a.example", "sec-fetch-site": "cross-site"}
+        assert client.ask("PATCH", f"/jobs/{JOB}", headers=headers).code == 202
         assert handle.asked == ["cancel"]
 
 

@@ -48,7 +48,7 @@ def check(columns: Factory, rows: Factory, batches: list[list[tuple[Any, ...]]],
                 found.recover()
 
 
-@settings(derandomize=True, deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=150)
 @given(BATCHES, st.sampled_from([None, TS]), st.booleans(), st.data())
 def test_the_last_row(
     batches: list[list[tuple[Any, ...]]], time: int | None, sends_before: bool, data: st.DataObject
@@ -60,7 +60,7 @@ def test_the_last_row(
 ORDERS = [(SortKey(V),), (SortKey(V, True, False),), (SortKey(TS, True, False), SortKey(V)), (SortKey(K), SortKey(V))]
 
 
-@settings(derandomize=True, deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=150)
 @given(BATCHES, st.sampled_from(ORDERS), st.integers(1, 2), st.integers(0, 2), st.booleans(), st.data())
 def test_the_first_rows(
     batches: list[list[tuple[Any, ...]]], order: Any, start: int, more: int, shows: bool, data: st.DataObject

@@ -123,7 +123,7 @@ def test_rows_that_are_not_later_than_those_sent_are_late() -> None:
     assert rows.harnesses[0].counters[LATE_RECORDS] == 1
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=60)
 @given(
     st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 3), st.integers(0, 20)), max_size=12),
     st.integers(1, 4),

@@ -151,7 +151,7 @@ STEPS = st.lists(
 
 
 @pytest.mark.parametrize("is_rows", [True, False])
-@settings(derandomize=True, deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=100)
 @given(steps=STEPS)
 def test_changes_give_the_results_of_the_table(is_rows: bool, steps: list[Any]) -> None:
     """Whatever comes and goes, the batches, the recoveries and the parallelism after them."""

@@ -245,14 +245,14 @@ WINDOWS = st.sampled_from(
 )
 
 
-@settings(derandomize=True, deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=150)
 @given(EVENTS, WINDOWS)
 def test_results_are_those_of_all_rows_so_far(events: list[Any], window: tuple[str, bool, int | None]) -> None:
     """Whatever the batches, the watermarks, the recoveries and the parallelism after them."""
     check(events, window)
 
 
-@settings(derandomize=True, deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=25)
 @given(EVENTS, WINDOWS)
 def test_results_are_the_same_on_rocksdb(events: list[Any], window: tuple[str, bool, int | None]) -> None:
     with pytest.MonkeyPatch.context() as patch:

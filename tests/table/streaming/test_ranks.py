@@ -161,7 +161,7 @@ def test_a_partition_without_rows_leaves_nothing() -> None:
     assert not ranked.harnesses[0].context.keyed.table(PARTITIONS).entries(None)
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=60)
 @given(st.lists(st.tuples(st.integers(0, 3), st.floats(0, 1)), max_size=120), st.booleans(), st.booleans())
 def test_of_many_rows_with_one_sort_key_the_oldest_that_is_the_same_goes(
     steps: list[tuple[int, float]], newest_first: bool, resumes: bool
@@ -315,7 +315,7 @@ def relation(history: list[tuple[Any, ...]], start: int, end: int, shows: bool) 
     return found
 
 
-@settings(derandomize=True, deadline=None, max_examples=120)
+@settings(deadline=None, max_examples=120)
 @given(histories(), st.integers(1, 2), st.integers(0, 2), st.booleans(), st.integers(1, 5), st.booleans())
 def test_changes_stand_for_the_first_rows(
     history: list[tuple[Any, ...]], start: int, more: int, shows: bool, size: int, recovers: bool
@@ -329,7 +329,7 @@ def test_changes_stand_for_the_first_rows(
     assert folded(ranked.take()) == relation(history, start, end, shows)
 
 
-@settings(derandomize=True, deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=80)
 @given(st.lists(ROWS, max_size=16), st.integers(1, 2), st.integers(0, 2), st.booleans(), st.integers(1, 5))
 def test_rows_that_only_come_give_the_same_table(
     rows: list[tuple[Any, ...]], start: int, more: int, shows: bool, size: int
@@ -342,7 +342,7 @@ def test_rows_that_only_come_give_the_same_table(
     assert folded(ranked.take()) == relation([("+I", *row) for row in rows], start, end, shows)
 
 
-@settings(derandomize=True, deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=80)
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.integers(1, 3)), max_size=16), st.integers(1, 3), st.booleans())
 def test_rows_that_get_better_give_the_same_table(steps: list[tuple[str, int]], end: int, shows: bool) -> None:
     sums: Counter[str] = Counter()

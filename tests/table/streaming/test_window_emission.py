@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+import hypothesis.strategies as st
 import pytest
+from hypothesis import given
 from tests.table.running import run
 from tests.table.streaming.windowed import ByRow, Timed
 
@@ -125,6 +128,52 @@ def test_a_recovered_window_whose_lateness_is_over_is_dropped() -> None:
     windows.watermark(14_999)
     windows.table.rows(("a", 2, 0))
     assert counts(windows.windows.take()) == [("+I", 1)]
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("row"), st.sampled_from(["a", "b"]), st.integers(0, 3), st.integers(0, 6)),
+        st.tuples(st.just("watermark"), st.integers(1, 5)),
+        st.tuples(st.just("wait"), st.integers(1, 3)),
+    ),
+    max_size=14,
+)
+EMISSIONS = st.builds(
+    Emission,
+    early_ms=st.sampled_from([None, 0, 1 * S, 2 * S]),
+    late_ms=st.sampled_from([None, 0, 1 * S]),
+    lateness_ms=st.sampled_from([0, 4 * S, 8 * S]),
+)
+
+
+def run_steps(steps: list[Any], emission: Emission, recoveries: list[int]) -> list[tuple[Any, ...]]:
+    """What windows of 4 s send, in order; `recoveries`: the steps after which there is one."""
+    windows = ByRow(4 * S, emission, False)
+    sent: list[tuple[Any, ...]] = []
+    time = 0
+    for number, (kind, *numbers) in enumerate(steps):
+        if kind == "row":
+            key, value, behind = numbers
+            windows.table.rows((key, value, max(0, time - (behind - 3) * S)))
+        elif kind == "watermark":
+            time += numbers[0] * S
+            windows.watermark(time - 1)
+        else:
+            windows.wait_quietly(numbers[0] * S)
+        if number in recoveries:
+            windows.windows.recover()
+        sent += windows.windows.take()
+    windows.watermark(100 * S)
+    return sent + windows.windows.take()
+
+
+@given(steps=STEPS, emission=EMISSIONS, data=st.data())
+def test_results_are_the_same_after_a_recovery_at_any_step(steps: list[Any], emission: Emission, data: Any) -> None:
+    """K1: what was sent, what is due by the clock and what is over are in the snapshot."""
+    if emission.late_ms is None:
+        emission = replace(emission, lateness_ms=0)
+    recoveries = data.draw(st.lists(st.integers(0, max(0, len(steps) - 1)), unique=True))
+    assert run_steps(steps, emission, recoveries) == run_steps(steps, emission, [])
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------
