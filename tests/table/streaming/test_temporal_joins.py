@@ -14,6 +14,7 @@ from tests.table.streaming.joined import CALLS, Change, Driven
 
 from penstock.core.operators.base import UserCodeError
 from penstock.table.data.logical_types import IntType, TimestampType, VarCharType
+from penstock.table.plan.changes import SHORT
 from penstock.table.streaming.joins.temporal_join_operator import ROWS, TemporalJoinOperator, TemporalSpec
 from penstock.table.streaming.rows.sessions import StreamSession
 from penstock.table.typed.nodes import Field, Typed
@@ -226,6 +227,56 @@ def test_rows_that_are_not_late_have_the_version_of_their_time(
         elif keeps_left:
             expected[*one, *NOTHING] += 1
     assert Counter(sent) == expected
+
+
+BEHIND = st.lists(
+    st.tuples(
+        st.lists(
+            st.tuples(
+                st.integers(0, 1), st.integers(1, 2), st.integers(-6, 6), st.sampled_from("abc"), st.sampled_from(SHORT)
+            ),
+            max_size=6,
+        ),
+        st.integers(1, 6),
+        st.booleans(),
+    ),
+    max_size=8,
+)
+
+
+@settings(max_examples=200)
+@given(BEHIND, st.booleans())
+def test_versions_and_deletions_behind_the_watermark(steps: list[Any], ends_by_before: bool) -> None:
+    """K1: of the versions that the watermark has passed the last one stays, and late changes are compared with it."""
+    driven = join(ends_by_before=ends_by_before)
+    waiting: list[Change] = []
+    versions: dict[int, dict[int, tuple[int, str] | None]] = {1: {}, 2: {}}
+    sent: list[Change] = []
+    expected: list[Change] = []
+    watermark = 0
+    for rows, advance, restores in steps:
+        for side, key, ahead, text, kind in rows:
+            time = max(0, watermark + 1 + (ahead if side else abs(ahead)))  # rows of the left side are not late
+            driven.send(side, row(key, time, text, kind))
+            if side == 0:
+                waiting.append(row(key, time, text, kind))
+            elif kind != "-U" or ends_by_before:
+                versions[key][time] = (time, text) if kind in ("+I", "+U") else None
+        watermark += advance
+        if restores:
+            driven = driven.restored()
+        driven.harness.watermark(watermark)
+        sent += driven.taken()
+        for one in [change for change in waiting if change[2] <= watermark * MS]:
+            waiting.remove(one)
+            known = versions[one[1]]
+            last = max((time for time in known if time * MS <= one[2]), default=None)
+            version = None if last is None else known[last]
+            expected.append((*one, *(NOTHING if version is None else (one[1], version[0] * MS, version[1]))))
+        for known in versions.values():
+            for time in sorted(time for time in known if time <= watermark)[:-1]:
+                del known[time]
+    assert Counter(sent) == Counter(expected)
 
 
 def test_rows_that_came_out_stay_out_of_rocksdb(monkeypatch: pytest.MonkeyPatch) -> None:
