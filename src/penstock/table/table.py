@@ -11,6 +11,7 @@ from penstock.plan.description import Plan
 from penstock.table.analyser.planned import PlannedQuery
 from penstock.table.catalog.columns import Column, ResolvedSchema
 from penstock.table.catalog.manager import CatalogManager
+from penstock.table.catalog.table_schema import TableSchema
 from penstock.table.data.errors import ValidationError
 from penstock.table.expression import Expression
 from penstock.table.expressions import col
@@ -27,7 +28,6 @@ from penstock.table.grouped_tables import (
 from penstock.table.plan.logical import Node
 from penstock.table.sql.statement_parser import StatementParser
 from penstock.table.table_plans import Plans
-from penstock.table.table_schema import TableSchema
 from penstock.table.window import GroupWindow, OverWindow
 
 if TYPE_CHECKING:

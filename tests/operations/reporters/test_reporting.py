@@ -129,7 +129,13 @@ def test_spans_wait_for_a_reporter_that_could_not_send_them(
     assert sorted(names) == ["Checkpoint", "JobInitialization"]
 
 
+def reporting_threads() -> set[threading.Thread]:
+    """The threads of all reportings of this process; those of other tests among them."""
+    return {thread for thread in threading.enumerate() if thread.name == "penstock-metrics"}
+
+
 def test_the_configuration_of_a_job_starts_them_and_the_end_reports(watched: Watched, tmp_path: Path) -> None:
+    threads = reporting_threads()
     path = tmp_path / "metrics.jsonl"
     options = {
         "metrics.reporters": "prom,file",
@@ -151,7 +157,7 @@ def test_the_configuration_of_a_job_starts_them_and_the_end_reports(watched: Wat
         stop_reporters(watched.dispatcher)
         MetricStore.of(watched.dispatcher).close()
     assert jobs_in(path) == [JOB_ID]
-    assert "penstock-metrics" not in {thread.name for thread in threading.enumerate()}
+    assert reporting_threads() == threads
 
 
 def test_a_port_that_is_not_free_is_tried_again(
@@ -176,12 +182,13 @@ def test_a_port_that_is_not_free_is_tried_again(
 
 
 def test_jobs_are_looked_at_where_no_reporter_is(watched: Watched) -> None:
+    threads = reporting_threads()
     keep_looking(watched.dispatcher)
     try:
         charts = MetricStore.of(watched.dispatcher).charts(JOB_ID)
         assert charts is not None
         assert charts.points(None, "numRestarts")
-        assert "penstock-metrics" in {thread.name for thread in threading.enumerate()}
+        assert len(reporting_threads() - threads) == 1
     finally:
         stop_reporters(watched.dispatcher)
         MetricStore.of(watched.dispatcher).close()
@@ -192,8 +199,9 @@ def test_a_job_that_names_none_starts_nothing() -> None:
 
 
 def test_a_wrong_option_is_an_error_and_starts_nothing() -> None:
+    threads = reporting_threads()
     dispatcher = Dispatcher()
     with pytest.raises(ConfigurationError, match=r"metrics\.reporter\.x\.path"):
         start_reporters(dispatcher, Configuration.from_dict({"metrics.reporter.x.type": "json"}))
     MetricStore.of(dispatcher).close()
-    assert "penstock-metrics" not in {thread.name for thread in threading.enumerate()}
+    assert reporting_threads() == threads

@@ -10,6 +10,7 @@ from tests.table.api.planning import PlanningEnvironment, text_of
 
 from penstock.base.errors import UnsupportedError, WrongTypeError
 from penstock.base.types import Row, RowKind
+from penstock.table.catalog.table_schema import TableSchema
 from penstock.table.data.errors import ValidationError
 from penstock.table.expression import Expression
 from penstock.table.expressions import (
@@ -29,7 +30,6 @@ from penstock.table.expressions import (
     without_columns,
 )
 from penstock.table.table import OverWindowedTable, Table
-from penstock.table.table_schema import TableSchema
 from penstock.table.types import DataTypes
 from penstock.table.window import Over, Session, Slide, Tumble
 

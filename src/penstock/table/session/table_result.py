@@ -11,10 +11,10 @@ from penstock.base.errors import WrongTimeError
 from penstock.base.types import Row, RowKind
 from penstock.drivers.job_client import JobClient
 from penstock.table.catalog.columns import ResolvedSchema
+from penstock.table.catalog.table_schema import TableSchema
 from penstock.table.plan.executor import ChangelogRow, Job
 from penstock.table.session.result_kind import ResultKind
 from penstock.table.session.tableau import PrintStyle
-from penstock.table.table_schema import TableSchema
 
 __all__ = ["CloseableIterator", "TableResult"]
 
