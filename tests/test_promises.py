@@ -18,7 +18,7 @@ SPARED = {PAGE, Path(__file__)}
 SOURCES = sorted({*ROOT.glob("src/**/*.py"), *ROOT.glob("tests/**/*.py")} - SPARED)
 DOCUMENTS = sorted({*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*.md")} - SPARED)
 
-IDS = r"(?:[A-J]\d{1,2}|J)(?:(?:, | to )(?:[A-J]\d{1,2}|J))*"
+IDS = r"(?:[A-K]\d{1,2}|J)(?:(?:, | to )(?:[A-K]\d{1,2}|J))*"
 CITATION = re.compile(rf'"""({IDS})(?=[:.])|\((?:[^()\n]*? )??({IDS})(?=[):])')
 ROW = re.compile(r"^- \*\*(\w+)\*\* (.*(?:\n  .*)*)", re.MULTILINE)
 PROOF = re.compile(r"\]\(\.\./(tests/[^)]+)\)")

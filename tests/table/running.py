@@ -19,7 +19,6 @@ from penstock.datastream.data_stream import DataStream
 from penstock.table.connectors.tables import TableReader
 from penstock.table.data.logical_types import DataType
 from penstock.table.data.values import column_of
-from penstock.table.functions.comparison import hashable
 from penstock.table.plan.changes import ALL, INSERTS, SHORT
 from penstock.table.plan.logical import Scan
 from penstock.table.streaming.planning.options import plan_options
@@ -106,6 +105,13 @@ def folded(changes: Sequence[Change]) -> list[tuple[Any, ...]]:
             assert found.get(hashable(values)), f"{kind}{values} takes back a row that is not there"
             found[hashable(values)].pop()
     return [values for rows in found.values() for values in rows]
+
+
+def hashable(value: Any) -> Any:
+    """A value as a dictionary key: equal values are one key, and NaN equals NaN."""
+    if isinstance(value, list | tuple):
+        return tuple(map(hashable, value))
+    return value if value == value else "NaN"
 
 
 def run(

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.state.captures import CaptureWriter
+from penstock.state.equality import hashable_elements
 from penstock.state.errors import StateError
 from penstock.state.key_groups import key_groups_of
 
@@ -31,7 +32,10 @@ _FIRST: Final = b"penstock.first_row"
 
 
 def distinct_keys(columns: Sequence[Any]) -> tuple[Any, list[Any]]:
-    """For each row the number of its key, as a numpy array, and the keys: values, or tuples of several columns."""
+    """For each row the number of its key, as a numpy array, and the keys: values, or tuples of several columns.
+
+    The columns are in canonical form (`penstock.state.equality`), or equal keys may get several numbers.
+    """
     parts = [_distinct(column) for column in columns]
     codes, keys = parts[0]
     if len(parts) == 1:
@@ -52,19 +56,10 @@ def _distinct(column: Any) -> tuple[Any, list[Any]]:
         column = pa.array(column)
     if pa.types.is_nested(column.type):
         numbers: dict[Any, int] = {}
-        codes = [numbers.setdefault(_frozen(value), len(numbers)) for value in column.to_pylist()]
+        codes = [numbers.setdefault(value, len(numbers)) for value in hashable_elements(column)]
         return np.array(codes, np.int64), list(numbers)
     found = _encoded(column)
     return found.indices.to_numpy(zero_copy_only=False), found.dictionary.to_pylist()
-
-
-def _frozen(value: Any) -> Any:
-    """A value in which nothing can change, so that it can be a key."""
-    if isinstance(value, dict):
-        value = value.values()
-    elif not isinstance(value, list | tuple):
-        return value
-    return tuple(map(_frozen, value))
 
 
 def _encoded(column: Any) -> Any:

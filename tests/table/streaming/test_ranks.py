@@ -13,10 +13,13 @@ import pytest
 from hypothesis import given, settings
 from tests.table.streaming.ranked import NAMES, NUMBERED, TYPES, K, Under, V
 
+from penstock.state.key_bytes import NAN
+from penstock.table.data.logical_types import DoubleType, IntType
 from penstock.table.plan.logical import SortKey
 from penstock.table.streaming.ranking.first_rows_operator import FirstRowsOperator
 from penstock.table.streaming.ranking.rank_operator import PARTITIONS, RankOperator
 from penstock.table.streaming.ranking.top_n import RetractableTopN, Sent, Top1, TopN, UpdatableTopN
+from penstock.table.streaming.rows.held_rows import RowEquality
 
 ASCENDING = (SortKey(V),)
 DESCENDING = (SortKey(V, True, False),)
@@ -168,6 +171,7 @@ def test_of_many_rows_with_one_sort_key_the_oldest_that_is_the_same_goes(
 ) -> None:
     """As if each row was looked at: here the first of a list that is the table, by the order of the rows."""
     top = RetractableTopN(1, True, True, newest_first)
+    top.equality = RowEquality([IntType(), DoubleType()])
     rows: list[tuple[Any, ...]] = [(value, math.nan) for value in (0, 1, 2, 3) for _ in range(10)]
     held, sent = top.create(5), Sent()
     for row in rows:
@@ -181,7 +185,7 @@ def test_of_many_rows_with_one_sort_key_the_oldest_that_is_the_same_goes(
             if same:
                 del rows[same[0]]
             else:
-                assert held[3].pop((value, "NaN")) == 1
+                assert held[3].pop((value, NAN)) == 1
         else:
             top.add(held, 0, row, sent)
             rows.append(row)

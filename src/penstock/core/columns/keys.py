@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable
 from operator import itemgetter
@@ -10,12 +9,12 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from penstock.base.errors import WrongTypeError
 from penstock.base.fields import field_of
 from penstock.base.types import Row
 from penstock.codecs.row_batches import take_apart
+from penstock.state.equality import canonical_column
 from penstock.state.key_columns import distinct_keys
 
 #: What a tuple's fields are called.
@@ -74,7 +73,7 @@ class ColumnKey:
         return f"ColumnKey({', '.join(self.names)})"
 
     def columns_in(self, columns: pa.RecordBatch) -> list[Any]:
-        """The key's columns.
+        """The key's columns, in canonical form (`penstock.state.equality`).
 
         Raises:
             TypeError: if one is not there.
@@ -84,17 +83,7 @@ class ColumnKey:
         if min(positions) < 0:
             missing = [name for name, position in zip(self.names, positions, strict=True) if position < 0]
             raise WrongTypeError(f"there is no column {missing[0]!r} to key by; there are {', '.join(schema.names)}")
-        return [_normal(columns.column(position)) for position in positions]
-
-
-def _normal(column: Any) -> Any:
-    """The column with one zero and one NaN, as in keys of any kind."""
-    if not pa.types.is_floating(column.type):
-        return column
-    if pa.types.is_float16(column.type):
-        column = column.cast(pa.float32())
-    column = pc.add(column, pa.scalar(0.0, column.type))  # which makes 0.0 of -0.0
-    return pc.if_else(pc.is_nan(column), pa.scalar(math.nan, column.type), column)
+        return [canonical_column(columns.column(position)) for position in positions]
 
 
 class ColumnRoutes:

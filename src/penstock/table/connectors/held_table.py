@@ -17,6 +17,7 @@ import pyarrow as pa
 from penstock.core.columns.batch import as_columns
 from penstock.core.connector import Boundedness, InputStatus, Source
 from penstock.core.records import Batch
+from penstock.state.equality import canonical_column
 from penstock.state.key_columns import distinct_keys
 from penstock.table.connectors.lookup import LookedUp, LookupReader, TableLookup
 from penstock.table.connectors.tables import TableReader, column_names
@@ -205,11 +206,11 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _comparable(column: pa.Array) -> pa.Array:
-    """Points in time as whole numbers: Python's own have no nanoseconds."""
+    """Values in canonical form, and points in time as whole numbers: Python's own have no nanoseconds."""
     kind = column.type
     if pa.types.is_timestamp(kind) or pa.types.is_duration(kind):
         return column.view(pa.int64())
-    return column.view(pa.int32()) if pa.types.is_time32(kind) else column
+    return column.view(pa.int32()) if pa.types.is_time32(kind) else canonical_column(column)
 
 
 class HeldTable(LookupReader):

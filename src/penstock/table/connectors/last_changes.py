@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.codecs.column_data import ColumnData
+from penstock.state.equality import canonical_column
 from penstock.state.key_columns import distinct_keys
 
 #: Columns, and a byte for what each row does; None where all are inserts.
@@ -28,7 +29,7 @@ def kinds_of(parts: Sequence[Part]) -> Any:
 
 def last_of_each(keys: Sequence[pa.Array]) -> Any:
     """The places of the last row of each key, going up."""
-    codes, distinct = distinct_keys(list(keys))
+    codes, distinct = distinct_keys(list(map(canonical_column, keys)))
     last = np.zeros(len(distinct), np.int64)
     last[codes] = np.arange(len(codes))
     return np.sort(last)

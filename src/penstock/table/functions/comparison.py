@@ -1,7 +1,13 @@
-"""Comparisons. Operands of different types are cast to what they have in common; text to the type of the other one."""
+"""Comparisons. Operands of different types are cast to a common type; text is cast to the type of the other operand.
+
+`=`, `<>`, `<` and the like compare floats as Flink and IEEE 754 do: NaN equals nothing, is not less or greater than
+anything, and differs from everything. IS [NOT] DISTINCT FROM, GREATEST and LEAST, and the parts of arrays, maps and
+rows go by the one equality and the one order (`penstock.state.equality`).
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial, reduce
@@ -11,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.state.equality import Canonicalizer, canonicalizer_of
 from penstock.table.data.arrow_types import arrow_type
 from penstock.table.data.flat import as_answers, flat_value, flat_values, is_flat
 from penstock.table.data.logical_types import (
@@ -18,9 +25,10 @@ from penstock.table.data.logical_types import (
     BitmapType,
     BooleanType,
     DataType,
+    DoubleType,
+    FloatType,
     LocalZonedTimestampType,
     MapType,
-    MultisetType,
     NullType,
     NumericType,
     RawType,
@@ -98,7 +106,9 @@ def _compare(name: str) -> Callable[[Call], Kernel]:
             return _unknown
         if not isinstance(call.types[0], _NESTED):
             return partial(_by_kernel, *_KERNELS[name])
-        is_equal = partial(_same, call.types[0])
+        canonical = canonicalizer_of(arrow_type(call.types[0]))
+        assert canonical is not None
+        is_equal = partial(_same, canonical)
         if name == "=":
             return value_kernel(is_equal, call.types, call.result)
         return value_kernel(lambda one, other: not is_equal(one, other), call.types, call.result)
@@ -126,20 +136,9 @@ def _unknown(one: Datum, other: Datum) -> Datum:
     return pa.nulls(len(arrays[0]), pa.bool_()) if arrays else pa.scalar(None, pa.bool_())
 
 
-def _same(data_type: DataType, one: object, other: object) -> bool:
-    """Whether two values are the same; parts that are NULL are, too."""
-    if isinstance(data_type, MapType | MultisetType):
-        return dict(map(_hashable_entry, one)) == dict(map(_hashable_entry, other))  # type: ignore[call-overload]
-    return one == other
-
-
-def _hashable_entry(entry: tuple[object, object]) -> tuple[object, object]:
-    return hashable(entry[0]), hashable(entry[1])
-
-
-def hashable(value: object) -> object:
-    """A value as it can be a key of a dictionary."""
-    return tuple(map(hashable, value)) if isinstance(value, list | tuple) else value
+def _same(canonical: Canonicalizer, value: object, other: object) -> bool:
+    """Whether two values of a nested type are equal. Their parts are, as in state: NULL equals NULL, NaN equals NaN."""
+    return value == other or canonical(value) == canonical(other)
 
 
 def _is_distinct(negated: bool) -> Callable[[Call], Kernel]:
@@ -151,12 +150,18 @@ def _is_distinct(negated: bool) -> Callable[[Call], Kernel]:
                 found = pc.invert(pc.is_null(other))
             else:
                 differs = pc.fill_null(compare(one, other), False)
+                if pa.types.is_floating(one.type):
+                    differs = pc.and_not(differs, _both_nan(one, other))
                 found = pc.or_(differs, pc.xor(pc.is_null(one), pc.is_null(other)))
             return pc.invert(found) if negated else found
 
         return kernel
 
     return bind
+
+
+def _both_nan(column: Datum, other: Datum) -> Datum:
+    return pc.fill_null(pc.and_(pc.is_nan(column), pc.is_nan(other)), False)
 
 
 def _extreme(call: Operands, index: int) -> DataType | None:
@@ -173,6 +178,8 @@ def _choice(is_greatest: bool) -> Callable[[Call], Kernel]:
         if isinstance(call.result, BooleanType):
             return lambda *columns: reduce(pc.or_ if is_greatest else pc.and_, columns)
         choose = pc.max_element_wise if is_greatest else pc.min_element_wise
+        if is_greatest and isinstance(call.result, DoubleType | FloatType):
+            return _greatest_float
         if isinstance(call.result, LocalZonedTimestampType):
             kind = arrow_type(call.result)
             # Arrow has no kernel for timestamps with a zone
@@ -180,6 +187,13 @@ def _choice(is_greatest: bool) -> Callable[[Call], Kernel]:
         return lambda *columns: choose(*columns, skip_nulls=False)
 
     return bind
+
+
+def _greatest_float(*columns: Datum) -> Datum:
+    """The greatest of floats. NaN is greater than all numbers; Arrow leaves it out, which is right for LEAST."""
+    is_nan = reduce(pc.or_, map(pc.is_nan, columns))
+    greatest = pc.max_element_wise(*columns, skip_nulls=False)
+    return pc.if_else(is_nan, pa.scalar(math.nan, greatest.type), greatest)
 
 
 _OPERAND = where("<COMPARABLE>", comparable)
@@ -246,7 +260,10 @@ def _in(call: Call) -> Kernel:
     def kernel(operand: Datum, *among: Datum) -> Datum:
         if is_simple and isinstance(operand, pa.Array) and all(isinstance(one, pa.Scalar) for one in among):
             known = [one for one in among if one.is_valid]
-            found = pc.is_in(operand, value_set=pa.array(known, operand.type))
+            # By `=` NaN equals nothing; for Arrow it is in a set that has NaN.
+            is_float = pa.types.is_floating(operand.type)
+            values = [one for one in known if one.as_py() == one.as_py()] if is_float else known
+            found = pc.is_in(operand, value_set=pa.array(values, operand.type))
             unknown = pc.is_null(operand) if len(known) == len(among) else pc.invert(found)
             return pc.if_else(unknown, pa.scalar(None, pa.bool_()), found)
         found = equal(operand, among[0])

@@ -10,9 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.state.equality import canonical_column, canonical_values
 from penstock.table.data.arrow_types import arrow_type
 from penstock.table.data.errors import TableRuntimeError
-from penstock.table.data.logical_types import ArrayType, DataType, MapType, MultisetType, RowType
+from penstock.table.data.logical_types import DataType, MapType
 from penstock.table.data.values import Datum, Kernel, array_of, values_of
 from penstock.table.functions.definition import Call
 
@@ -133,30 +134,16 @@ def singles(column: pa.Array) -> Lists:
 
 
 def codes(values: pa.Array, data_type: DataType) -> Ints:
-    """A number for each value: the same one for values that are the same; -1 for NULL."""
+    """A number for each value, the same for equal values (`penstock.state.equality`); -1 for NULL."""
     if pa.types.is_null(values.type):
         return np.full(len(values), -1, np.int64)
     if pa.types.is_nested(values.type):
         known: dict[object, int] = {None: -1}
-        keys = (_key(one, data_type) for one in values_of(values, data_type))
-        return np.fromiter((known.setdefault(one, len(known)) for one in keys), np.int64, len(values))
-    if pa.types.is_floating(values.type):
-        values = pc.add(values, 0.0)  # zero is the same with any sign
-    found: Ints = pc.fill_null(values.dictionary_encode().indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
-    return found
-
-
-def _key(value: Any, data_type: DataType) -> object:
-    """A value as a key of a dictionary: the entries of maps and multisets in any order are the same."""
-    if value is None:
-        return None
-    if isinstance(data_type, MapType):
-        return frozenset((_key(one, data_type.key_type), _key(other, data_type.value_type)) for one, other in value)
-    if isinstance(data_type, MultisetType):
-        return frozenset((_key(one, data_type.element_type), count) for one, count in value)
-    if isinstance(data_type, ArrayType):
-        return tuple(_key(one, data_type.element_type) for one in value)
-    return tuple(map(_key, value, data_type.children())) if isinstance(data_type, RowType) else value
+        keys = canonical_values(values_of(values, data_type), values.type)
+        return np.fromiter((known.setdefault(key, len(known)) for key in keys), np.int64, len(values))
+    encoded = canonical_column(values).dictionary_encode()
+    numbers: Ints = pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
+    return numbers
 
 
 def first_of_equals(parents: Ints, found: Ints) -> Flags:

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from penstock.state.key_bytes import NAN
 from penstock.table.data.errors import TableRuntimeError
 from penstock.table.data.logical_types import (
     PRECISION_MAX,
@@ -45,14 +46,21 @@ _WIDE: Final = Context(prec=400)
 _BITS: Final[dict[type[DataType], int]] = {TinyIntType: 8, SmallIntType: 16, IntType: 32, BigIntType: 64}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Variant:
     """A value of the type VARIANT.
 
     `value` is None, a boolean, a number (`int`, `Decimal` or `float`), a text, bytes, a list or a dictionary of such.
+    Variants are equal as in `penstock.state.equality`: NaN equals NaN, and objects may have their keys in any order.
     """
 
     value: Any
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Variant) and _canonical(self.value) == _canonical(other.value)
+
+    def __hash__(self) -> int:
+        return hash(_canonical(self.value))
 
     @classmethod
     def of_json(cls, text: str, keeps_last: bool = False) -> Variant:
@@ -84,6 +92,17 @@ class Variant:
 
     def __str__(self) -> str:
         return self.json()
+
+
+def _canonical(value: Any) -> Any:
+    """A value within a variant as a dictionary key. For Python, but not for a variant, True is 1."""
+    if isinstance(value, dict):
+        return frozenset((key, _canonical(item)) for key, item in value.items())
+    if isinstance(value, list):
+        return tuple(map(_canonical, value))
+    if isinstance(value, bool):
+        return bool, value
+    return NAN if value != value else value
 
 
 _READERS: Final = {keeps_last: reader(keeps_last) for keeps_last in (False, True)}

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.base.errors import UnsupportedError
+from penstock.state.equality import canonical_values
 from penstock.table.connectors.datagen import values
 from penstock.table.connectors.datagen.fields import (
     END,
@@ -27,7 +28,6 @@ from penstock.table.data import logical_types as types
 from penstock.table.data.arrow_types import arrow_type
 from penstock.table.data.logical_types import DataType
 from penstock.table.data.values import column_of, values_of
-from penstock.table.functions.comparison import hashable
 from penstock.table.functions.type_rules import INTEGERS
 
 _TEXT_LENGTH: Final = 100
@@ -152,8 +152,11 @@ def _entries(field: FieldOptions, kind: DataType, keys: Make, items: Make) -> Ma
         offsets = _offsets(len(rows), count)
         found = pa.MapArray.from_arrays(offsets, keys(inner), items(inner), type=arrow_type(kind))
         # A key that was drawn twice is there once.
-        unique = [{hashable(key): (key, item) for key, item in one} for one in values_of(found, kind)]
-        return column_of([list(one.values()) for one in unique], kind)
+        unique = []
+        for pairs in values_of(found, kind):
+            names = canonical_values([key for key, _ in pairs], found.type.key_type)
+            unique.append(list(dict(zip(names, pairs, strict=True)).values()))
+        return column_of(unique, kind)
 
     return make
 

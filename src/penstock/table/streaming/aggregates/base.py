@@ -7,18 +7,20 @@ it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from penstock.base.errors import UnsupportedError
 from penstock.state.backend import KeyedStateBackend
-from penstock.table.data.logical_types import ArrayType, DataType, DoubleType, FloatType, MapType, MultisetType, RowType
-from penstock.table.functions.comparison import hashable
+from penstock.state.equality import canonicalizer_of
+from penstock.table.data.arrow_types import arrow_type
+from penstock.table.data.logical_types import DataType, DoubleType, FloatType
 from penstock.table.plan.logical import AggregateCall
 from penstock.table.streaming.aggregates.bundled import Bundled
+from penstock.table.streaming.rows.held_rows import RowEquality
 
-#: Stands for a value that is no number, which differs even from itself.
+#: The dictionary key of NaN, which Python takes to differ from itself.
 NAN: Final = "NaN"
 
 
@@ -167,7 +169,9 @@ class Distinct(SingleOperand):
         self._retract: Callable[[Any, Any], Any] = (
             inner.retract_one if isinstance(inner, SingleOperand) else inner.retract
         )
-        self._key = key_of(call.operands[0].type) if is_single else hashable
+        self._key = key_of(call.operands[0].type) if is_single else _key_of_operands(call)
+        #: one value stands for all equal ones
+        self._form = form_of(call.operands[0].type) if is_single else None
 
     def create(self) -> Any:
         """See `Accumulator`."""
@@ -185,14 +189,14 @@ class Distinct(SingleOperand):
         """See `SingleOperand`."""
         count = changed_count(held[1], value if self._key is None else self._key(value), 1)
         if count == 1:
-            held[0] = self._add(held[0], value)
+            held[0] = self._add(held[0], value if self._form is None else self._form(value))
         return held
 
     def retract_one(self, held: Any, value: Any) -> Any:
         """See `SingleOperand`."""
-        count = changed_count(held[1], value if self._key is None else self._key(value), -1)
-        if count == 0:
-            held[0] = self._retract(held[0], value)
+        key = value if self._key is None else stored_key(held[1], self._key(value), self._key)
+        if changed_count(held[1], key, -1) == 0:
+            held[0] = self._retract(held[0], value if self._form is None else self._form(value))
         return held
 
     def gather(self, bundle: Bundled, held: list[Any]) -> bool:
@@ -232,7 +236,24 @@ def changed_count(counts: dict[Any, int], key: Any, by: int) -> int:
 
 
 def key_of(data_type: DataType) -> Callable[[Any], Any] | None:
-    """What makes a key of a dictionary of a value; None where the value itself is one."""
+    """A function that makes a dictionary key of a value, one for equal values; None if the value itself is a key."""
     if isinstance(data_type, FloatType | DoubleType):
         return lambda value: value if value == value else NAN
-    return hashable if isinstance(data_type, ArrayType | MapType | MultisetType | RowType) else None
+    return canonicalizer_of(arrow_type(data_type))
+
+
+def form_of(data_type: DataType) -> Callable[[Any], Any] | None:
+    """A function that makes the canonical form of a value; None if each value has one form."""
+    return canonicalizer_of(arrow_type(data_type), keeps_zero=False)
+
+
+def _key_of_operands(call: AggregateCall) -> Callable[[tuple[Any, ...]], Any]:
+    """A function that makes a dictionary key of several operands."""
+    return RowEquality([operand.type for operand in call.operands]).key
+
+
+def stored_key(stored: Collection[Any], key: Any, key_of: Callable[[Any], Any] | None) -> Any:
+    """The key under which equal values are stored: `key`, or one that an earlier release wrote in another form."""
+    if key_of is None or key in stored or not isinstance(key, tuple):
+        return key
+    return next((other for other in stored if isinstance(other, tuple) and key_of(other) == key), key)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, insort
+from itertools import accumulate
 from typing import Any, Final
 
 from penstock.table.data.errors import TableRuntimeError
@@ -11,6 +12,8 @@ from penstock.table.data.logical_types import (
     ArrayType,
     CharType,
     DateType,
+    DoubleType,
+    FloatType,
     IntegralType,
     LocalZonedTimestampType,
     TimestampType,
@@ -26,21 +29,24 @@ _IN_ORDER: Final = (IntegralType, CharType, VarCharType, DateType, TimestampType
 
 
 class Extreme(SingleOperand):
-    """MIN and MAX of rows that only come: the best value."""
+    """MIN and MAX of insert-only rows: the best value. NaN is the greatest number, and 0.0 stands for both zeros."""
 
     def __init__(self, call: AggregateCall) -> None:
         super().__init__(call)
         self._is_least = call.function == "MIN"
+        self._is_float = isinstance(call.operands[0].type, DoubleType | FloatType)
 
     def add_one(self, held: Any, value: Any) -> Any:
         """See `SingleOperand`."""
+        if self._is_float:
+            return _better(held, value + 0.0, self._is_least)
         if held is None:
             return value
         return value if (value < held if self._is_least else value > held) else held
 
     def running(self, rows: Rows, held: list[Any]) -> list[Any]:
         """See `Accumulator`."""
-        if not rows.only_come:
+        if not rows.only_come or self._is_float:
             return super().running(rows, held)
         is_least = self._is_least
         found = []
@@ -63,16 +69,26 @@ class Extreme(SingleOperand):
         return True
 
 
-class RetractableExtreme(SingleOperand):
-    """MIN and MAX where rows may go: [the values that are there in order, {value: how often}].
+def _better(best: float | None, value: float, is_least: bool) -> float:
+    """The lesser or the greater of two numbers, where NaN is the greatest."""
+    if best is None:
+        return value
+    if is_least:
+        return value if value < best or best != best else best
+    return value if value > best or value != value else best
 
-    What is no number is greater than all numbers, and stands beside them.
+
+class RetractableExtreme(SingleOperand):
+    """MIN and MAX of rows that may be retracted: [the values in order, {value: count}].
+
+    NaN is greater than all numbers, and is counted beside them. 0.0 stands for both zeros.
     """
 
     def __init__(self, call: AggregateCall) -> None:
         super().__init__(call)
         self._place = 0 if call.function == "MIN" else -1
         self._key = key_of(call.type)
+        self._is_float = isinstance(call.type, DoubleType | FloatType)
 
     def create(self) -> Any:
         """See `Accumulator`."""
@@ -97,11 +113,16 @@ class RetractableExtreme(SingleOperand):
         values, counts = held
         if self._key is not None and counts.get(NAN, 0) > 0 and (self._place or not values):
             return math.nan
-        return values[self._place] if values else None
+        if not values:
+            return None
+        return values[self._place] + 0.0 if self._is_float else values[self._place]
 
 
 class Percentile(Accumulator):
-    """PERCENTILE: [the values in order, {value: how often}, the shares that are asked for]."""
+    """PERCENTILE: [the values in order, {value: count}, the requested shares].
+
+    NaN is greater than all numbers, and is counted beside them. 0.0 stands for both zeros.
+    """
 
     def __init__(self, call: AggregateCall) -> None:
         super().__init__(call)
@@ -128,9 +149,12 @@ class Percentile(Accumulator):
         weight = operands[2] if len(operands) > 2 else 1
         if value is None or weight is None or weight <= 0:
             return held
-        number = float(value)
-        before = held[1].get(number, 0)
-        after = changed_count(held[1], number, sign * weight)
+        number = float(value) + 0.0
+        key = number if number == number else NAN
+        before = held[1].get(key, 0)
+        after = changed_count(held[1], key, sign * weight)
+        if key is NAN:
+            return held
         if before <= 0 < after:
             insort(held[0], number)
         elif after <= 0 < before:
@@ -151,15 +175,14 @@ class Percentile(Accumulator):
     def value(self, held: Any) -> Any:
         """See `Accumulator`."""
         values, counts, shares = held
+        ends = list(accumulate(map(counts.__getitem__, values)))  # how many values there are up to each one
+        if counts.get(NAN, 0) > 0:
+            values = [*values, math.nan]
+            ends.append((ends[-1] if ends else 0) + counts[NAN])
         if not values or not shares:
             return None
-        ends = []  # how many values there are up to each one
-        total = 0
-        for one in values:
-            total += counts[one]
-            ends.append(total)
-        found = [self._at(values, ends, share * (total - 1) + 1) for share in shares]
-        return found if self._is_list else found[0]
+        percentiles = [self._at(values, ends, share * (ends[-1] - 1) + 1) for share in shares]
+        return percentiles if self._is_list else percentiles[0]
 
     @staticmethod
     def _at(values: list[float], ends: list[int], position: float) -> float:

@@ -5,16 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.table.plan.logical import AggregateCall
-from penstock.table.streaming.aggregates.base import SingleOperand, changed_count, key_of
+from penstock.table.streaming.aggregates.base import SingleOperand, changed_count, form_of, key_of, stored_key
 from penstock.table.typed.nodes import Constant
 
 
 class Collect(SingleOperand):
-    """COLLECT: {key: [value, how often]}."""
+    """COLLECT: {key: [value in canonical form, how often]}."""
 
     def __init__(self, call: AggregateCall) -> None:
         super().__init__(call)
         self._key = key_of(call.operands[0].type)
+        self._form = form_of(call.operands[0].type)
 
     def create(self) -> Any:
         """See `Accumulator`."""
@@ -30,9 +31,11 @@ class Collect(SingleOperand):
 
     def _changed(self, held: Any, value: Any, by: int) -> Any:
         key = value if self._key is None else self._key(value)
+        if by < 0:
+            key = stored_key(held, key, self._key)
         entry = held.get(key)
         if entry is None:
-            held[key] = [value, by]
+            held[key] = [value if self._form is None else self._form(value), by]
         elif entry[1] + by:
             entry[1] += by
         else:
@@ -66,11 +69,24 @@ class Gathered(SingleOperand):
     def retract_one(self, held: Any, value: Any) -> Any:
         """See `SingleOperand`."""
         values, owed = held
-        try:
-            values.remove(value)
-        except ValueError:
+        index = self._index_of(value, values)
+        if index is None:
             changed_count(owed, value if self._key is None else self._key(value), 1)
+        else:
+            del values[index]
         return held
+
+    def _index_of(self, value: Any, values: list[Any]) -> int | None:
+        """The first of the values that equals this one."""
+        try:
+            return values.index(value)
+        except ValueError:
+            if self._key is None or value is None:
+                return None
+        key = self._key(value)
+        return next(
+            (index for index, other in enumerate(values) if other is not None and self._key(other) == key), None
+        )
 
 
 def is_owed(owed: dict[Any, int], key: Any) -> bool:
@@ -164,7 +180,7 @@ class RetractableFirstOrLast(SingleOperand):
     def retract_one(self, held: Any, value: Any) -> Any:
         """See `SingleOperand`."""
         _, values, numbers, owed = held
-        key = value if self._key is None else self._key(value)
+        key = value if self._key is None else stored_key(numbers, self._key(value), self._key)
         known = numbers.get(key)
         if known is None:
             changed_count(owed, key, 1)

@@ -1,4 +1,4 @@
-"""Aggregates of groups, kept up as rows come and go.
+"""Aggregates of groups, kept up as rows come and go. The key of a group is given in canonical form, in all its changes.
 
 For each group the state holds how many rows it has, its accumulators, and what was last sent. A row that changes
 nothing sends nothing; the first row of a group sends an insert, the last one that goes a delete. Where state expires, a
@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from penstock.core.columns.batch import ColumnBatch
 from penstock.core.operators.base import UserCodeError
+from penstock.state.equality import canonical_column
 from penstock.table.data.errors import TableRuntimeError
 from penstock.table.data.logical_types import DataType
 from penstock.table.data.values import column_of, values_of
@@ -31,6 +32,7 @@ from penstock.table.streaming.aggregates.bundled import Bundled, BundledColumn
 from penstock.table.streaming.aggregates.group_lives import Lives, Sent, differing
 from penstock.table.streaming.rows.bundles import BundlingOperator, MiniBatch
 from penstock.table.streaming.rows.evaluating import EvaluatingOperator
+from penstock.table.streaming.rows.held_rows import RowEquality
 from penstock.table.streaming.rows.row_keys import RowKeys
 from penstock.table.streaming.rows.row_tuples import kinds_of
 from penstock.table.streaming.rows.sessions import StreamSession
@@ -74,6 +76,8 @@ class GroupAggregateOperator(EvaluatingOperator, BundlingOperator):
         super().__init__(mini_batch)
         self._groups = RowKeys(keys)
         self._calls = tuple(calls)
+        equality = RowEquality([call.type for call in calls])
+        self._equality = None if equality.is_plain else equality
         self._types = tuple(types)
         self._names = list(names)
         self._retracts = retracts
@@ -287,7 +291,7 @@ class GroupAggregateOperator(EvaluatingOperator, BundlingOperator):
     ) -> None:
         """Send what each group gives now, if that is not what it gave before the batch."""
         of_groups = Lives(np.arange(len(after)), alive=[one is not None for one in after])
-        sent, values = of_groups.few_changes(before, after, self._sends_before, self._sends_same)
+        sent, values = of_groups.few_changes(before, after, self._sends_before, self._sends_same, self._equality)
         last = lives.last_rows(len(after))
         self._collect(taken, Sent([last[group] for group in sent.rows], (), sent.kinds), self._columns(values))
 
@@ -301,7 +305,7 @@ class GroupAggregateOperator(EvaluatingOperator, BundlingOperator):
         """Send what has changed."""
         if len(taken) < FEW_ROWS:
             after = list(zip(*values, strict=True)) if values else [()] * len(taken)
-            sent, rows = lives.few_changes(before, after, self._sends_before, self._sends_same)
+            sent, rows = lives.few_changes(before, after, self._sends_before, self._sends_same, self._equality)
             columns = self._columns(rows)
         else:
             # Each call has a column of what groups gave before, and then after each row.
@@ -319,7 +323,7 @@ class GroupAggregateOperator(EvaluatingOperator, BundlingOperator):
     def _collect(self, taken: ColumnBatch, sent: Sent, columns: list[pa.Array]) -> None:
         if len(sent.rows):
             chosen = pa.array(sent.rows)
-            keys = [taken.columns.column(index).take(chosen) for index in self._groups.places]
+            keys = [canonical_column(taken.columns.column(index).take(chosen)) for index in self._groups.places]
             batch = pa.RecordBatch.from_arrays([*keys, *columns], self._names)
             self.output.collect(ColumnBatch(batch, None, kinds_of(sent.kinds)))
 

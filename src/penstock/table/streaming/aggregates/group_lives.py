@@ -10,9 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.state.equality import canonical_values
 from penstock.table.data.logical_types import ArrayType, DataType, MapType, MultisetType, RawType, RowType, VariantType
 from penstock.table.data.values import values_of
 from penstock.table.plan.changes import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
+from penstock.table.streaming.rows.held_rows import RowEquality
 
 #: types whose columns Arrow cannot compare
 _BY_VALUE: Final = (ArrayType, MapType, MultisetType, RowType, VariantType, RawType)
@@ -88,16 +90,23 @@ class Lives:
         after: Sequence[tuple[Any, ...] | None],
         sends_before: bool,
         sends_same: bool = False,
+        equality: RowEquality | None = None,
     ) -> tuple[Sent, list[tuple[Any, ...]]]:
         """As `changes`, row by row, for values as tuples; and the values of the changes in place of their places.
 
-        `sends_same`: whether a row that changes nothing sends an update, too.
+        Args:
+            before: the values that each group had.
+            after: the values of each row's group after the row.
+            sends_before: as in `changes`.
+            sends_same: whether a row that changes nothing sends an update.
+            equality: of the values; None if tuples compare by themselves.
         """
         now = list(before)
         rows, kinds, sent = [], [], []
         for row, (group, values) in enumerate(zip(self.groups.tolist(), after, strict=True)):
             old, new = now[group], values if self.alive is None or self.alive[row] else None
-            if old == new and not (sends_same and new is not None):
+            is_same = old == new if equality is None else equality.same(old, new)
+            if is_same and not (sends_same and new is not None):
                 continue
             now[group] = new
             if old is not None and (new is None or sends_before):
@@ -112,11 +121,13 @@ class Lives:
 
 
 def differing(one: pa.Array, other: pa.Array, data_type: DataType) -> Any:
-    """In which rows two columns differ; NULL is like NULL."""
+    """The rows where two columns differ by the one equality (`penstock.state.equality`); NULL equals NULL."""
     if isinstance(data_type, _BY_VALUE):
-        pairs = zip(values_of(one, data_type), values_of(other, data_type), strict=True)
-        return np.array([first != second for first, second in pairs], np.bool_)
+        lists = (canonical_values(values_of(column, data_type), column.type) for column in (one, other))
+        return np.array([value != another for value, another in zip(*lists, strict=True)], np.bool_)
     found = pc.fill_null(pc.not_equal(one, other), False)
+    if pa.types.is_floating(one.type):
+        found = pc.and_not(found, pc.fill_null(pc.and_(pc.is_nan(one), pc.is_nan(other)), False))
     if one.null_count or other.null_count:
         found = pc.or_(found, pc.xor(pc.is_null(one), pc.is_null(other)))
     return found.to_numpy(zero_copy_only=False)

@@ -13,12 +13,14 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.core.columns.batch import ColumnBatch
+from penstock.state.equality import canonical_column
 from penstock.table.data.logical_types import DataType, RowType
 from penstock.table.data.values import column_of
 from penstock.table.plan.changes import DELETE, INSERT
 from penstock.table.plan.logical import UserAggregateCall
 from penstock.table.streaming.aggregates.group_aggregate_operator import GroupAggregateOperator
 from penstock.table.streaming.aggregates.group_lives import Lives
+from penstock.table.streaming.rows.held_rows import RowEquality
 from penstock.table.streaming.rows.row_tuples import kinds_of
 from penstock.table.streaming.rows.sessions import StreamSession
 
@@ -47,6 +49,7 @@ class TableAggregateOperator(GroupAggregateOperator):
         super().__init__(keys, (call,), types, names, retracts, True, None, session)
         assert isinstance(call.type, RowType)
         self._column_types = call.type.field_types()
+        self._row_equality = RowEquality(self._column_types)
 
     def _send(
         self, taken: ColumnBatch, lives: Lives, before: list[tuple[Any, ...] | None], values: list[list[Any]]
@@ -58,7 +61,8 @@ class TableAggregateOperator(GroupAggregateOperator):
         sent: list[tuple[Any, ...]] = []
         for row, (group, emitted) in enumerate(zip(lives.groups.tolist(), values[0], strict=True)):
             old, new = now[group], emitted if lives.alive is None or lives.alive[row] else []
-            if old == new and not (self._sends_same and new):
+            is_same = len(old) == len(new) and all(map(self._row_equality.same, old, new))
+            if is_same and not (self._sends_same and new):
                 continue
             now[group] = new
             rows += [row] * (len(old) + len(new))
@@ -66,7 +70,7 @@ class TableAggregateOperator(GroupAggregateOperator):
             sent += [*old, *new]
         if sent:
             chosen = pa.array(rows)
-            keys = [taken.columns.column(index).take(chosen) for index in self._groups.places]
+            keys = [canonical_column(taken.columns.column(index).take(chosen)) for index in self._groups.places]
             columns = [
                 column_of(list(one), kind)
                 for one, kind in zip(zip(*sent, strict=True), self._column_types, strict=True)

@@ -20,6 +20,7 @@ from penstock.table.data.logical_types import RowType
 from penstock.table.plan.logical import UserAggregateCall
 from penstock.table.streaming.aggregates.base import Accumulator, Rows
 from penstock.table.streaming.aggregates.kept_views import KeptViews
+from penstock.table.streaming.rows.held_rows import RowEquality
 from penstock.table.user_functions.aggregate_classes import implements
 from penstock.table.user_functions.definition import GENERAL, UserFunction
 from penstock.table.user_functions.opened import OpenFunctions
@@ -53,6 +54,7 @@ class UserAccumulator(Accumulator):
         self._function = functions.open(call.user)
         self._retracts = retracts
         types = [one.type for one in call.operands]
+        self._equality = RowEquality(types, keeps_zero=False)
         self._seen: list[Callable[[Any], Any]] | None = None
         if not all(map(is_seen_as_held, types)):
             self._seen = [seen_of(kind, functions.zone, names_rows=True) for kind in types]
@@ -94,7 +96,7 @@ class UserAccumulator(Accumulator):
         except Exception as error:
             raise self._failed("accumulate" if by > 0 else "retract", operands) from error
         if self._retracts:
-            held[_SUM] = (held[_SUM] + by * _number_of(values)) % _SUMS
+            held[_SUM] = (held[_SUM] + by * _number_of(self._equality.key(values))) % _SUMS
         return held
 
     def value(self, held: Any) -> Any:
@@ -181,5 +183,5 @@ class UserTableAccumulator(UserAccumulator):
 
 
 def _number_of(values: tuple[Any, ...]) -> int:
-    """A number that is the same for the same row in any process, and another one for another row."""
+    """A number that is the same for the same row in canonical form in any process, and another one for another row."""
     return int.from_bytes(blake2b(repr(values).encode("utf-8", "surrogatepass"), digest_size=8).digest())

@@ -15,6 +15,7 @@ from penstock.table.data.values import column_of
 from penstock.table.plan.logical import UserAggregateCall
 from penstock.table.streaming.aggregates.base import Accumulator, changed_count
 from penstock.table.streaming.aggregates.gathered import is_owed
+from penstock.table.streaming.rows.held_rows import RowEquality
 from penstock.table.user_functions.definition import PANDAS
 from penstock.table.user_functions.opened import OpenFunctions
 from penstock.table.user_functions.values import Results
@@ -36,6 +37,7 @@ class VectorAccumulator(Accumulator):
         self._function = functions.open(call.user)
         self._results = Results(call.type, functions.zone)
         self._types = [one.type for one in call.operands]
+        self._equality = RowEquality(self._types, keeps_zero=False)
 
     def create(self) -> Any:
         """See `Accumulator`."""
@@ -44,7 +46,7 @@ class VectorAccumulator(Accumulator):
     def add(self, held: Any, values: tuple[Any, ...]) -> Any:
         """See `Accumulator`."""
         rows, owed = held
-        if owed and is_owed(owed, repr(values)):
+        if owed and is_owed(owed, self._name(values)):
             return held
         rows.append(values)
         return held
@@ -52,12 +54,16 @@ class VectorAccumulator(Accumulator):
     def retract(self, held: Any, values: tuple[Any, ...]) -> Any:
         """See `Accumulator`."""
         rows, owed = held
-        for place, row in enumerate(rows):  # mostly the oldest row goes
-            if row == values or repr(row) == repr(values):  # NaN is not like itself, but looks so
-                del rows[place]
+        for index, row in enumerate(rows):  # mostly the oldest row is retracted
+            if self._equality.same(row, values):
+                del rows[index]
                 return held
-        changed_count(owed, repr(values), 1)
+        changed_count(owed, self._name(values), 1)
         return held
+
+    def _name(self, values: tuple[Any, ...]) -> str:
+        """A text that is the same for equal rows."""
+        return repr(self._equality.key(values))
 
     def value(self, held: Any) -> Any:
         """See `Accumulator`."""

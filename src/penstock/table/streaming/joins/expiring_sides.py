@@ -61,6 +61,9 @@ class Expiring(Side):
     def add(self, key: Any, row: tuple[Any, ...], by: int, matches: int) -> None:
         """See `Side`. A row that goes and is not there has expired: nothing is owed."""
         rows, name = self.entries.get(key), self.name_of(row)
+        if by < 0 and rows is not None and name not in rows:
+            row = self._stored(rows, row)
+            name = self.name_of(row)
         if by < 0 and (rows is None or name not in rows):
             return
         if rows is None:

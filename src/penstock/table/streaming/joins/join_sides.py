@@ -13,7 +13,7 @@ from penstock.state.backend import KeyedTable
 from penstock.table.data.logical_types import DataType
 from penstock.table.evaluation.columns import Columns
 from penstock.table.evaluation.evaluator import Evaluator
-from penstock.table.streaming.rows.held_rows import columns_of
+from penstock.table.streaming.rows.held_rows import RowEquality, columns_of
 from penstock.table.streaming.rows.row_keys import RowKeys
 from penstock.table.typed.nodes import Field, Typed
 
@@ -46,6 +46,7 @@ class Side:
     def __init__(self, table: KeyedTable, types: Sequence[DataType]) -> None:
         self.entries = table.entries(None)
         self.types = tuple(types)
+        self._equality = RowEquality(types)
         self._table = table
 
     def add(self, key: Any, row: tuple[Any, ...], by: int, matches: int) -> None:
@@ -54,12 +55,19 @@ class Side:
         if rows is None:
             rows = self.entries[key] = {}
         entry = rows.get(row)
+        if entry is None and by < 0:
+            row = self._stored(rows, row)
+            entry = rows.get(row)
         if entry is None:
             rows[row] = [by, matches]
             return
         entry[COUNT] += by
         if not entry[COUNT]:
             self._remove(key, rows, row)
+
+    def _stored(self, rows: dict[Any, Any], row: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The stored row that equals a row, which may have another form in state of an earlier release."""
+        return row if row in rows else self._equality.find(row, rows) or row
 
     def _remove(self, key: Any, rows: dict[Any, Any], row: Any) -> None:
         del rows[row]

@@ -22,7 +22,7 @@ from penstock.table.plan.changes import DELETE, UPDATE_BEFORE
 from penstock.table.streaming.lookups.lookup_join_operator import LookupJoinOperator
 from penstock.table.streaming.lookups.lookup_settings import LookupSettings
 from penstock.table.streaming.lookups.pairing import LookupSpec
-from penstock.table.streaming.rows.held_rows import columns_of, rows_of
+from penstock.table.streaming.rows.held_rows import RowEquality, columns_of, rows_of
 from penstock.table.streaming.rows.row_keys import RowKeys
 from penstock.table.streaming.rows.row_tuples import kinds_of
 from penstock.table.streaming.rows.sessions import StreamSession
@@ -54,6 +54,7 @@ class KeyedLookupJoinOperator(LookupJoinOperator):
         super().__init__(spec, create_reader, settings, session)
         self._keys = RowKeys(key)
         self._own = tuple(own)
+        self._equality = RowEquality([spec.left_types[place] for place in own])
 
     def open(self) -> None:
         """Look up the state."""
@@ -105,6 +106,8 @@ class KeyedLookupJoinOperator(LookupJoinOperator):
     ) -> list[tuple[Any, ...]]:
         """What is sent for a row that comes with these matches, or that goes. Of two that meet late neither is sent."""
         rows = self._found.setdefault(key, {})
+        if matches is None and values not in rows:
+            values = self._equality.find(values, rows) or values
         waiting = rows.setdefault(values, [])
         is_other = bool(waiting) and (waiting[0] is None) != (matches is None)
         if not is_other:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.core.columns.batch import ColumnBatch
+from penstock.state.equality import canonical_column
 from penstock.state.key_columns import distinct_keys
 from penstock.table.connectors.lookup import LookedUp
 from penstock.table.connectors.tables import column_names
@@ -91,6 +92,7 @@ class Pairing:
         if len(rows) < len(taken):
             arrays = [array.take(pa.array(rows)) for array in arrays]
         if len(rows):
+            arrays = list(map(canonical_column, arrays))
             codes, _ = distinct_keys(arrays)
             _, firsts = np.unique(codes, return_index=True)
             numbers[rows] = codes

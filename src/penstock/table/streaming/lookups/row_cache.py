@@ -13,6 +13,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from penstock.state.equality import needs_canonical
+from penstock.state.keys import with_one_nan
 from penstock.table.connectors.lookup import LookedUp
 from penstock.table.streaming.lookups.lookup_settings import CacheSettings
 
@@ -51,7 +53,7 @@ class RowCache:
     def find(self, keys: pa.RecordBatch) -> Hits:
         """The rows of the keys that are here."""
         now = self._now_ms()
-        known = list(zip(*(column.to_pylist() for column in keys.columns), strict=True))
+        known = list(zip(*map(_key_values, keys.columns), strict=True))
         here, absent, ranges = [], [], []
         for number, key in enumerate(known):
             entry = self._entries.get(key)
@@ -126,6 +128,12 @@ class RowCache:
         self._rows = self._rows.take(pa.array(_ranges(starts, counts))).combine_chunks()
         for entry, begin in zip(entries, begins.tolist(), strict=True):
             entry[_START] = begin
+
+
+def _key_values(column: pa.Array) -> list[Any]:
+    """The values of a key column in canonical form, as dictionary keys."""
+    values: list[Any] = column.to_pylist()
+    return list(map(with_one_nan, values)) if needs_canonical(column.type) else values
 
 
 def _ranges(starts: Any, counts: Any) -> Any:

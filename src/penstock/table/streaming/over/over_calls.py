@@ -12,6 +12,8 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from penstock.core.columns.batch import ColumnBatch
+from penstock.state.equality import canonicalizer_of
+from penstock.table.data.arrow_types import arrow_type
 from penstock.table.data.logical_types import DataType
 from penstock.table.data.values import column_of, values_of
 from penstock.table.plan.logical import AggregateCall
@@ -51,7 +53,7 @@ class OverCalls:
         self._accumulators = [
             over_accumulator_of(call, retracts or (counts_sums and call.function == "SUM"), functions) for call in calls
         ]
-        self._getters = [_getter(call, order) for call in calls]
+        self._getters = [_getter(call, order, types[order]) for call in calls]
         self._needed = {order}.union(*(_columns_of(call) for call in calls))
 
     def rows(self, taken: ColumnBatch, is_whole: bool) -> list[Row]:
@@ -105,10 +107,11 @@ def _columns_of(call: AggregateCall) -> set[int]:
     return {one.index for one in (*call.operands, call.condition) if isinstance(one, Field)}
 
 
-def _getter(call: AggregateCall, order: int) -> Callable[[Row], tuple[Any, ...] | None]:
-    """What takes the operands of a call out of a row."""
+def _getter(call: AggregateCall, order: int, order_type: DataType) -> Callable[[Row], tuple[Any, ...] | None]:
+    """A function that takes the operands of a call out of a row. For ranks it is the value that rows are sorted by."""
     if call.function in RANKS:
-        return lambda row: (row[order],)
+        canonical = canonicalizer_of(arrow_type(order_type))
+        return (lambda row: (row[order],)) if canonical is None else (lambda row: (canonical(row[order]),))
     places = [one.index if isinstance(one, Field) else None for one in call.operands]
     constants = [one.value if isinstance(one, Constant) else None for one in call.operands]
     condition = call.condition.index if isinstance(call.condition, Field) else None

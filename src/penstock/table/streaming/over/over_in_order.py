@@ -17,13 +17,14 @@ import pyarrow as pa
 from penstock.core.columns.batch import ColumnBatch, as_columns
 from penstock.core.operators.base import UserCodeError
 from penstock.core.records import Batch
+from penstock.state.equality import same_objects
 from penstock.table.data.errors import TableRuntimeError
 from penstock.table.data.logical_types import DataType
-from penstock.table.functions.comparison import hashable
 from penstock.table.plan.changes import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from penstock.table.plan.logical import AggregateCall
 from penstock.table.streaming.over.over_calls import OverCalls, Row, copied
 from penstock.table.streaming.rows.evaluating import EvaluatingOperator
+from penstock.table.streaming.rows.held_rows import RowEquality
 from penstock.table.streaming.rows.row_keys import RowKeys
 from penstock.table.streaming.rows.row_tuples import kinds_of
 from penstock.table.streaming.rows.sessions import StreamSession
@@ -65,6 +66,7 @@ class OverInOrderOperator(EvaluatingOperator, ExpiringOperator):
         self._null = (-1,) if nulls_first else (2,)
         self._call_list = tuple(calls)
         self._types = tuple(types)
+        self._equality = RowEquality(types)
         self._names = list(names)
         self._is_rows = is_rows
         self._session = session or StreamSession()
@@ -106,14 +108,19 @@ class OverInOrderOperator(EvaluatingOperator, ExpiringOperator):
         # What has gone before it came is owed.
         groups, owed = entry
         if kind in (INSERT, UPDATE_AFTER):
-            if owed and hashable(row) in owed:
-                _count(owed, hashable(row), -1)
+            if owed and (name := self._owed_name(owed, row)) in owed:
+                _count(owed, name, -1)
             else:
                 self._insert(groups, row, kind)
         elif not self._remove(groups, row) and not self.ttl_ms:
-            _count(owed, hashable(row), 1)
+            _count(owed, self._equality.key(row), 1)
         if not groups and not owed:
             del self._entries[key]
+
+    def _owed_name(self, owed: dict[Any, int], row: Row) -> Row:
+        """The key of a row among the owed rows."""
+        name = self._equality.key(row)
+        return name if name in owed else self._equality.find(row, owed) or name
 
     def _place(self, value: Any) -> tuple[Any, ...]:
         """A value as something that sorts."""
@@ -144,16 +151,18 @@ class OverInOrderOperator(EvaluatingOperator, ExpiringOperator):
         """Take a row out; whether it was there."""
         place = self._place(row[self._order])
         index = bisect_left(groups, place, key=_by_order)
+        at = None
         while index < len(groups) and groups[index][_ORDER] == place:
             group = groups[index]
-            if row in group[_ROWS]:
+            at = self._index_of(row, group[_ROWS])
+            if at is not None:
                 break
             index += 1
-        else:
+        if at is None:
             return False
         rows: list[Row] = group[_ROWS]
-        rows.remove(row)
-        self._send(DELETE, row, self._calls.values(group[_HELD]))
+        # The row as it was sent: equal values may have other forms.
+        self._send(DELETE, rows.pop(at), self._calls.values(group[_HELD]))
         held = self._held_before(groups, index)
         if rows:
             self._add_all(held, rows)
@@ -164,6 +173,11 @@ class OverInOrderOperator(EvaluatingOperator, ExpiringOperator):
         self._go_on(groups, index, held)
         return True
 
+    def _index_of(self, row: Row, rows: list[Row]) -> int | None:
+        if self._equality.is_plain:
+            return rows.index(row) if row in rows else None
+        return next((index for index, other in enumerate(rows) if self._equality.same(row, other)), None)
+
     def _held_before(self, groups: list[Any], index: int) -> list[Any]:
         return copied(groups[index - 1][_HELD]) if index else self._calls.create()
 
@@ -173,7 +187,7 @@ class OverInOrderOperator(EvaluatingOperator, ExpiringOperator):
 
     def _replace(self, group: list[Any], held: list[Any], rows: Sequence[Row]) -> bool:
         """Let a group hold something else, and send updates of these rows; whether it is not the same."""
-        if held == group[_HELD]:
+        if same_objects(held, group[_HELD]):
             return False
         before, after = self._calls.values(group[_HELD]), self._calls.values(held)
         for row in rows:

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from penstock.core.columns.batch import ColumnBatch, as_columns
 from penstock.core.records import Batch
+from penstock.state.equality import canonical_column
 from penstock.table.plan.changes import INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from penstock.table.streaming.ranking.deduplicate_operator import ROWS, LastRowOperator
 from penstock.table.streaming.rows.key_hashes import same_keys
@@ -89,7 +90,10 @@ class ColumnLastRowOperator(LastRowOperator):
         replaces = np.flatnonzero(before != _NO_ROW)
         if len(replaces):
             rows = self._rows
-            new[replaces] = ~same_keys(rows.columns(numbers[replaces]), rows.columns(before[replaces]))
+            later, earlier = (
+                list(map(canonical_column, rows.columns(chosen))) for chosen in (numbers[replaces], before[replaces])
+            )
+            new[replaces] = ~same_keys(later, earlier)
         return new
 
     def _keep(self, keys: list[Any], of_key: Any, numbers: Any) -> None:

@@ -18,7 +18,7 @@ from penstock.core.operators.watermarks import LATE_RECORDS
 from penstock.core.records import MIN_TIMESTAMP, Batch
 from penstock.table.data.logical_types import DataType
 from penstock.table.plan.changes import INSERT, UPDATE_AFTER, UPDATE_BEFORE
-from penstock.table.streaming.rows.ordering import same_rows
+from penstock.table.streaming.rows.held_rows import RowEquality
 from penstock.table.streaming.rows.row_keys import RowKeys
 from penstock.table.streaming.rows.row_tuples import batch_of, tuples_of
 from penstock.table.streaming.rows.state_times import ExpiringOperator
@@ -51,6 +51,7 @@ class LastRowOperator(ExpiringOperator):
         self._partition = RowKeys(partition)
         self._time = time
         self._types = tuple(types)
+        self._equality = RowEquality(types)
         self._names = list(names)
         self._sends_before = sends_before
 
@@ -72,7 +73,7 @@ class LastRowOperator(ExpiringOperator):
             before = entries.get(key)
             if before is None:
                 kinds.append(INSERT)
-            elif row[time] < before[time] if time is not None else not self.ttl_ms and same_rows(before, row):
+            elif row[time] < before[time] if time is not None else not self.ttl_ms and self._equality.same(before, row):
                 # Where state expires the same row is sent again, so that it lives on in the steps behind.
                 continue
             else:

@@ -9,22 +9,29 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
-
-from penstock.table.streaming.rows.ordering import known
 
 #: from so many rows of the same sort key on; fewer are looked at one after the other
 MANY: Final = 32
 
 
 class EqualRows:
-    """The rows of a sort key. `newest_first`: whether those that come are ahead of the others."""
+    """The rows of a sort key.
 
-    __slots__ = ("_newest_first", "_numbers", "_of")
+    Args:
+        rows: the rows, in their order.
+        newest_first: whether a new row is ahead of the others.
+        key_of: makes a dictionary key of a row.
+    """
 
-    def __init__(self, rows: Sequence[tuple[Any, ...]], newest_first: bool) -> None:
+    __slots__ = ("_key_of", "_newest_first", "_numbers", "_of")
+
+    def __init__(
+        self, rows: Sequence[tuple[Any, ...]], newest_first: bool, key_of: Callable[[tuple[Any, ...]], Any]
+    ) -> None:
         self._newest_first = newest_first
+        self._key_of = key_of
         #: of the rows, in their order
         self._numbers: list[int] = []
         #: by what is in a row: those of all that are the same, the oldest first
@@ -44,11 +51,11 @@ class EqualRows:
         else:
             number = numbers[-1] + 1 if numbers else 0
             numbers.append(number)
-        self._of.setdefault(known(row), deque()).append(number)
+        self._of.setdefault(self._key_of(row), deque()).append(number)
 
     def take(self, row: tuple[Any, ...]) -> int | None:
         """The oldest of the rows that are the same goes: its place, or None if there is none."""
-        name = known(row)
+        name = self._key_of(row)
         same = self._of.get(name)
         if same is None:
             return None
@@ -60,12 +67,14 @@ class EqualRows:
         return place
 
 
-def equal_rows(rows: Sequence[tuple[Any, ...]], newest_first: bool) -> EqualRows | None:
-    """What is known of many rows of a sort key; None of few, and of those with Python objects that are no keys."""
+def equal_rows(
+    rows: Sequence[tuple[Any, ...]], newest_first: bool, key_of: Callable[[tuple[Any, ...]], Any]
+) -> EqualRows | None:
+    """An index of many rows of a sort key. None for few rows, and for rows with Python objects that have no hash."""
     if len(rows) < MANY:
         return None
     try:
-        return EqualRows(rows, newest_first)
+        return EqualRows(rows, newest_first, key_of)
     except TypeError:
         return None
 

@@ -14,6 +14,7 @@ from penstock.table.data.logical_types import BigIntType, DataType
 from penstock.table.plan.changes import DELETE, UPDATE_BEFORE
 from penstock.table.plan.logical import SortKey
 from penstock.table.streaming.ranking.top_n import Sent, TopN
+from penstock.table.streaming.rows.held_rows import RowEquality
 from penstock.table.streaming.rows.ordering import sort_keys
 from penstock.table.streaming.rows.row_keys import RowKeys
 from penstock.table.streaming.rows.row_tuples import batch_of, tuples_of
@@ -52,6 +53,7 @@ class RankOperator(ExpiringOperator):
         self._end = end
         self._ends_in_column = ends_in_column
         self._top = top
+        top.equality = RowEquality(types)
         self._types = tuple(types)
         self._names = list(names)
         self._shows_number = len(self._names) > len(self._types)

@@ -13,7 +13,7 @@ from typing import Any
 
 from penstock.table.plan.changes import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from penstock.table.streaming.ranking.equal_rows import Group, equal_rows
-from penstock.table.streaming.rows.ordering import known, same_rows
+from penstock.table.streaming.rows.held_rows import RowEquality
 
 
 class Sent:
@@ -42,6 +42,9 @@ class TopN:
         sends_before: whether an update sends the row as it was, too.
         newest_first: whether of rows with the same sort key the one that comes last is the first.
     """
+
+    #: how rows are compared; the operator sets it for its types
+    equality = RowEquality(())
 
     def __init__(self, start: int, shows_number: bool, sends_before: bool, newest_first: bool = False) -> None:
         self._start = start
@@ -118,7 +121,7 @@ class RetractableTopN(TopN):
 
     def resumed(self, held: list[Any]) -> Group:
         """See `TopN`."""
-        return Group(held)
+        return Group([*held[:3], {self.equality.current_key(name): count for name, count in held[3].items()}])
 
     def is_empty(self, held: list[Any]) -> bool:
         """See `TopN`."""
@@ -143,7 +146,7 @@ class RetractableTopN(TopN):
 
     def _count(self, missing: dict[Any, int], row: tuple[Any, ...], by: int) -> bool:
         """Change how often a row is missing; False if it is not."""
-        name = known(row)
+        name = self.equality.key(row)
         count = missing.get(name, 0) + by
         if count > 0:
             missing[name] = count
@@ -169,11 +172,11 @@ class RetractableTopN(TopN):
         first, behind = bisect_left(keys, key), bisect_right(keys, key)
         equal = held.many.get(key) if held.many else None
         if equal is None:
-            equal = equal_rows(rows[first:behind], self._newest_first)
+            equal = equal_rows(rows[first:behind], self._newest_first, self.equality.key)
             if equal is None:
                 places = range(first, behind)
                 in_order = reversed(places) if self._newest_first else places
-                return next((place for place in in_order if same_rows(rows[place], row)), None)
+                return next((place for place in in_order if self.equality.same(rows[place], row)), None)
             held.many[key] = equal
         place = equal.take(row)
         if not equal:
@@ -209,12 +212,18 @@ class UpdatableTopN(TopN):
         super().__init__(start, shows_number, sends_before)
         self._unique = tuple(unique)
 
-    def create(self, end: int) -> list[Any]:
+    def create(self, end: int) -> Group:
         """See `TopN`."""
-        return [[], [], end, {}]
+        return Group([[], [], end, {}])
+
+    def resumed(self, held: list[Any]) -> Group:
+        """See `TopN`."""
+        keys, rows, end, _ = held
+        return Group([keys, rows, end, dict(zip(map(self._name, rows), keys, strict=True))])
 
     def _name(self, row: tuple[Any, ...]) -> Any:
-        return known(tuple([row[index] for index in self._unique]))
+        name = self.equality.key(row)
+        return tuple([name[index] for index in self._unique])
 
     def add(self, held: list[Any], key: Any, row: Any, sent: Sent) -> None:
         """See `TopN`."""
@@ -282,4 +291,5 @@ class Top1(TopN):
             self._replace(before, row, 1, sent)
 
     def _is_update(self, before: tuple[Any, ...], after: tuple[Any, ...]) -> bool:
-        return all(before[index] == after[index] for index in self._unique) and not same_rows(before, after)
+        old, new = self.equality.key(before), self.equality.key(after)
+        return all(old[index] == new[index] for index in self._unique) and old != new

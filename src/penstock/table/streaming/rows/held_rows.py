@@ -1,36 +1,87 @@
-"""Rows as state holds them: tuples of values that can be keys of a dictionary, so that a row is found by its values."""
+"""Rows as state holds them: tuples of values that can be dictionary keys, so that a row is found by its values.
+
+All comparisons of rows go by the one equality (`penstock.state.equality`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from operator import itemgetter
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 
+from penstock.state.equality import canonical_values, canonicalizer_of
 from penstock.state.key_bytes import NAN
-from penstock.table.data.logical_types import ArrayType, DataType, DoubleType, FloatType, MapType, MultisetType, RowType
+from penstock.table.data.arrow_types import arrow_type
+from penstock.table.data.logical_types import DataType
 from penstock.table.data.values import column_of, values_of
-from penstock.table.functions.comparison import hashable
 
-_NESTED = (ArrayType, MapType, MultisetType, RowType)
+Row = tuple[Any, ...]
+_FLOAT: Final = canonicalizer_of(pa.float64())
 
 
-def rows_of(columns: Sequence[pa.Array], types: Sequence[DataType], rows: int) -> list[tuple[Any, ...]]:
-    """The rows of these columns. All NaN are one value."""
-    lists = [_values(column, kind) for column, kind in zip(columns, types, strict=True)]
+def rows_of(columns: Sequence[pa.Array], types: Sequence[DataType], rows: int) -> list[Row]:
+    """The rows of these columns in canonical form: equal rows are one dictionary key."""
+    lists = [
+        canonical_values(values_of(column, kind), column.type) for column, kind in zip(columns, types, strict=True)
+    ]
     return list(zip(*lists, strict=True)) if lists else [()] * rows
 
 
-def columns_of(rows: Sequence[tuple[Any, ...]], types: Sequence[DataType]) -> list[pa.Array]:
+def columns_of(rows: Sequence[Row], types: Sequence[DataType]) -> list[pa.Array]:
     """The columns of these rows."""
     return [column_of(list(map(itemgetter(place), rows)), kind) for place, kind in enumerate(types)]
 
 
-def _values(column: pa.Array, kind: DataType) -> list[Any]:
-    values = values_of(column, kind)
-    if isinstance(kind, _NESTED):
-        return [hashable(value) for value in values]
-    if isinstance(kind, FloatType | DoubleType):
-        return [value if value == value else NAN for value in values]
-    return values
+class RowEquality:
+    """The one equality for rows of these types, whose values may be in canonical form or not.
+
+    Args:
+        types: of the values, which are as `values_of` returns them.
+        keeps_zero: whether keys may have -0.0, see `canonicalizer_of`.
+    """
+
+    def __init__(self, types: Sequence[DataType], keeps_zero: bool = True) -> None:
+        canonicalizers = [canonicalizer_of(arrow_type(data_type), keeps_zero) for data_type in types]
+        self._canonicalizers = [(index, found) for index, found in enumerate(canonicalizers) if found is not None]
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether tuples compare by themselves: no type has values of several forms."""
+        return not self._canonicalizers
+
+    def key(self, row: Sequence[Any]) -> Row:
+        """The row as a dictionary key; the row itself where the types need no canonical form."""
+        if not self._canonicalizers:
+            return tuple(row)
+        values = list(row)
+        for index, canonical in self._canonicalizers:
+            values[index] = canonical(values[index])
+        return tuple(values)
+
+    def current_key(self, key: Row) -> Row:
+        """The key of a row, from a key that an earlier release wrote, with a text for NaN."""
+        values = list(key)
+        for index, canonical in self._canonicalizers:
+            if canonical is _FLOAT and values[index] == "NaN":
+                values[index] = NAN
+        return self.key(tuple(values))
+
+    def same(self, row: Sequence[Any] | None, other: Sequence[Any] | None) -> bool:
+        """Whether two rows are equal; None equals None."""
+        if row == other:
+            return True
+        if not self._canonicalizers or row is None or other is None:
+            return False
+        return self.key(row) == self.key(other)
+
+    def find(self, row: Row, rows: Iterable[Row]) -> Row | None:
+        """The first of the rows that equals this one.
+
+        State of an earlier release has rows that are not in canonical form, so a dictionary may miss them.
+        """
+        if not self._canonicalizers:
+            return None
+        key = self.key(row)
+        return next((other for other in rows if self.key(other) == key), None)

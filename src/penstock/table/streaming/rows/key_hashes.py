@@ -40,7 +40,7 @@ def key_hashes(columns: Sequence[pa.Array]) -> Any:
 
 
 def same_keys(one: Sequence[pa.Array], other: Sequence[pa.Array]) -> Any:
-    """Whether the rows of columns of keys have the same one, by places: a numpy array. NULL is like NULL."""
+    """Whether two rows of key columns in canonical form have the same key, as a numpy array. NULL is like NULL."""
     same = np.ones(len(one[0]), np.bool_)
     for left, right in zip(one, other, strict=True):
         if pa.types.is_floating(left.type):

@@ -14,6 +14,7 @@ from penstock.table.evaluation.columns import Columns
 from penstock.table.evaluation.evaluator import Evaluator
 from penstock.table.plan.changes import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from penstock.table.streaming.rows.evaluating import EvaluatingOperator
+from penstock.table.streaming.rows.held_rows import RowEquality
 from penstock.table.streaming.rows.row_keys import RowKeys
 from penstock.table.streaming.rows.row_tuples import batch_of, tuples_of
 from penstock.table.streaming.rows.sessions import StreamSession
@@ -50,6 +51,7 @@ class ChangelogNormalizeOperator(ExpiringOperator, EvaluatingOperator):
     ) -> None:
         self._keys = RowKeys(keys)
         self._types = tuple(types)
+        self._equality = RowEquality(types)
         self._names = list(names)
         self._sends_before = sends_before
         self._condition = condition
@@ -83,7 +85,7 @@ class ChangelogNormalizeOperator(ExpiringOperator, EvaluatingOperator):
                     found_kinds.append(DELETE)
                     del kept[key]
                 continue
-            if before == values and not self.ttl_ms:
+            if before is not None and not self.ttl_ms and self._equality.same(before, values):
                 continue
             if before is not None and self._sends_before:
                 found.append(before)

@@ -152,15 +152,3 @@ def _field(data_type: DataType) -> Callable[[Any], Any]:
         return (1, value if comparable is None else comparable(value))
 
     return field
-
-
-def same_rows(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
-    """Whether two rows have the same values; NaN is the same as NaN."""
-    return one == other or known(one) == known(other)
-
-
-def known(value: Any) -> Any:
-    """A value as a key of a dictionary: NaN is one that is the same as itself."""
-    if isinstance(value, list | tuple):
-        return tuple(map(known, value))
-    return "NaN" if isinstance(value, float) and math.isnan(value) else value

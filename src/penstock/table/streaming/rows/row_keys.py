@@ -17,7 +17,7 @@ ONLY_KEY: Final = 0
 
 
 class RowKeys:
-    """Finds the keys of rows by the columns at these places. All NaN are one key, and so are 0.0 and -0.0."""
+    """Finds the keys of rows by the columns at these places. Equal values are one key (`penstock.state.equality`)."""
 
     def __init__(self, places: Sequence[int]) -> None:
         self.places = tuple(places)

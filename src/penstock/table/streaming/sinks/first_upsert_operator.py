@@ -49,7 +49,7 @@ class FirstUpsertOperator(StreamOperator):
         fails: bool,
     ) -> None:
         self._keys = RowKeys(key)
-        self._identity = Identity(own)
+        self._identity = Identity(own, types)
         self._types = tuple(types)
         self._names = list(names)
         self._key_names = tuple(key_names)

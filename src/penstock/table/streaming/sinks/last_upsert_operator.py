@@ -35,7 +35,7 @@ class LastUpsertOperator(ExpiringOperator):
         self, key: Sequence[int], own: Sequence[int] | None, types: Sequence[DataType], names: Sequence[str]
     ) -> None:
         self._keys = RowKeys(key)
-        self._identity = Identity(own)
+        self._identity = Identity(own, types)
         self._types = tuple(types)
         self._names = list(names)
 

@@ -9,17 +9,21 @@ import pyarrow as pa
 
 from penstock.core.columns.batch import ColumnBatch
 from penstock.table.data.logical_types import DataType
-from penstock.table.streaming.rows.held_rows import columns_of
+from penstock.table.streaming.rows.held_rows import RowEquality, columns_of
 from penstock.table.streaming.rows.row_tuples import kinds_of
 
 Row = tuple[Any, ...]
 
 
 class Identity:
-    """Tells rows apart by the columns at `places`, or by all columns where None are known to do."""
+    """Compares rows by the columns at `places`, or by all columns if it is None.
 
-    def __init__(self, places: Sequence[int] | None) -> None:
+    Rows are in canonical form (`rows_of`), but state of an earlier release may have others. `types`: of all columns.
+    """
+
+    def __init__(self, places: Sequence[int] | None, types: Sequence[DataType]) -> None:
         self._places = None if places is None else tuple(places)
+        self._equality = RowEquality(types if places is None else [types[place] for place in places])
 
     @property
     def is_known(self) -> bool:
@@ -34,7 +38,7 @@ class Identity:
         """Where the row is that a change is about; the last one of those that are alike."""
         wanted = self.of(row)
         for place in range(len(rows) - 1, -1, -1):
-            if self.of(rows[place]) == wanted:
+            if self._equality.same(self.of(rows[place]), wanted):
                 return place
         return None
 

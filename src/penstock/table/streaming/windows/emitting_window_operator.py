@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from penstock.core.records import Batch
 from penstock.table.plan.changes import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
+from penstock.table.streaming.rows.held_rows import RowEquality
 from penstock.table.streaming.windows.emit_options import Emission
 from penstock.table.streaming.windows.window_aggregate_operator import Result, Window, WindowAggregateOperator
 
@@ -36,6 +37,7 @@ class EmittingWindowOperator(WindowAggregateOperator):
         super().__init__(*args, keeps_watermark=False)
         self._emission = emission
         self._wants_before = wants_before
+        self._equality = RowEquality([call.type for call in self._calls])
         self.lateness_ms = emission.lateness_ms
         self.taken_in = self._taken_in
 
@@ -94,7 +96,7 @@ class EmittingWindowOperator(WindowAggregateOperator):
                 self._results.append((DELETE, window, values, before))
             return
         found = self.results(entry)
-        if found == before:
+        if self._equality.same(found, before):
             return
         entry[_SENT] = found
         if before is None:

@@ -13,6 +13,7 @@ from penstock.core.operators.base import UserCodeError
 from penstock.core.operators.watermarks import LATE_RECORDS
 from penstock.core.records import MIN_TIMESTAMP, Batch
 from penstock.state.captures import StateCapture
+from penstock.state.equality import canonical_column
 from penstock.table.data.errors import TableRuntimeError
 from penstock.table.data.logical_types import DataType
 from penstock.table.data.values import column_of, values_of
@@ -105,7 +106,8 @@ class WindowAggregateOperator(EvaluatingOperator):
         starts = milliseconds(taken.columns.column(self._start)).tolist()
         ends = milliseconds(taken.columns.column(self._end)).tolist()
         groups = self._groups.of(taken.columns)
-        columns = [values_of(taken.columns.column(key), self._types[key]) for key in self._groups.places]
+        keys = [(canonical_column(taken.columns.column(key)), self._types[key]) for key in self._groups.places]
+        columns = [values_of(column, data_type) for column, data_type in keys]
         operands = [operands_of(call, taken.columns, self._types) for call in self._calls]
         try:
             self._take_in(taken, list(zip(starts, ends, strict=True)), groups, columns, operands)

@@ -1,0 +1,260 @@
+"""One equality and one total order for the values of columns, for state keys, retractions, grouping and sorting.
+
+NaN equals NaN and is greater than every other number. 0.0 equals -0.0. Maps and multisets are equal when they have the
+same entries, in any order. NULL equals NULL. The same holds inside arrays, maps and rows.
+
+Equal values have one canonical form: NaN with one bit pattern (`NAN` as a Python object), 0.0, map entries in the order
+of their keys. A value that is looked up is compared in this form. A value that is passed on keeps the form in which it
+came, except where it stands for several equal ones, such as the key of a group: then it is given in canonical form.
+
+Columns go through `canonical_column`, Python values through `canonicalizer_of`. Both are chosen by the type of a
+column; types without floats, maps and multisets need neither, and cost nothing.
+
+As Python objects, values are as `penstock.table.data.values` holds them: arrays are lists, rows are tuples, maps are
+lists of pairs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.state.key_bytes import NAN
+
+#: A function of a value, which may be None.
+Canonicalizer = Callable[[Any], Any]
+#: Types are few, but a long-running process must not collect those of all its jobs.
+_TYPES_MAX: Final = 4096
+
+
+@lru_cache(_TYPES_MAX)
+def needs_canonical(data_type: pa.DataType) -> bool:
+    """Whether equal values of an Arrow type may have several forms: floats, maps, and types that contain them."""
+    if pa.types.is_floating(data_type) or pa.types.is_map(data_type):
+        return True
+    if pa.types.is_dictionary(data_type):
+        return needs_canonical(data_type.value_type)
+    return any(needs_canonical(data_type.field(index).type) for index in range(data_type.num_fields))
+
+
+# --- columns ----------------------------------------------------------------------------------------------------------
+
+
+def canonical_column(column: Any) -> Any:
+    """A column with the canonical form of each value; the very column if its type needs none.
+
+    Takes and returns a `pa.Array` or a `pa.ChunkedArray`. Half-precision floats become single-precision ones.
+    """
+    if not needs_canonical(column.type):
+        return column
+    if isinstance(column, pa.ChunkedArray):
+        chunks = [canonical_column(chunk) for chunk in column.chunks]
+        return pa.chunked_array(chunks) if chunks else pa.chunked_array([canonical_column(_empty(column.type))])
+    if pa.types.is_floating(column.type):
+        return _canonical_floats(column)
+    if pa.types.is_dictionary(column.type):
+        return canonical_column(column.dictionary_decode())
+    if pa.types.is_map(column.type):
+        return _canonical_maps(column)
+    if pa.types.is_struct(column.type):
+        return _canonical_structs(column)
+    if pa.types.is_list(column.type):
+        values = canonical_column(column.values)
+        return pa.ListArray.from_arrays(_offsets(column), values, type=pa.list_(_field(column.type, 0, values)))
+    if pa.types.is_large_list(column.type):
+        values = canonical_column(column.values)
+        kind = pa.large_list(_field(column.type, 0, values))
+        return pa.LargeListArray.from_arrays(_offsets(column), values, type=kind)
+    values = canonical_column(column.flatten())  # arrays of a fixed size, and views
+    lengths = pc.fill_null(pc.list_value_length(column), 0)
+    ends = np.concatenate([[0], np.cumsum(lengths.to_numpy(zero_copy_only=False))])
+    return pa.LargeListArray.from_arrays(_with_nulls(pa.array(ends, pa.int64()), column), values)
+
+
+def _empty(data_type: pa.DataType) -> pa.Array:
+    return pa.array([], data_type)
+
+
+def _canonical_floats(column: pa.Array) -> pa.Array:
+    if pa.types.is_float16(column.type):
+        column = column.cast(pa.float32())
+    column = pc.add(column, pa.scalar(0.0, column.type))  # which makes 0.0 of -0.0
+    return pc.if_else(pc.is_nan(column), pa.scalar(math.nan, column.type), column)
+
+
+def _canonical_structs(column: pa.Array) -> pa.Array:
+    parts = [canonical_column(column.field(index)) for index in range(column.type.num_fields)]
+    fields = [_field(column.type, index, part) for index, part in enumerate(parts)]
+    return pa.StructArray.from_arrays(parts, fields=fields, mask=column.is_null() if column.null_count else None)
+
+
+def _canonical_maps(column: pa.Array) -> pa.Array:
+    offsets = column.offsets.to_numpy()
+    entries = slice(int(offsets[0]), int(offsets[-1]))
+    keys, items = (canonical_column(part[entries]) for part in (column.keys, column.items))
+    rows = np.repeat(np.arange(len(column)), np.diff(offsets))
+    ranks = _ranks(keys)
+    if len(ranks) > 1 and ((ranks[1:] < ranks[:-1]) & (rows[1:] == rows[:-1])).any():
+        in_order = pa.array(np.lexsort((ranks, rows)))
+        keys, items = keys.take(in_order), items.take(in_order)
+    starts = _with_nulls(pa.array(offsets - offsets[0], pa.int32()), column)
+    kind = pa.map_(_field(column.type, 0, keys), _field(column.type, 1, items))
+    return pa.MapArray.from_arrays(starts, keys, items, type=kind)
+
+
+def _ranks(keys: pa.Array) -> Any:
+    """Numbers in the order of the keys, as a numpy array; equal keys have one number."""
+    if pa.types.is_nested(keys.type):
+        values = list(map(_hashable, keys.to_pylist()))
+        ranks = {value: rank for rank, value in enumerate(sorted(set(values), key=order_of))}
+        return np.fromiter(map(ranks.__getitem__, values), np.int64, len(values))
+    encoded = pc.dictionary_encode(keys, null_encoding="encode")
+    of_value = np.empty(len(encoded.dictionary), np.int64)
+    of_value[pc.array_sort_indices(encoded.dictionary).to_numpy()] = np.arange(len(of_value))
+    return of_value[encoded.indices.to_numpy(zero_copy_only=False)]
+
+
+def _field(data_type: pa.DataType, index: int, values: pa.Array) -> pa.Field:
+    """The field of a nested type for these values, whose type differs only for half-precision floats."""
+    fields = (data_type.key_field, data_type.item_field) if pa.types.is_map(data_type) else data_type
+    field: pa.Field = fields[index] if isinstance(fields, tuple) else data_type.field(index)
+    return field.with_type(values.type)
+
+
+def _offsets(column: pa.Array) -> pa.Array:
+    """The offsets of an array column, with NULL for each NULL."""
+    return _with_nulls(column.offsets, column)
+
+
+def _with_nulls(offsets: pa.Array, column: pa.Array) -> pa.Array:
+    if not column.null_count:
+        return offsets
+    is_valid = pa.concat_arrays([column.is_valid(), pa.array([True])])
+    return pc.if_else(is_valid, offsets, pa.scalar(None, offsets.type))
+
+
+# --- Python values ----------------------------------------------------------------------------------------------------
+
+
+@lru_cache(_TYPES_MAX)
+def canonicalizer_of(data_type: pa.DataType, keeps_zero: bool = True) -> Canonicalizer | None:
+    """A function that makes a dictionary key of a value, or its canonical form. None if the value itself is both.
+
+    Equal values give equal results that hash alike. Arrays, rows and maps become tuples, which columns take like the
+    values themselves.
+
+    Args:
+        data_type: the Arrow type of the values.
+        keeps_zero: whether -0.0 stays as it is. It may in keys, because Python's own equality and hash are right for
+            zeros; the canonical form has 0.0.
+    """
+    if pa.types.is_floating(data_type):
+        return _with_one_nan if keeps_zero else _canonical_float
+    if pa.types.is_map(data_type):
+        key = canonicalizer_of(data_type.key_type, keeps_zero)
+        return partial(_canonical_pairs, key, canonicalizer_of(data_type.item_type, keeps_zero))
+    if pa.types.is_struct(data_type):
+        fields = [canonicalizer_of(data_type.field(index).type, keeps_zero) for index in range(data_type.num_fields)]
+        return partial(_canonical_row, None if fields.count(None) == len(fields) else fields)
+    if data_type.num_fields:
+        return partial(_canonical_array, canonicalizer_of(data_type.field(0).type, keeps_zero))
+    return None
+
+
+def canonical_values(values: Sequence[Any], data_type: pa.DataType) -> Sequence[Any]:
+    """The canonical forms of many values, as dictionary keys; the very sequence if the type needs none."""
+    if pa.types.is_floating(data_type):
+        return [value if value == value else NAN for value in values]
+    canonical = canonicalizer_of(data_type)
+    return values if canonical is None else list(map(canonical, values))
+
+
+def _with_one_nan(value: float | None) -> float | None:
+    return value if value == value else NAN
+
+
+def _canonical_float(value: float | None) -> float | None:
+    if value is None:
+        return None
+    return NAN if _is_nan(value) else value + 0.0
+
+
+def _is_nan(value: Any) -> bool:
+    """Whether a value is NaN. `NAN` equals itself, and any other NaN does not."""
+    return value is NAN or value != value
+
+
+def _canonical_array(element: Canonicalizer | None, value: Sequence[Any] | None) -> tuple[Any, ...] | None:
+    if value is None:
+        return None
+    return tuple(value) if element is None else tuple(map(element, value))
+
+
+def _canonical_row(fields: list[Canonicalizer | None] | None, value: Sequence[Any] | None) -> tuple[Any, ...] | None:
+    if value is None or fields is None:
+        return None if value is None else tuple(value)
+    parts = zip(fields, value, strict=True)
+    return tuple([part if canonical is None else canonical(part) for canonical, part in parts])
+
+
+def _canonical_pairs(
+    key: Canonicalizer | None, item: Canonicalizer | None, value: Sequence[tuple[Any, Any]] | None
+) -> tuple[tuple[Any, Any], ...] | None:
+    if value is None:
+        return None
+    pairs = [
+        (of_key if key is None else key(of_key), of_item if item is None else item(of_item))
+        for of_key, of_item in value
+    ]
+    if len(pairs) > 1:
+        pairs.sort(key=_order_of_key)
+    return tuple(pairs)
+
+
+def _order_of_key(pair: tuple[Any, Any]) -> Any:
+    return order_of(pair[0])
+
+
+def order_of(value: Any) -> tuple[Any, ...]:
+    """A sort key for canonical values of one type: NULL first, NaN after all numbers."""
+    if value is None:
+        return (0,)
+    if isinstance(value, tuple):
+        return 1, tuple(map(order_of, value))
+    return (2,) if _is_nan(value) else (1, value)
+
+
+def _hashable(value: Any) -> Any:
+    """An element of a canonical column as a dictionary key: rows as tuples of their values, maps as pairs."""
+    if isinstance(value, dict):
+        value = value.values()
+    elif not isinstance(value, list | tuple):
+        return NAN if _is_nan(value) else value
+    return tuple(map(_hashable, value))
+
+
+def hashable_elements(column: pa.Array) -> list[Any]:
+    """The elements of a canonical column of a nested type as dictionary keys."""
+    return list(map(_hashable, column.to_pylist()))
+
+
+def same_objects(value: Any, other: Any) -> bool:
+    """Whether two Python objects are equal, with NaN equal to NaN wherever it is within lists, tuples and dicts."""
+    if value == other:
+        return True
+    if isinstance(value, float):
+        return isinstance(other, float) and _is_nan(value) and _is_nan(other)
+    if isinstance(value, dict):
+        if not isinstance(other, dict) or value.keys() != other.keys():
+            return False
+        return all(same_objects(item, other[key]) for key, item in value.items())
+    if isinstance(value, list | tuple | deque):
+        return type(value) is type(other) and len(value) == len(other) and all(map(same_objects, value, other))
+    return False
