@@ -53,6 +53,10 @@ WITHOUT_FRAME: Final = frozenset({*_RANKS, "NTILE", "LAG", "LEAD"})
 _ALIKE_IF_DISTINCT: Final = frozenset({"MIN", "MAX"})
 #: The digits by which Spark's sum of decimals has more than its operand: more than any table has rows.
 _SUM_DIGITS: Final = 10
+#: The digits of decimals whose sum no number of rows makes overflow.
+_PART_DIGITS: Final = 38 - _SUM_DIGITS
+#: Of decimals with more digits of a fraction Spark's `+` drops the last one where the sum may have 39 digits.
+_EXACT_SCALE_MAX: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +126,37 @@ def _total(call: AggregateCall, operand: str, over: Over) -> str | None:
     if isinstance(kind, IntegralType):
         return over(f"sum({_distinct(call)}CAST({operand} AS BIGINT))")
     if isinstance(kind, DecimalType):
-        # A sum has ten digits more than its operand, as many as rows need; without them one with too many is NULL.
-        return over(f"{'sum' if kind.precision + _SUM_DIGITS <= 38 else 'try_sum'}({_distinct(call)}{operand})")
+        # A sum has ten digits more than its operand, as many as rows need.
+        if kind.precision + _SUM_DIGITS <= 38:
+            return over(f"sum({_distinct(call)}{operand})")
+        if call.is_distinct or kind.scale > _EXACT_SCALE_MAX:
+            return over(f"try_sum({_distinct(call)}{operand})")
+        return _exact_total(kind, operand, over)
     if isinstance(kind, FloatType | DoubleType):
         return over(f"sum({_distinct(call)}CAST({operand} AS DOUBLE))")
     return None
+
+
+def _exact_total(kind: DecimalType, operand: str, over: Over) -> str:
+    """The exact sum of decimals of 29 to 38 digits. Spark's own may overflow on the way, and is NULL from then on.
+
+    Values of up to 28 digits are summed directly. Greater ones are summed in two parts, of 28 and of 10 digits.
+    """
+    whole = _PART_DIGITS - kind.scale
+    divisor, least = (f"CAST('{sign}1{'0' * whole}' AS DECIMAL({whole + 1},0))" for sign in ("", "-"))
+    scaled = f"DECIMAL(38,{kind.scale})"
+    # Spark's abs() rounds to 34 digits.
+    is_small = f"({operand} < {divisor} AND {operand} > {least})"
+    small = over(f"try_sum(CASE WHEN {is_small} THEN {operand} END)")
+    rest = f"CAST({operand} % {divisor} AS DECIMAL({_PART_DIGITS},{kind.scale}))"
+    low = over(f"sum(CASE WHEN NOT {is_small} THEN {rest} END)")
+    high = over(
+        f"sum(CASE WHEN NOT {is_small} THEN CAST(({operand} - {operand} % {divisor}) / {divisor} AS DECIMAL(10,0)) END)"
+    )
+    great = f"try_add(try_cast(try_multiply({high}, {divisor}) AS {scaled}), CAST({low} AS {scaled}))"
+    zero = f"CAST(0 AS {scaled})"
+    total = f"try_add(coalesce({small}, {zero}), CASE WHEN {low} IS NULL THEN {zero} ELSE {great} END)"
+    return f"CASE WHEN {small} IS NOT NULL OR {low} IS NOT NULL THEN {total} END"
 
 
 def _sum(call: AggregateCall, operands: Sequence[str], condition: str | None, over: Over) -> str | None:
@@ -157,7 +187,10 @@ def _average(call: AggregateCall, operands: Sequence[str], condition: str | None
 def _extreme(call: AggregateCall, operands: Sequence[str], condition: str | None, over: Over) -> str | None:
     if isinstance(call.operands[0].type, _UNORDERED):
         return None
-    return over(f"{call.function.lower()}({operands[0]})")
+    text = over(f"{call.function.lower()}({operands[0]})")
+    kind = call.operands[0].type
+    # 0.0 stands for both zeros.
+    return f"({text} + CAST(0 AS {spark_type(kind)}))" if isinstance(kind, FloatType | DoubleType) else text
 
 
 def _variance(call: AggregateCall, operands: Sequence[str], condition: str | None, over: Over) -> str | None:

@@ -26,7 +26,14 @@ from penstock.table.streaming.aggregates.gathered import (
     RetractableListAgg,
 )
 from penstock.table.streaming.aggregates.json import JsonArrayAgg, JsonObjectAgg
-from penstock.table.streaming.aggregates.sums import Average, RetractableSum, Sum, Variance
+from penstock.table.streaming.aggregates.sums import (
+    Average,
+    RetractableVariance,
+    Sum,
+    Variance,
+    retractable_average,
+    retractable_sum,
+)
 from penstock.table.streaming.aggregates.user_aggregates import UserAccumulator, UserTableAccumulator, check_retracts
 from penstock.table.streaming.aggregates.vector_aggregates import VectorAccumulator
 from penstock.table.user_functions.definition import GENERAL, FunctionKind
@@ -59,9 +66,11 @@ _MAKE: Final[dict[str, _Make]] = {
         for cardinality in ("", "_CARDINALITY")
     },
 }
-#: other ones where rows may go
+#: other ones where rows may be retracted
 _RETRACTABLE: Final[dict[_Make, _Make]] = {
-    Sum: RetractableSum,
+    Sum: retractable_sum,
+    Average: retractable_average,
+    Variance: RetractableVariance,
     Extreme: RetractableExtreme,
     FirstOrLast: RetractableFirstOrLast,
     ListAgg: RetractableListAgg,

@@ -11,6 +11,18 @@ from penstock.table.data.logical_types import DataType, DecimalType, DoubleType,
 from penstock.table.plan.logical import AggregateCall
 from penstock.table.streaming.aggregates.base import Rows, SingleOperand
 from penstock.table.streaming.aggregates.bundled import Bundled
+from penstock.table.streaming.aggregates.exact_floats import (
+    EMPTY,
+    NO_MOMENTS,
+    Moments,
+    Total,
+    changed,
+    from_float,
+    moments_changed,
+    moments_from,
+    to_float,
+    variance,
+)
 from penstock.table.streaming.aggregates.numbers import (
     EXACT,
     SUM_OF_WHOLE,
@@ -24,31 +36,36 @@ from penstock.table.streaming.aggregates.numbers import (
 
 
 def _added(kind: DataType) -> Callable[[Any, Any], Any]:
-    """What adds within a type; NULL where a decimal has too many digits."""
+    """A function that adds within a type. Sums of decimals keep all their digits, more than the type has."""
     limit = wrapped(kind)
+    return EXACT.add if isinstance(kind, DecimalType) else lambda total, value: limit(total + value)
+
+
+def _subtracted(kind: DataType) -> Callable[[Any, Any], Any]:
+    limit = wrapped(kind)
+    return EXACT.subtract if isinstance(kind, DecimalType) else lambda total, value: limit(total - value)
+
+
+def _shown(kind: DataType) -> Callable[[Any], Any]:
+    """A function that makes the result of a sum: NULL where a decimal has too many digits for its type."""
     if isinstance(kind, DecimalType):
-        return lambda one, other: None if one is None else fitted(EXACT.add(one, other), kind)
-    return lambda one, other: limit(one + other)
+        return lambda total: None if total is None else fitted(total, kind)
+    return lambda total: total
 
 
 def _zero(kind: DataType) -> Any:
     return Decimal(0) if isinstance(kind, DecimalType) else 0 if isinstance(kind, IntegralType) else 0.0
 
 
-def _is_spent(held: tuple[Any, int]) -> bool:
-    """Whether a sum of no value may be forgotten; that of floating-point numbers may be a bit off from 0."""
-    total, count = held
-    return count == 0 and (not total or isinstance(total, float))
-
-
 class Sum(SingleOperand):
-    """SUM of rows that only come: the sum, or NULL. SUM0 begins with 0."""
+    """SUM of insert-only rows: the sum, or NULL. SUM0 begins with 0."""
 
     def __init__(self, call: AggregateCall) -> None:
         super().__init__(call)
         self._begin = None if call.function == "SUM" else _zero(call.type)
-        self._is_sum = call.function == "SUM"
         self._added = _added(call.type)
+        self._shown = _shown(call.type)
+        self._is_float = isinstance(call.type, DoubleType | FloatType)
         self._bounds = bounds(call.type)
         self._is_whole = isinstance(call.type, IntegralType) and isinstance(call.operands[0].type, IntegralType)
         self._is_plain = self._bounds is not None or not isinstance(call.type, DecimalType | FloatType)
@@ -59,8 +76,13 @@ class Sum(SingleOperand):
 
     def add_one(self, held: Any, value: Any) -> Any:
         """See `SingleOperand`."""
-        # After too many digits SUM begins anew, and SUM0 does not, as in Flink.
-        return value if held is None and self._is_sum else self._added(held, value)
+        if held is None:
+            return value + 0.0 if self._is_float else value  # a sum is never -0.0
+        return self._added(held, value)
+
+    def value(self, held: Any) -> Any:
+        """See `Accumulator`."""
+        return self._shown(held)
 
     def running(self, rows: Rows, held: list[Any]) -> list[Any]:
         """See `Accumulator`."""
@@ -73,7 +95,7 @@ class Sum(SingleOperand):
             total = held[group]
             if operand is not None:
                 if total is None:
-                    total = operand
+                    total = operand + 0.0 if self._is_float else operand
                 else:
                     new = total + operand
                     total = new if low <= new <= high or not is_bounded else added(total, operand)
@@ -93,14 +115,25 @@ class Sum(SingleOperand):
         return True
 
 
+def retractable_sum(call: AggregateCall) -> SingleOperand:
+    """SUM and SUM0 of rows that may be retracted."""
+    return (RetractableFloatSum if isinstance(call.type, DoubleType | FloatType) else RetractableSum)(call)
+
+
+def retractable_average(call: AggregateCall) -> SingleOperand:
+    """AVG of rows that may be retracted."""
+    return (RetractableFloatAverage if isinstance(call.type, DoubleType | FloatType) else Average)(call)
+
+
 class RetractableSum(SingleOperand):
-    """SUM and SUM0 where rows may go: (sum, number of values)."""
+    """SUM and SUM0 of whole numbers and decimals that may be retracted: (sum, number of values)."""
 
     def __init__(self, call: AggregateCall) -> None:
         super().__init__(call)
-        self._is_sum = call.function == "SUM"
-        self._nothing = None if self._is_sum else _zero(call.type)
+        self._nothing = None if call.function == "SUM" else _zero(call.type)
         self._added = _added(call.type)
+        self._subtracted = _subtracted(call.type)
+        self._shown = _shown(call.type)
         self._zero = _zero(call.type)
 
     def create(self) -> Any:
@@ -109,26 +142,73 @@ class RetractableSum(SingleOperand):
 
     def add_one(self, held: Any, value: Any) -> Any:
         """See `SingleOperand`."""
-        return self._changed(held[0], value), held[1] + 1
+        return self._added(self._total(held), value), held[1] + 1
 
     def retract_one(self, held: Any, value: Any) -> Any:
         """See `SingleOperand`."""
-        return self._changed(held[0], -value), held[1] - 1
+        return self._subtracted(self._total(held), value), held[1] - 1
 
-    def _changed(self, total: Any, value: Any) -> Any:
-        return value if total is None and self._is_sum else self._added(total, value)
+    def _total(self, held: Any) -> Any:
+        """The sum. An earlier release held NULL after too many digits, and began again."""
+        return self._zero if held[0] is None else held[0]
 
     def value(self, held: Any) -> Any:
         """See `Accumulator`."""
-        return held[0] if held[1] else self._nothing
+        return self._shown(held[0]) if held[1] else self._nothing
 
     def is_spent(self, held: Any) -> bool:
         """See `Accumulator`."""
-        return _is_spent(held)
+        return not held[0] and not held[1]
+
+
+class RetractableFloatSum(SingleOperand):
+    """SUM and SUM0 of floats that may be retracted: (exact total, number of values), see `exact_floats`."""
+
+    def __init__(self, call: AggregateCall) -> None:
+        super().__init__(call)
+        self._nothing = None if call.function == "SUM" else 0.0
+        self._given = single if isinstance(call.type, FloatType) else float
+
+    def create(self) -> Any:
+        """See `Accumulator`."""
+        return EMPTY, 0
+
+    def add_one(self, held: Any, value: Any) -> Any:
+        """See `SingleOperand`."""
+        return changed(self._total(held), value, 1), held[1] + 1
+
+    def retract_one(self, held: Any, value: Any) -> Any:
+        """See `SingleOperand`."""
+        return changed(self._total(held), value, -1), held[1] - 1
+
+    def _total(self, held: Any) -> Total:
+        """The total. An earlier release held a float."""
+        total = held[0]
+        return from_float(total) if isinstance(total, float) else total
+
+    def value(self, held: Any) -> Any:
+        """See `Accumulator`."""
+        return self._given(to_float(self._total(held))) if held[1] else self._nothing
+
+    def is_spent(self, held: Any) -> bool:
+        """See `Accumulator`."""
+        # In state of an earlier release, a sum of no value may be a bit off from 0.
+        return not held[1] and (held[0] == EMPTY or isinstance(held[0], float))
+
+
+class RetractableFloatAverage(RetractableFloatSum):
+    """AVG of floats that may be retracted, as `RetractableFloatSum`."""
+
+    def value(self, held: Any) -> Any:
+        """See `Accumulator`."""
+        return self._given(to_float(self._total(held), held[1])) if held[1] else None
 
 
 class Average(SingleOperand):
-    """AVG: (sum, number of values). That of whole numbers is one, cut towards 0."""
+    """AVG: (sum, number of values). That of whole numbers is one, cut towards 0.
+
+    It also takes retractions of whole numbers and decimals.
+    """
 
     def __init__(self, call: AggregateCall) -> None:
         super().__init__(call)
@@ -136,13 +216,14 @@ class Average(SingleOperand):
         self._zero = _zero(kind)
         self._is_whole = isinstance(kind, IntegralType) and isinstance(call.operands[0].type, IntegralType)
         self._added: Callable[[Any, Any], Any] = operator.add
+        self._subtracted: Callable[[Any, Any], Any] = operator.sub
         self._value: Callable[[Any, int], Any] = operator.truediv
         if isinstance(kind, DecimalType):
-            total = DecimalType(38, call.operands[0].type.scale)  # type: ignore[attr-defined]
-            self._added, self._value = _added(total), lambda one, count: fitted(quotient(one, count), kind)
+            self._added, self._subtracted = EXACT.add, EXACT.subtract
+            self._value = lambda one, count: fitted(quotient(one, count), kind)
         elif isinstance(kind, IntegralType):
             limit = wrapped(kind)
-            self._added = _added(SUM_OF_WHOLE)
+            self._added, self._subtracted = _added(SUM_OF_WHOLE), _subtracted(SUM_OF_WHOLE)
             self._value = lambda one, count: limit(one // count if one >= 0 else -(-one // count))
         elif isinstance(kind, FloatType):
             self._value = lambda one, count: single(one / count)
@@ -154,12 +235,12 @@ class Average(SingleOperand):
     def add_one(self, held: Any, value: Any) -> Any:
         """See `SingleOperand`."""
         total, count = held
-        return self._added(total, value), count + 1
+        return None if total is None else self._added(total, value), count + 1
 
     def retract_one(self, held: Any, value: Any) -> Any:
         """See `SingleOperand`."""
         total, count = held
-        return self._added(total, -value), count - 1
+        return None if total is None else self._subtracted(total, value), count - 1
 
     def value(self, held: Any) -> Any:
         """See `Accumulator`."""
@@ -168,7 +249,7 @@ class Average(SingleOperand):
 
     def is_spent(self, held: Any) -> bool:
         """See `Accumulator`."""
-        return _is_spent(held)
+        return not held[0] and not held[1]
 
     def running(self, rows: Rows, held: list[Any]) -> list[Any]:
         """See `Accumulator`."""
@@ -194,14 +275,23 @@ class Average(SingleOperand):
         return True
 
 
-class Variance(SingleOperand):
-    """VAR_* and STDDEV_*, by Welford's method: (number of values, mean, sum of squared distances from the mean)."""
+class _VarianceBase(SingleOperand):
+    """VAR_* and STDDEV_*."""
 
     def __init__(self, call: AggregateCall) -> None:
         super().__init__(call)
         self._is_root = call.function.startswith("STDDEV")
         self._is_sample = not call.function.endswith("_POP")
         self._given = from_double(call.type)
+
+    def _result(self, variance: float | None) -> Any:
+        if variance is None:
+            return None
+        return self._given(variance**0.5 if self._is_root else variance)
+
+
+class Variance(_VarianceBase):
+    """Of insert-only rows, by Welford's method: (number of values, mean, sum of squared distances from the mean)."""
 
     def create(self) -> Any:
         """See `Accumulator`."""
@@ -211,32 +301,41 @@ class Variance(SingleOperand):
         """See `SingleOperand`."""
         count, mean, squares = held
         count += 1
-        if count <= 0:
-            return count, mean, squares
         number = float(value)
         distance = number - mean
         mean += distance / count
         return count, mean, squares + distance * (number - mean)
 
-    def retract_one(self, held: Any, value: Any) -> Any:
-        """See `SingleOperand`."""
-        count, mean, squares = held
-        count -= 1
-        if count <= 0:
-            return (0, 0.0, 0.0) if count == 0 else (count, mean, squares)
-        number = float(value)
-        distance = number - mean
-        mean -= distance / count
-        return count, mean, squares - (number - mean) * distance
-
     def value(self, held: Any) -> Any:
         """See `Accumulator`."""
         count, _, squares = held
-        if count <= 0 or squares < 0:  # below 0 for rows that went without having come
-            return None
-        if self._is_sample:
-            if count == 1:
-                return None
-            count -= 1
-        variance = squares / count
-        return self._given(variance**0.5 if self._is_root else variance)
+        degrees = count - 1 if self._is_sample else count
+        return self._result(squares / degrees if degrees > 0 else None)
+
+
+class RetractableVariance(_VarianceBase):
+    """Of rows that may be retracted: exact sums of the values and of their squares, see `exact_floats`."""
+
+    def create(self) -> Any:
+        """See `Accumulator`."""
+        return NO_MOMENTS
+
+    def add_one(self, held: Any, value: Any) -> Any:
+        """See `SingleOperand`."""
+        return moments_changed(self._moments(held), float(value), 1)
+
+    def retract_one(self, held: Any, value: Any) -> Any:
+        """See `SingleOperand`."""
+        return moments_changed(self._moments(held), float(value), -1)
+
+    def _moments(self, held: Any) -> Moments:
+        """The moments. An earlier release held the mean, and the squared distances from it."""
+        return held if len(held) == len(NO_MOMENTS) else moments_from(*held)  # type: ignore[no-any-return]
+
+    def value(self, held: Any) -> Any:
+        """See `Accumulator`."""
+        return self._result(variance(self._moments(held), self._is_sample))
+
+    def is_spent(self, held: Any) -> bool:
+        """See `Accumulator`."""
+        return held == NO_MOMENTS or (not held[0] and len(held) < len(NO_MOMENTS))
