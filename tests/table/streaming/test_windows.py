@@ -15,6 +15,7 @@ from tests.table.streaming.windowed import CALLS, VALUES, ByRow, Timed, in_colum
 from penstock.base.errors import UnsupportedError
 from penstock.core.operators.watermarks import LATE_RECORDS
 from penstock.table.data.errors import ValidationError
+from penstock.table.streaming.windows.session_table_operator import SESSIONS
 from penstock.table.streaming.windows.window_ends import WindowEnds
 
 S = 1_000
@@ -179,10 +180,74 @@ def test_a_row_without_an_open_session_is_late() -> None:
     assert sessions.harnesses[0].counters[LATE_RECORDS] == 1
 
 
-def test_a_row_that_goes_is_part_of_its_session() -> None:
-    rows = Timed(("a", 1, 0), ("a", 2, 1 * S), ("-D", "a", 1, 2 * S), ("b", 1, 0), ("-D", "b", 1, 0))
+def test_a_session_splits_when_its_bridge_is_retracted() -> None:
+    """K1: the sessions are those of the rows that are left. Flink's stay in one piece."""
+    changes = [("a", 1, 0), ("a", 2, 2 * S), ("a", 4, 4 * S), ("-D", "a", 2, 2 * S), ("b", 1, 0), ("-D", "b", 1, 0)]
+    rows = Timed(*changes, delay=9)
     answer = run(WINDOWS.format("COUNT(*), SUM(v)", TABLES["SESSION"]), t=rows)
-    assert seconds(answer.rows()) == [("a", 0, 5, 1, 2)]
+    assert seconds(answer.rows()) == [("a", 0, 3, 1, 1), ("a", 4, 7, 1, 4)]
+
+
+def test_a_retraction_shortens_its_session() -> None:
+    sessions = session_table(5)
+    sessions.rows(("a", 1, 0), ("a", 2, 4), ("a", 3, 8))
+    sessions.recover(2)
+    sessions.rows(("-D", "a", 3, 8), ("-U", "a", 1, 0), ("+U", "a", 9, 1))
+    sessions.watermark(8)
+    assert sessions.take() == [("+I", "a", 2, 4, 1, 9, 8), ("+I", "a", 9, 1, 1, 9, 8)]
+
+
+def test_a_retraction_may_come_before_its_row() -> None:
+    """It holds no session together, and is dropped when its row does not come in time."""
+    sessions = session_table(5)
+    sessions.rows(("-D", "a", 2, 4), ("a", 1, 0), ("a", 3, 8), ("-D", "b", 1, 0))
+    sessions.recover(2)
+    sessions.rows(("a", 2, 4))
+    sessions.watermark(30)
+    assert sorted(sessions.take()) == [("+I", "a", 1, 0, 0, 5, 4), ("+I", "a", 3, 8, 8, 13, 12)]
+    assert not sessions.harnesses[0].context.keyed.table(SESSIONS).entries(None)
+    assert LATE_RECORDS not in sessions.harnesses[0].counters
+
+
+def test_a_part_that_the_watermark_has_passed_stays_with_the_next_one() -> None:
+    """It could only come late."""
+    sessions = session_table(5)
+    sessions.rows(("a", 1, 0), ("a", 2, 4), ("a", 3, 8), ("a", 4, 12), ("a", 5, 16))
+    sessions.watermark(6)
+    sessions.rows(("-D", "a", 2, 4), ("-D", "a", 4, 12))
+    sessions.watermark(12)
+    assert sorted(sessions.take()) == [("+I", "a", 1, 0, 0, 13, 12), ("+I", "a", 3, 8, 0, 13, 12)]
+    sessions.watermark(20)
+    assert sessions.take() == [("+I", "a", 5, 16, 16, 21, 20)]
+
+
+def test_the_rest_of_a_session_comes_in_time_when_its_last_row_is_retracted() -> None:
+    sessions = session_table(5)
+    sessions.rows(("a", 1, 0), ("a", 2, 4))
+    sessions.watermark(6)
+    sessions.rows(("-D", "a", 2, 4), ("-D", "a", 9, 0))
+    sessions.watermark(8)
+    assert sessions.take() == [("+I", "a", 1, 0, 0, 9, 8)]
+    assert sessions.harnesses[0].counters[LATE_RECORDS] == 1
+
+
+sessions_of_rows = st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 3), st.integers(0, 40)), max_size=12)
+
+
+@settings(derandomize=True, deadline=None, max_examples=60)
+@given(sessions_of_rows, st.data())
+def test_sessions_of_changes_are_those_of_the_rows_that_are_left(rows: list[Any], data: st.DataObject) -> None:
+    left, changes = list(rows), list(rows)
+    for _ in range(data.draw(st.integers(0, len(rows)))):
+        row = data.draw(st.sampled_from(left))
+        left.remove(row)
+        changes.insert(data.draw(st.integers(0, len(changes))), ("-D", *row))
+    sessions, wanted = session_table(5), session_table(5)
+    sessions.rows(*changes)
+    wanted.rows(*left)
+    for each in (sessions, wanted):
+        each.watermark(100)
+    assert sorted(sessions.take()) == sorted(wanted.take())
 
 
 def test_sessions_of_all_rows_are_groups_that_change() -> None:

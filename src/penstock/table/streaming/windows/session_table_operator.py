@@ -2,12 +2,18 @@
 
 State: partition -> sessions in the order of time, each [start, end, rows]; a row is (kind, values). Sessions that a
 row belongs to become one. Rows are sent in the order in which they came.
+
+A retraction by event time takes its row out of the session. If that row held the session together, the session splits
+again. Flink leaves it in one piece. Parts that the watermark has passed already stay with the next part, because they
+would come late. A retraction that comes before its row waits in a session of its own until the row comes.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -17,6 +23,9 @@ from penstock.core.operators.base import StreamOperator
 from penstock.core.operators.watermarks import LATE_RECORDS
 from penstock.core.records import MIN_TIMESTAMP, Batch
 from penstock.table.data.logical_types import DataType
+from penstock.table.data.zones import local_ns
+from penstock.table.plan.changes import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
+from penstock.table.streaming.rows.held_rows import RowEquality
 from penstock.table.streaming.rows.row_keys import RowKeys
 from penstock.table.streaming.rows.row_tuples import batch_of, tuples_of
 from penstock.table.streaming.rows.sessions import StreamSession
@@ -26,6 +35,8 @@ from penstock.table.streaming.windows.window_times import WindowTime
 #: The state.
 SESSIONS: Final = "sessions"
 START, END, ROWS = 0, 1, 2
+#: The number of window columns, which follow the input columns.
+_EDGES: Final = 3
 _MILLISECOND_NS: Final = 1_000_000
 
 
@@ -54,21 +65,27 @@ class SessionTableOperator(StreamOperator):
         self._time = time
         self._gap = gap
         self._types = tuple(types)
+        self._equality = RowEquality(types[: len(types) - _EDGES])
         self._names = list(names)
         self._session = session
         self._watermark = MIN_TIMESTAMP
 
     def open(self) -> None:
         """Find the sessions, and when they are due."""
-        self._ends = WindowEnds(self._time.zone_of(self._session))
+        self._zone = self._time.zone_of(self._session)
+        self._ends = WindowEnds(self._zone)
         table = self.context.keyed.table(SESSIONS)
         self._entries, self._mark = table.entries(None), table.mark
         #: (when it is due, number, partition): entries of sessions that have grown are looked at too early, and again
         self._due: list[tuple[int, int, Any]] = []
         self._number = 0
+        #: the partitions that may have retractions that wait for their rows
+        self._owed: set[Any] = set()
         for key, sessions in self._entries.items():
             for one in sessions:
                 self._wait(key, one[END])
+                if _is_owed(one):
+                    self._owed.add(key)
         heapify(self._due)
 
     def _wait(self, key: Any, end: int) -> None:
@@ -83,7 +100,8 @@ class SessionTableOperator(StreamOperator):
         late = 0
         changed = set()
         for key, time, kind, row in zip(keys, times.tolist(), kinds, tuples_of(taken, self._types), strict=True):
-            if self._add(key, time, (kind, row)):
+            is_retraction = kind in (UPDATE_BEFORE, DELETE) and not self._time.is_processing
+            if self._retract(key, time, row) if is_retraction else self._add(key, time, (kind, row)):
                 changed.add(key)
             else:
                 late += 1
@@ -95,11 +113,12 @@ class SessionTableOperator(StreamOperator):
         """Add a row to the session that it belongs to; False if that is over."""
         start, end = time, time + self._gap
         sessions = self._entries.get(key, [])
-        met = [one for one in sessions if one[START] <= end and start <= one[END]]
+        if key in self._owed and self._meets_its_retraction(key, sessions, row[1]):
+            return True
+        met = [one for one in sessions if one[START] <= end and start <= one[END] and not _is_owed(one)]
         if met:
             start, end = min(start, met[0][START]), max(end, met[-1][END])
-        is_over = not self._time.is_processing and self._ends.due_ms(end) <= self._watermark
-        if is_over:
+        if self._is_over(end):
             return False
         if len(met) == 1:
             (one,) = met
@@ -110,10 +129,89 @@ class SessionTableOperator(StreamOperator):
             has_grown = True
             rows = [held for one in met for held in one[ROWS]]
             others = [one for one in sessions if one not in met] if met else sessions
-            self._entries[key] = sorted([*others, [start, end, [*rows, row]]], key=lambda one: one[START])
+            self._entries[key] = sorted([*others, [start, end, [*rows, row]]], key=_start_of)
         if has_grown:
             self._wait(key, end)
         return True
+
+    def _is_over(self, end: int) -> bool:
+        return not self._time.is_processing and self._ends.due_ms(end) <= self._watermark
+
+    # --- retractions --------------------------------------------------------------------------------------------------
+
+    def _retract(self, key: Any, time: int, row: tuple[Any, ...]) -> bool:
+        """Take a row out of its session; False if neither the row nor a session for it is there any more."""
+        sessions = self._entries.get(key, [])
+        for session in sessions:
+            if session[START] <= time <= session[END] and not _is_owed(session):
+                index = self._index_of(row, session[ROWS])
+                if index is not None:
+                    del session[ROWS][index]
+                    self._shrink(key, sessions, session, time)
+                    return True
+        end = time + self._gap
+        if self._is_over(end):
+            return False
+        self._entries[key] = sorted([*sessions, [time, end, [(DELETE, row)]]], key=_start_of)
+        self._owed.add(key)
+        self._wait(key, end)
+        return True
+
+    def _index_of(self, row: tuple[Any, ...], rows: list[tuple[int, tuple[Any, ...]]]) -> int | None:
+        """The row of a session that a retraction is about."""
+        same = self._equality.same
+        for index, (kind, other) in enumerate(rows):
+            if kind not in (UPDATE_BEFORE, DELETE) and same(row, other):
+                return index
+        return None
+
+    def _meets_its_retraction(self, key: Any, sessions: list[list[Any]], row: tuple[Any, ...]) -> bool:
+        """Whether a row was retracted before it came; then both are dropped."""
+        for session in sessions:
+            if _is_owed(session) and self._equality.same(row, session[ROWS][0][1]):
+                self._replace(key, sessions, session, [])
+                return True
+        return False
+
+    def _shrink(self, key: Any, sessions: list[list[Any]], session: list[Any], time: int) -> None:
+        """Give a session the edges that its rows have without a row of this time, or split it."""
+        rows = session[ROWS]
+        times = [self._time_of(row) for _, row in rows]
+        if time in times:
+            return
+        before = max((one for one in times if one < time), default=None)
+        after = min((one for one in times if one > time), default=None)
+        if before is not None and after is not None and after - before <= self._gap:
+            return
+        in_order = sorted(set(times))
+        gaps = [
+            (early, late)
+            for early, late in pairwise(in_order)
+            if late - early > self._gap and not self._is_over(early + self._gap)
+        ]
+        starts = [*in_order[:1], *(late for _, late in gaps)]
+        ends = [*(early + self._gap for early, _ in gaps), *(last + self._gap for last in in_order[-1:])]
+        if ends and self._is_over(ends[-1]):
+            ends[-1] = session[END]
+        parts: list[list[Any]] = [[start, end, []] for start, end in zip(starts, ends, strict=True)]
+        for held, of_row in zip(rows, times, strict=True):
+            parts[bisect_right(starts, of_row) - 1][ROWS].append(held)
+        self._replace(key, sessions, session, parts)
+
+    def _time_of(self, row: tuple[Any, ...]) -> int:
+        """The clock time of a row, in ms."""
+        moment: int = row[self._time.place]
+        return (moment if self._zone is None else local_ns(moment, self._zone)) // _MILLISECOND_NS
+
+    def _replace(self, key: Any, sessions: list[list[Any]], session: list[Any], parts: list[list[Any]]) -> None:
+        """Put other sessions in the place of one."""
+        others = [other for other in sessions if other is not session]
+        if others or parts:
+            self._entries[key] = sorted([*others, *parts], key=_start_of)
+        else:
+            del self._entries[key]
+        for part in parts:
+            self._wait(key, part[END])
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
@@ -143,7 +241,10 @@ class SessionTableOperator(StreamOperator):
             if gone:
                 over += [(number, one) for one in gone]
                 changed.add(key)
+                self._owed.discard(key)
                 rest = [one for one in sessions if one not in gone]
+                if any(map(_is_owed, rest)):
+                    self._owed.add(key)
                 if rest:
                     self._entries[key] = rest
                 else:
@@ -154,11 +255,27 @@ class SessionTableOperator(StreamOperator):
 
     def _send(self, sessions: list[Any]) -> None:
         rows, kinds = [], []
+        sessions = [session for session in sessions if not _is_owed(session)]
         for start, end, held in sessions:
             edges = (start * _MILLISECOND_NS, end * _MILLISECOND_NS, self._ends.time_ms(end) * _MILLISECOND_NS)
             rows += [(*row, *edges) for _, row in held]
             kinds += [kind for kind, _ in held]
+        if not self._time.is_processing:
+            # The rows that they replace were taken out, and never sent.
+            kinds = [INSERT if kind == UPDATE_AFTER else kind for kind in kinds]
+        if not rows:
+            return
         rowtimes = np.repeat(
             [self._ends.time_ms(end) for _, end, _ in sessions], [len(held) for _, _, held in sessions]
         ).astype(np.int64)
         self.output.collect(batch_of(rows, self._types, self._names, rowtimes, kinds))
+
+
+def _start_of(session: list[Any]) -> int:
+    return session[START]  # type: ignore[no-any-return]
+
+
+def _is_owed(session: list[Any]) -> bool:
+    """Whether it is a retraction that waits for its row, and not a session."""
+    rows = session[ROWS]
+    return len(rows) == 1 and rows[0][0] in (UPDATE_BEFORE, DELETE)
