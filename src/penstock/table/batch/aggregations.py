@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from penstock.table.analyser.window_properties import is_of_windows
 from penstock.table.batch.aggregates import Over, gathered, gathered_type, native_aggregate
 from penstock.table.batch.kernels import Accumulated
-from penstock.table.batch.planning import BatchPlanner, Source, column, select
+from penstock.table.batch.map_keys import group_text, has_maps, value_text
+from penstock.table.batch.planning import BatchPlanner, Source, column, select, with_maps
 from penstock.table.data.logical_types import DataType
 from penstock.table.plan import logical
 from penstock.table.plan.logical import AggregateCall
@@ -22,19 +23,24 @@ def aggregate(planner: BatchPlanner, node: logical.Aggregate) -> str:
     node = _of_sessions(planner, node)
     source = operands_of(planner, planner.query(node.input), node.input.schema, node.calls, node.keys)
     texts, places = texts_of(node.calls, source.texts, Over())
-    query = select([*map(column, node.keys), *texts], source.query, _groups(node))
     kinds = [node.input.schema[key].type.nullable() for key in node.keys]
+    keys = [group_text(column(key), kind) for key, kind in zip(node.keys, kinds, strict=True)]
+    query = select([*keys, *texts], source.query, _groups(node, keys))
+    if any(map(has_maps, kinds)):
+        columns = map(column, range(len(kinds) + len(texts)))
+        query = select([value_text(next(columns), kind) for kind in kinds] + list(columns), query)
     return accumulated(planner, query, kinds, node.calls, places)
 
 
 def distinct(planner: BatchPlanner, node: logical.Distinct) -> str:
     """Each row once."""
-    keys = tuple(range(len(node.schema)))
-    grouped = logical.Aggregate(schema=node.schema, input=node.input, keys=keys, calls=())
+    types = node.schema.types
+    grouped = logical.Aggregate(schema=node.schema, input=node.input, keys=tuple(range(len(types))), calls=())
     if (of_sessions := _of_sessions(planner, grouped)) is not grouped:
         return aggregate(planner, of_sessions)
-    columns = ", ".join(map(column, keys))
-    return f"SELECT DISTINCT {columns or 'c0'} FROM ({planner.query(node.input)})"
+    texts = [group_text(column(index), kind) for index, kind in enumerate(types)]
+    shown = ", ".join(f"{text} AS {column(index)}" for index, text in enumerate(texts))
+    return with_maps(f"SELECT DISTINCT {shown or 'c0'} FROM ({planner.query(node.input)})", types)
 
 
 def _of_sessions(planner: BatchPlanner, node: logical.Aggregate) -> logical.Aggregate:
@@ -47,11 +53,11 @@ def _of_sessions(planner: BatchPlanner, node: logical.Aggregate) -> logical.Aggr
     return below_window(node, calc) or node
 
 
-def _groups(node: logical.Aggregate) -> str:
+def _groups(node: logical.Aggregate, keys: Sequence[str]) -> str:
     if node.sets:
-        sets = ", ".join("(" + ", ".join(column(node.keys[key]) for key in one) + ")" for one in node.sets)
+        sets = ", ".join("(" + ", ".join(keys[key] for key in one) + ")" for one in node.sets)
         return f" GROUP BY GROUPING SETS ({sets})"
-    return f" GROUP BY {', '.join(map(column, node.keys))}" if node.keys else ""
+    return f" GROUP BY {', '.join(keys)}" if keys else ""
 
 
 def operands_of(

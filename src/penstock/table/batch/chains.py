@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from penstock.table.batch.leaves import declared_table
-from penstock.table.batch.native import native_text
+from penstock.table.batch.map_keys import has_maps
+from penstock.table.batch.native import join_text, native_text
 from penstock.table.batch.planning import BatchPlanner, column
 from penstock.table.batch.scalar_queries import scalar_query
 from penstock.table.data.logical_types import DoubleType, FloatType
@@ -119,14 +120,14 @@ def _joined(planner: BatchPlanner, node: logical.Join, has_scalars: bool) -> Cha
     table, columns = _table(planner, node.right, f"t{chain.size}")
     both = [*chain.columns, *columns]
     if node.join_type in _EXISTENCE:
-        texts = _texts(parts, both)
+        texts = _join_texts(node, both)
         exists = f"{_EXISTENCE[node.join_type]} (SELECT 1 FROM {table} WHERE {' AND '.join(texts) or 'true'})"
         chain.conditions.append(_member(node, both, table) or exists)
     elif _is_query_of_one_row(node):
         chain.columns = [*chain.columns, f"(SELECT {columns[0]} FROM {table})"]
-        chain.conditions += _texts(parts, chain.columns) if node.join_type is JoinType.INNER else []
+        chain.conditions += _join_texts(node, chain.columns) if node.join_type is JoinType.INNER else []
     else:
-        chain.tables += f" {_WORDS[node.join_type]} {table}{_on(node, _texts(parts, both))}"
+        chain.tables += f" {_WORDS[node.join_type]} {table}{_on(node, _join_texts(node, both))}"
         chain.columns = both
     chain.size += 1
     return chain
@@ -157,6 +158,13 @@ def _texts(parts: Sequence[Typed], columns: Sequence[str]) -> list[str]:
     return [text for text in (native_text(part, columns.__getitem__) for part in parts) if text is not None]
 
 
+def _join_texts(node: logical.Join, columns: Sequence[str]) -> list[str]:
+    """The condition of a join that Spark can ask of columns with these texts."""
+    width = len(node.left.schema)
+    texts = [join_text(part, width, columns.__getitem__) for part in conjuncts(node.condition)]
+    return [text for text in texts if text is not None]
+
+
 def _member(node: logical.Join, columns: Sequence[str], table: str) -> str | None:
     """IN, which Spark takes to be true of what equals the left side, too. None for other conditions."""
     width = len(node.left.schema)
@@ -166,7 +174,9 @@ def _member(node: logical.Join, columns: Sequence[str], table: str) -> str | Non
         if node.join_type is not JoinType.SEMI or not isinstance(part, FunctionCall) or part.function != "=":
             return None
         sides = sorted(part.operands, key=lambda one: max(_read(one), default=0))
-        if isinstance(sides[0].type, _FLOATING) or not _read(sides[0]) or not _read(sides[1]):
+        if has_maps(sides[0].type) or isinstance(sides[0].type, _FLOATING):
+            return None
+        if not _read(sides[0]) or not _read(sides[1]):
             return None
         if max(_read(sides[0])) >= width or min(_read(sides[1])) < width:
             return None

@@ -8,13 +8,15 @@ from typing import Final
 
 from penstock.base.errors import UnsupportedError
 from penstock.table.batch.chains import chain_of
-from penstock.table.batch.native import NATIVE, native_text
+from penstock.table.batch.native import NATIVE, join_text
+from penstock.table.batch.native_truths import equality_of_keys
 from penstock.table.batch.planning import BatchPlanner, column, select
 from penstock.table.data.logical_types import BooleanType
 from penstock.table.plan import logical
 from penstock.table.plan.logical import JoinType
 from penstock.table.plan.row_schema import TimeAttribute
 from penstock.table.plan.text import node_text
+from penstock.table.streaming.joins.join_conditions import is_key
 from penstock.table.typed.nodes import Field, FunctionCall, Typed, conjuncts, transformed
 
 _WORDS: Final = {
@@ -42,7 +44,7 @@ class _Sides:
 
     def text(self, expression: Typed) -> str | None:
         """A part of the condition, or None where it reads both sides and Spark does not answer alike."""
-        found = native_text(expression, self.name)
+        found = join_text(expression, self.width, self.name)
         if found is not None:
             return found
         read = {one.index for one in expression.walk() if isinstance(one, Field)}
@@ -52,8 +54,11 @@ class _Sides:
             return f"r.k{_added(self.right, _shifted(expression, self.width))}"
         if isinstance(expression, FunctionCall) and expression.function in _COMPARISONS:
             operands = [self.text(one) for one in expression.operands]
-            if None not in operands:
-                return NATIVE[expression.function](expression, [one for one in operands if one is not None])
+            texts = [one for one in operands if one is not None]
+            if len(texts) == len(operands):
+                if expression.function == "=" and is_key(expression, self.width):
+                    return equality_of_keys(texts)
+                return NATIVE[expression.function](expression, texts)
         return None
 
 

@@ -16,6 +16,7 @@ from typing import Final
 from penstock.table.batch import native_casts, native_numbers, native_texts, native_times, native_truths
 from penstock.table.batch.literals import literal_text
 from penstock.table.data.logical_types import NullType
+from penstock.table.streaming.joins.join_conditions import is_key
 from penstock.table.typed.nodes import Constant, Field, FunctionCall, Typed
 from penstock.table.typed.user_call import UserCall
 
@@ -39,6 +40,16 @@ NATIVE: Final[dict[str, Native]] = {
 }
 #: A text names some operands twice; one that has grown longer than this is left to a kernel.
 _LENGTH_MAX: Final = 20_000
+
+
+def join_text(part: Typed, width: int, name: ColumnText) -> str | None:
+    """A part of the condition of a join, whose left side has `width` columns: `native_text` by the equality of keys."""
+    if isinstance(part, FunctionCall) and part.function == "=" and is_key(part, width):
+        operands = [native_text(operand, name) for operand in part.operands]
+        return (
+            native_truths.equality_of_keys([text for text in operands if text is not None]) if all(operands) else None
+        )
+    return native_text(part, name)
 
 
 def native_text(expression: Typed, column: ColumnText) -> str | None:

@@ -1,7 +1,8 @@
 """Comparisons, conditions and choices in Spark's SQL.
 
-Spark takes what is no number (NaN) for the greatest number and for equal to itself; here it is neither, so it is asked
-for. Texts are compared byte by byte by both.
+For Spark NaN is the greatest number and equals itself. For `=`, `<` and the like it is neither, so their texts ask for
+NaN. The keys of joins, IS [NOT] DISTINCT FROM, and arrays, maps and rows go by the one equality
+(`penstock.state.equality`), as in Spark. Texts are compared byte by byte by both.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
+from penstock.table.batch.map_keys import key_text
+from penstock.table.data.arrow_types import arrow_type
 from penstock.table.data.logical_types import (
     ArrayType,
     BitmapType,
@@ -38,9 +41,18 @@ def _may_be_nan(operand: Typed) -> bool:
     return isinstance(operand.type, _FLOATING) and not is_number
 
 
+def equality_of_keys(operands: Sequence[str]) -> str:
+    """The text of `=` for a key of a join: NaN equals NaN, and 0.0 equals -0.0."""
+    return f"({operands[0]} = {operands[1]})"
+
+
 def _compare(operator: str, call: FunctionCall, operands: Sequence[str]) -> str | None:
-    """Plain types alone, and both of the same."""
+    """Operands of one type. Arrays, maps and rows are only compared for equality."""
     left, right = call.operands
+    if operator in ("=", "<>"):
+        keys = _nested_keys(call, operands)
+        if keys is not None:
+            return f"({keys[0]} {operator} {keys[1]})"
     if not _is_plain(left.type) or left.type.nullable() != right.type.nullable():
         return None
     one, other = operands
@@ -64,12 +76,21 @@ def _both(one: str, other: str) -> str:
 
 def _is_distinct(negated: bool, call: FunctionCall, operands: Sequence[str]) -> str | None:
     left, right = call.operands
-    if not _is_plain(left.type) or left.type.nullable() != right.type.nullable():
+    keys = _nested_keys(call, operands)
+    if keys is None and (not _is_plain(left.type) or left.type.nullable() != right.type.nullable()):
         return None
-    if isinstance(left.type, _FLOATING):
-        return None
-    text = f"({operands[0]} <=> {operands[1]})"
+    one, other = keys or operands
+    text = f"({one} <=> {other})"
     return text if negated else f"(NOT {text})"
+
+
+def _nested_keys(call: FunctionCall, operands: Sequence[str]) -> list[str] | None:
+    """Operands of one nested type in a form that Spark compares; None for other operands."""
+    left, right = (operand.type for operand in call.operands)
+    if not isinstance(left, ArrayType | MapType | RowType) or arrow_type(left) != arrow_type(right):
+        return None
+    keys = [key_text(text, left) for text in operands]
+    return [key for key in keys if key is not None] if None not in keys else None
 
 
 def _in(call: FunctionCall, operands: Sequence[str]) -> str | None:

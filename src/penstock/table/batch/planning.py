@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -20,17 +20,19 @@ from penstock.drivers.spark.table_queries import SparkTable, query_frame, tables
 from penstock.table.analyser.calls import Calls
 from penstock.table.batch.declared import DeclaredTable, table_text
 from penstock.table.batch.kernels import BatchSession, Computed, Step, Work
+from penstock.table.batch.map_keys import has_maps, value_text
 from penstock.table.batch.native import native_text
 from penstock.table.batch.reads import Part, Reads
 from penstock.table.batch.stored import spark_type
 from penstock.table.connectors.push_down import NO_PUSH_DOWN, PushDown
 from penstock.table.connectors.tables import TableReader
-from penstock.table.data.logical_types import DataType
+from penstock.table.data.logical_types import DataType, DoubleType, FloatType
 from penstock.table.functions.definition import Session
 from penstock.table.plan import logical
 from penstock.table.plan.row_schema import RowSchema
 from penstock.table.plan.text import node_text
-from penstock.table.typed.nodes import Field, Typed, transformed
+from penstock.table.streaming.rewrites.filters import with_early_filters
+from penstock.table.typed.nodes import Field, FunctionCall, Typed, conjuncts, transformed
 
 #: the path and the options of a table
 TableKey = tuple[tuple[str, ...], tuple[tuple[str, str], ...]]
@@ -59,6 +61,13 @@ def select(texts: Sequence[str], query: str, rest: str = "") -> str:
         text if text == column(index) else f"{text} AS {column(index)}" for index, text in enumerate(texts)
     )
     return f"SELECT {shown or 'true AS c0'} FROM ({query}){rest}"
+
+
+def with_maps(query: str, types: Sequence[DataType]) -> str:
+    """A query whose columns with maps are keys (`map_keys`), with the maps again."""
+    if not any(map(has_maps, types)):
+        return query
+    return select([value_text(column(index), kind) for index, kind in enumerate(types)], query)
 
 
 def schema_text(types: Sequence[DataType]) -> str:
@@ -122,10 +131,22 @@ class BatchPlanner:
 
     def frames(self, nodes: Sequence[logical.Node]) -> list[Any]:
         """The frames of several plans, which share what they have in common."""
+        nodes = [self._with_float_keys(node) for node in nodes]
         self._planned = nodes
         for node in nodes:
             self._count(node)
         return [query_frame(self.spark, self.query(node)) for node in nodes]
+
+    def _with_float_keys(self, node: logical.Node) -> logical.Node:
+        """The plan with equalities of floats moved from above a join to its keys, as in streams.
+
+        NaN equals NaN in keys alone, so it matters where Spark is asked. All other conditions Catalyst moves itself.
+        """
+        is_asked = any(
+            isinstance(below, logical.Filter) and any(map(_compares_floats, conjuncts(below.condition)))
+            for below in _nodes(node)
+        )
+        return with_early_filters(node, Calls(self.session.open())) if is_asked else node
 
     def close(self) -> None:
         """Drop the views. Frames that were made stay as they are."""
@@ -228,6 +249,20 @@ class BatchPlanner:
         computed = iter(f"k{at}" for at in range(len(wanted)))
         found = [text if text is not None else next(computed) for text in texts]
         return Source(f"SELECT {renamed} FROM {view}", found)
+
+
+def _nodes(node: logical.Node) -> Iterator[logical.Node]:
+    yield node
+    for below in node.inputs():
+        yield from _nodes(below)
+
+
+def _compares_floats(part: Typed) -> bool:
+    """Whether a condition says that two floats of columns are equal."""
+    if not isinstance(part, FunctionCall) or part.function != "=":
+        return False
+    is_float = isinstance(part.operands[0].type, FloatType | DoubleType)
+    return is_float and all(any(isinstance(one, Field) for one in operand.walk()) for operand in part.operands)
 
 
 def _moved(expression: Typed, place: dict[int, int]) -> Typed:

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 from penstock.table.batch.chains import chain_of, projected
 from penstock.table.batch.kernels import Correlated
+from penstock.table.batch.map_keys import group_text, has_maps
 from penstock.table.batch.native import native_text
-from penstock.table.batch.planning import BatchPlanner, column, order_text, select
+from penstock.table.batch.planning import BatchPlanner, column, order_text, select, with_maps
 from penstock.table.batch.stored import spark_type
 from penstock.table.data.logical_types import BooleanType, DataType
 from penstock.table.plan import logical
@@ -60,7 +61,31 @@ def correlate(planner: BatchPlanner, node: logical.Correlate) -> str:
 def set_operation(planner: BatchPlanner, node: logical.SetOperation) -> str:
     """UNION, INTERSECT or EXCEPT."""
     word = f" {node.operator} {'ALL' if node.is_all else 'DISTINCT'} "
-    return word.join(f"({_as_types(planner, one, node.schema.types)})" for one in node.parts)
+    if node.operator == "UNION" and node.is_all:
+        return word.join(f"({_as_types(planner, part, node.schema.types)})" for part in node.parts)
+    types = node.schema.types
+    keys = [group_text(column(index), kind) for index, kind in enumerate(types)]
+    parts = [_as_types(planner, part, types) for part in node.parts]
+    if any(map(has_maps, types)):
+        parts = [select(keys, part) for part in parts]
+    if node.operator == "EXCEPT" and not node.is_all:
+        return with_maps(_except(parts, len(types)), types)
+    return with_maps(word.join(f"({part})" for part in parts), types)
+
+
+def _except(parts: Sequence[str], width: int) -> str:
+    """EXCEPT as the join that Spark makes of it.
+
+    Spark first tries to make a filter of an EXCEPT of one table, and fails where the condition reads a column that the
+    EXCEPT does not have and that a step has computed.
+    """
+    columns = ", ".join(f"t0.{column(index)}" for index in range(width))
+    joins = "".join(
+        f" LEFT ANTI JOIN ({part}) t{number} ON "
+        + " AND ".join(f"t0.{column(index)} <=> t{number}.{column(index)}" for index in range(width))
+        for number, part in enumerate(parts[1:], 1)
+    )
+    return f"SELECT DISTINCT {columns} FROM ({parts[0]}) t0{joins}"
 
 
 def _as_types(planner: BatchPlanner, node: logical.Node, types: Sequence[DataType]) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from penstock.table.batch.aggregates import Over, native_aggregate
-from penstock.table.batch.native import native_text
+from penstock.table.batch.native import join_text, native_text
 from penstock.table.batch.planning import BatchPlanner, column
 from penstock.table.plan import logical
 from penstock.table.plan.logical import AggregateCall, JoinType
@@ -121,7 +121,7 @@ def _conditions(
 
     for part in parts:
         key = _key_of(part, width, outputs)
-        found = None if key is None else native_text(part, text)
+        found = None if key is None else join_text(part, width, text)
         if key is None or found is None:
             return None
         keys.append(key.number)

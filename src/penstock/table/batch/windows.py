@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from penstock.base.errors import UnsupportedError
 from penstock.table.batch.aggregates import WITHOUT_FRAME, Over
 from penstock.table.batch.aggregations import accumulated, operands_of, texts_of
 from penstock.table.batch.kernels import Clocked, Edged, Windowed
 from penstock.table.batch.literals import literal_text
+from penstock.table.batch.map_keys import group_text
 from penstock.table.batch.planning import BatchPlanner, column, order_text, select
 from penstock.table.batch.stored import spark_type
 from penstock.table.data.logical_types import (
@@ -29,15 +32,20 @@ def over(planner: BatchPlanner, node: logical.Over) -> str:
     width = len(node.input.schema)
     source = operands_of(planner, planner.query(node.input), node.input.schema, node.calls, range(width))
     has_frame = not all(call.function in WITHOUT_FRAME for call in node.calls)
-    partition = _partition(node.partition, node.order)
+    partition = _partition(_keys(node, node.partition), node.order)
     framed = Over(f"{partition} {_frame(node)}" if has_frame else partition)
     texts, places = texts_of(node.calls, source.texts, framed)
     query = select([*map(column, range(width)), *texts], source.query)
     return accumulated(planner, query, node.input.schema.types, node.calls, places)
 
 
-def _partition(partition: tuple[int, ...], order: tuple[SortKey, ...]) -> str:
-    parts = [f"PARTITION BY {', '.join(map(column, partition))}"] if partition else []
+def _keys(node: logical.Over | logical.Rank | logical.WindowTable, partition: Sequence[int]) -> list[str]:
+    """The texts of the partition columns."""
+    return [group_text(column(index), node.input.schema[index].type) for index in partition]
+
+
+def _partition(keys: Sequence[str], order: tuple[SortKey, ...]) -> str:
+    parts = [f"PARTITION BY {', '.join(keys)}"] if keys else []
     return " ".join([*parts, *([f"ORDER BY {order_text(order)}"] if order else [])])
 
 
@@ -83,7 +91,7 @@ def rank(planner: BatchPlanner, node: logical.Rank) -> str:
     """The rows of each partition whose numbers are within a range."""
     width = len(node.input.schema)
     order = order_text(node.order) if node.order else "true"
-    parts = [f"PARTITION BY {', '.join(map(column, node.partition))}"] if node.partition else []
+    parts = [f"PARTITION BY {', '.join(_keys(node, node.partition))}"] if node.partition else []
     number = f"row_number() OVER ({' '.join([*parts, f'ORDER BY {order}'])})"
     columns = [column(index) for index in range(width)]
     numbered = f"SELECT {', '.join([*columns, f'CAST({number} AS BIGINT) AS {column(width)}'])}"
@@ -115,7 +123,7 @@ def _sessions(planner: BatchPlanner, node: logical.WindowTable, query: str) -> s
     milliseconds = BigIntType(False)
     clocked = planner.step(query, Clocked(node.time, kind, planner.session), before, [*before, milliseconds])
     columns, time = ", ".join(map(column, range(width))), column(width)
-    by = f"PARTITION BY {', '.join(map(column, node.partition))}" if node.partition else ""
+    by = f"PARTITION BY {', '.join(_keys(node, node.partition))}" if node.partition else ""
     earlier = f"lag({time}) OVER ({by} ORDER BY {time})"
     begins = f"SELECT {columns}, {time}, if({time} - {earlier} <= {gap}, 0, 1) AS b FROM {clocked}"
     numbered = f"SELECT {columns}, {time}, sum(b) OVER ({by} ORDER BY {time}) AS s FROM ({begins})"

@@ -34,8 +34,16 @@ def parts_of(condition: Typed) -> list[Typed]:
     return [part for part in conjuncts(condition) if part != TRUE]
 
 
+def is_key(part: Typed, width: int) -> bool:
+    """Whether a part of a condition is a key of the join, whose left side has `width` columns."""
+    return _key_of(part, width) is not None
+
+
 def keys_of(condition: Typed, width: int, calls: Calls) -> JoinKeys:
-    """The keys in a condition over a left side of so many columns and a right one."""
+    """The keys in a condition over a left side of `width` columns and a right side.
+
+    Rows are found by the one equality (`penstock.state.equality`), so NaN finds NaN, which `=` alone does not.
+    """
     found: list[tuple[Typed, Typed, bool]] = []
     rest: list[Typed] = []
     for part in parts_of(condition):
