@@ -9,6 +9,8 @@ from tests.table.batch.batches import check_agrees, run_batch
 from tests.table.running import Rows
 
 from penstock.base.errors import UnsupportedError
+from penstock.table import EnvironmentSettings, TableEnvironment
+from penstock.table.data.errors import TableRuntimeError
 from penstock.table.data.logical_types import (
     BigIntType,
     BooleanType,
@@ -197,6 +199,17 @@ def test_versions_by_event_time_are_refused() -> None:
     sql = "SELECT e.id FROM events AS e JOIN events FOR SYSTEM_TIME AS OF e.ts AS p ON e.who = p.who"
     with pytest.raises(UnsupportedError, match="an event time is not supported in batch"):
         run_batch(sql, events=events)
+
+
+def test_a_decimal_that_overflows_and_is_not_null_fails_the_query() -> None:
+    """K2: in batch as in streams."""
+    tables = TableEnvironment.create(EnvironmentSettings.in_batch_mode())
+    result = tables.execute_sql("SELECT CAST(x AS DECIMAL(3, 1)) FROM (VALUES (12345)) AS t (x)")
+    with (
+        pytest.raises(TableRuntimeError, match=r"Column 1 of the query is NOT NULL.*DECIMAL\(3, 1\)"),
+        result.collect() as rows,
+    ):
+        list(rows)
 
 
 def test_what_only_batch_does() -> None:

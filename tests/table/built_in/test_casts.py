@@ -102,8 +102,9 @@ def test_numbers(found: str, to: str, values: list[Any], wanted: list[Any]) -> N
         ("DOUBLE", ["1e3", ".5", " 2 ", "1.5d", "Infinity", "-Infinity"], [1000, 0.5, 2, 1.5, INFINITY, -INFINITY]),
         ("FLOAT", ["0.5", "1e39"], [0.5, INFINITY]),
         ("DECIMAL(4, 2)", ["1.005", "-1.005", "1e1", "99.994"], decimals("1.01", "-1.01", "10.00", "99.99")),
-        ("DECIMAL(4, 2)", ["99.995", "123"], [None, None]),
         ("DECIMAL(38, 0)", ["12" * 19], decimals("12" * 19)),
+        ("DECIMAL(38, 0)", ["9" * 38, "-" + "9" * 38, "9" * 38 + ".4"], decimals("9" * 38, "-" + "9" * 38, "9" * 38)),
+        ("DECIMAL(38, 2)", ["-" + "9" * 36 + ".99"], decimals("-" + "9" * 36 + ".99")),
         ("DATE", ["2021-09-27", "2021-9-7", "2021-09-27 12:34:56"], days("2021-09-27", "2021-09-07", "2021-09-27")),
         ("DATE", ["2021", "2021-02"], days("2021-01-01", "2021-02-01")),
         ("TIME(0)", ["23", "23:45", "12:34:56.789"], [82_800_000, 85_500_000, 45_296_000]),
@@ -135,6 +136,11 @@ def test_text_is_read(to: str, texts: list[Any], wanted: list[Any]) -> None:
         ("DOUBLE", "nan"),
         ("DOUBLE", "1_0"),
         ("DECIMAL(5, 2)", "1,5"),
+        ("DECIMAL(5, 2)", ""),
+        ("DECIMAL(6, 2)", "98765.43"),
+        ("DECIMAL(4, 2)", "99.995"),
+        ("DECIMAL(5, 2)", "1e999999"),
+        ("DECIMAL(38, 0)", "9" * 38 + ".5"),
         ("DATE", "2021/09/27"),
         ("DATE", "2021-02-29"),
         ("DATE", "-1-01-01"),
@@ -152,6 +158,24 @@ def test_text_that_cannot_be_read_fails_or_is_null(to: str, text: str) -> None:
     assert cast_column([text, None], "STRING", to, is_try=True) == [None, None]
     with pytest.raises(TableRuntimeError):
         cast_kernel(type_of("STRING"), type_of(to), Session())(column_of([text] * 30, type_of("STRING")))
+
+
+def test_a_text_with_too_many_digits_fails_by_its_name() -> None:
+    """K2: as in Flink, where numbers with too many digits become NULL, and TRUE fails."""
+    with pytest.raises(
+        TableRuntimeError, match=r"For input string: '98765.43'. Overflow: DECIMAL\(6, 2\) has 4 digits"
+    ):
+        cast_column(["1.5", "98765.43"], "STRING", "DECIMAL(6, 2)")
+    assert cast_column(["1.5", "98765.43"], "STRING", "DECIMAL(6, 2)", is_try=True) == [Decimal("1.50"), None]
+    texts = [["1", "12345"], ["1"]]
+    with pytest.raises(TableRuntimeError, match="Overflow"):
+        cast_column(texts, "ARRAY<STRING>", "ARRAY<DECIMAL(3, 1)>")
+    found = cast_column(texts, "ARRAY<STRING>", "ARRAY<DECIMAL(3, 1)>", is_try=True)
+    assert found == [None, [Decimal("1.0")]]
+    assert cast_column([[1, 12345]], "ARRAY<INT>", "ARRAY<DECIMAL(3, 1)>") == [[Decimal("1.0"), None]]
+    with pytest.raises(TableRuntimeError, match="TRUE is 1, which DECIMAL"):
+        cast_column([True], "BOOLEAN", "DECIMAL(2, 2)")
+    assert cast_column([True, False, None], "BOOLEAN", "DECIMAL(2, 2)", is_try=True) == [None, Decimal("0.00"), None]
 
 
 def test_one_bad_text_does_not_spoil_the_others() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -9,6 +10,8 @@ from tests.table.running import Rows
 from tests.table.streaming.written import written
 
 from penstock.base.errors import PenstockError
+from penstock.base.types import Row
+from penstock.table import EnvironmentSettings, TableEnvironment
 from penstock.table.data.errors import ValidationError
 from penstock.table.data.logical_types import ArrayType, BinaryType, CharType, DataType, MapType, RowField, RowType
 from penstock.table.functions.signatures import BIGINT, STRING
@@ -35,6 +38,23 @@ def failure(kind: DataType, column: str, rows: list[Any], **options: str) -> str
 def test_null_in_a_column_that_is_not_null_fails_or_is_dropped() -> None:
     assert "Column 'a' is NOT NULL, however" in failure(BIGINT, "BIGINT NOT NULL", [1, None])
     assert values(BIGINT, "BIGINT NOT NULL", [None, 1, None], nulls="DROP") == [1]
+
+
+@pytest.mark.parametrize("value", ["x", "12345", "CAST(x AS DECIMAL(10, 1)) * 1"])
+def test_a_query_fails_where_a_decimal_overflows_that_is_not_null(value: str) -> None:
+    """K2: as in Flink, where casts of numbers and arithmetic make NULL of a decimal with too many digits."""
+    tables = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+    tables.get_config().set("execution.target", "local")
+    sql = f"SELECT CAST({value} AS DECIMAL(3, 1)) AS d FROM (VALUES (1), (12345)) AS t (x)"
+    with pytest.raises(PenstockError) as error:
+        tables.execute_sql(sql).print()
+    assert "Column 'd' is NOT NULL" in str(error.value)
+    tables.get_config().set(NULLS, "DROP")
+    with tables.execute_sql(sql).collect() as rows:
+        assert list(rows) == ([] if value == "12345" else [Row(Decimal("1.0"))])
+    nullable = f"SELECT CAST(NULLIF({value}, 0) AS DECIMAL(3, 1)) AS d FROM (VALUES (12345)) AS t (x)"
+    with tables.execute_sql(nullable).collect() as rows:
+        assert list(rows) == [Row(None)]
 
 
 INNER = RowType([RowField("x", BIGINT), RowField("y", BIGINT)])

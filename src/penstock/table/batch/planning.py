@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -29,6 +29,7 @@ from penstock.table.connectors.tables import TableReader
 from penstock.table.data.logical_types import DataType, DoubleType, FloatType
 from penstock.table.functions.definition import Session
 from penstock.table.plan import logical
+from penstock.table.plan.inputs import all_nodes
 from penstock.table.plan.row_schema import RowSchema
 from penstock.table.plan.text import node_text
 from penstock.table.streaming.rewrites.filters import with_early_filters
@@ -144,7 +145,7 @@ class BatchPlanner:
         """
         is_asked = any(
             isinstance(below, logical.Filter) and any(map(_compares_floats, conjuncts(below.condition)))
-            for below in _nodes(node)
+            for below in all_nodes(node)
         )
         return with_early_filters(node, Calls(self.session.open())) if is_asked else node
 
@@ -249,12 +250,6 @@ class BatchPlanner:
         computed = iter(f"k{at}" for at in range(len(wanted)))
         found = [text if text is not None else next(computed) for text in texts]
         return Source(f"SELECT {renamed} FROM {view}", found)
-
-
-def _nodes(node: logical.Node) -> Iterator[logical.Node]:
-    yield node
-    for below in node.inputs():
-        yield from _nodes(below)
 
 
 def _compares_floats(part: Typed) -> bool:

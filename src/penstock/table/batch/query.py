@@ -25,7 +25,8 @@ from penstock.drivers.spark.table_queries import QueryThreads, arrow_batches
 from penstock.table.batch.failures import failures_told
 from penstock.table.batch.stored import from_stored
 from penstock.table.data.conversion import seen_of
-from penstock.table.data.logical_types import DataType
+from penstock.table.data.errors import TableRuntimeError
+from penstock.table.data.logical_types import DataType, DecimalType
 from penstock.table.data.values import values_of
 from penstock.table.plan.executor import ChangelogRow
 
@@ -58,6 +59,12 @@ class BatchQuery:
     def rows(self) -> Iterator[ChangelogRow]:
         """The rows, in their order if the query has one."""
         for batch in self._result.result():
+            for number, (column, kind) in enumerate(zip(batch.columns, self._types, strict=False), 1):
+                if column.null_count and isinstance(kind, DecimalType) and not kind.is_nullable:
+                    raise TableRuntimeError(
+                        f"Column {number} of the query is NOT NULL, and a decimal has too many digits for {kind}, so "
+                        "it is NULL. Cast to a type with more digits, or use TRY_CAST"
+                    )
             columns = [
                 [seen(value) for value in values_of(from_stored(column, kind), kind)]
                 for column, kind, seen in zip(batch.columns, self._types, self._seen, strict=False)

@@ -130,14 +130,19 @@ def _float(text: str) -> float:
     return float(pa.scalar(_double(text)).cast(pa.float32(), safe=False).as_py())
 
 
-def _decimal(text: str, precision: int, scale: int) -> Decimal | None:
+def _decimal(text: str, precision: int, scale: int) -> Decimal:
     trimmed = text.strip(" ")
     if _DECIMAL.fullmatch(trimmed) is None:
         raise _wrong(text, "a decimal number")
     value = Decimal(trimmed)
-    if value and value.adjusted() >= precision - scale:
-        return None
-    return fitted(value, precision, scale)
+    # A text such as 1e999999 is not written out in full.
+    decimal = None if value and value.adjusted() >= precision - scale else fitted(value, precision, scale)
+    if decimal is None:
+        raise TableRuntimeError(
+            f"For input string: {text!r}. Overflow: DECIMAL({precision}, {scale}) has {precision - scale} digits "
+            "before the point. TRY_CAST gives NULL."
+        )
+    return decimal
 
 
 def _date(text: str) -> int:
@@ -214,7 +219,14 @@ def _fast_decimal(to: DataType, session: Session) -> Fast:
     assert isinstance(to, DecimalType)
     wide = DecimalType(36, 18)
     fit = decimal_kernel(wide, to)
-    return r"^-?[0-9]{1,18}(\.[0-9]{1,18})?$", lambda column: fit(pc.cast(column, arrow_type(wide)))
+
+    def read(column: Datum) -> Datum:
+        decimals = fit(pc.cast(column, arrow_type(wide)))
+        if decimals.null_count > column.null_count:
+            raise pa.ArrowInvalid("a decimal has too many digits")
+        return decimals
+
+    return r"^-?[0-9]{1,18}(\.[0-9]{1,18})?$", read
 
 
 _CLOCK: Final = r"^[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?$"

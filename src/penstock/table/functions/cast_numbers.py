@@ -1,13 +1,14 @@
 """Casts of numbers among each other, as Java converts them.
 
 Whole numbers keep their lowest bits. Fractions are cut when they become whole, and numbers that are too large become
-the largest. A decimal is rounded half up, and one that does not fit its type is NULL.
+the largest. A decimal is rounded half up, and one that does not fit its type is NULL. TRUE fails where it does not fit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from decimal import ROUND_HALF_UP, Context, Decimal
+from functools import partial
 from typing import Final
 
 import pyarrow as pa
@@ -43,6 +44,8 @@ def number_kernel(found: DataType, to: DataType) -> Kernel:
     if isinstance(to, BooleanType):
         return lambda column: pc.not_equal(column, pa.scalar(0, column.type))
     if isinstance(found, BooleanType):
+        if isinstance(to, DecimalType) and to.precision == to.scale:
+            return partial(_zero_of_false, to, number_kernel(TinyIntType(), to))
         return _then(lambda column: pc.cast(column, pa.int8()), number_kernel(TinyIntType(), to))
     if isinstance(to, DecimalType):
         if isinstance(found, FloatType | DoubleType):
@@ -62,6 +65,13 @@ def number_kernel(found: DataType, to: DataType) -> Kernel:
     if isinstance(found, DecimalType) and isinstance(to, FloatType | DoubleType):
         return _then(_double_of_decimal(found), lambda column: pc.cast(column, wanted, safe=False))
     return lambda column: pc.cast(column, wanted, safe=False)
+
+
+def _zero_of_false(to: DecimalType, convert: Kernel, column: Datum) -> Datum:
+    """Truth values as decimals without digits before the point."""
+    if pc.any(column if isinstance(column, pa.Array) else pa.array([column.as_py()], pa.bool_())).as_py():
+        raise TableRuntimeError(f"TRUE is 1, which {to.not_null()} cannot hold. TRY_CAST gives NULL.")
+    return convert(pc.cast(column, pa.int8()))
 
 
 def decimal_kernel(found: DecimalType, to: DecimalType) -> Kernel:
@@ -91,7 +101,9 @@ def decimal_kernel(found: DecimalType, to: DecimalType) -> Kernel:
 def fitted(value: Decimal, precision: int, scale: int) -> Decimal | None:
     """A decimal rounded half up to a scale, or None where it has too many digits."""
     rounded = value.quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP, _WIDE)
-    return rounded if abs(rounded) < Decimal(10) ** (precision - scale) else None
+    limit = Decimal(10) ** (precision - scale)
+    # Not by abs(), which rounds to the 28 digits of Python's context.
+    return rounded if -limit < rounded < limit else None
 
 
 def decimal_of_double(value: float, precision: int, scale: int) -> Decimal | None:

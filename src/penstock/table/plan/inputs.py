@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 from typing import TypeVar
 
 from penstock.table.plan.logical import Node
 
 NodeT = TypeVar("NodeT", bound=Node)
+
+
+def all_nodes(node: Node) -> Iterator[Node]:
+    """A node and all nodes below it; a node that is read in several places comes several times."""
+    yield node
+    for below in node.inputs():
+        yield from all_nodes(below)
 
 
 def input_of(node: Node, column: int) -> tuple[Node, int] | None:

@@ -12,7 +12,10 @@ from functools import partial
 from penstock.plan.transformation import Upstream
 from penstock.table.connectors.tables import TableWriter
 from penstock.table.data.errors import ValidationError
+from penstock.table.data.logical_types import DecimalType
 from penstock.table.plan.changes import INSERTS, Changes
+from penstock.table.plan.identity import expressions_in
+from penstock.table.plan.inputs import all_nodes
 from penstock.table.plan.logical import Node, Scan, WatermarkAssigner, Write
 from penstock.table.plan.row_schema import RowSchema
 from penstock.table.streaming.planning.plan_normalize import deleted_by_key
@@ -26,6 +29,7 @@ from penstock.table.streaming.sinks.constraints import constraints_of
 from penstock.table.streaming.sinks.first_upsert_operator import FirstUpsertOperator
 from penstock.table.streaming.sinks.last_upsert_operator import LastUpsertOperator
 from penstock.table.streaming.sinks.sink_options import SinkOptions
+from penstock.table.typed.nodes import Constant, FunctionCall
 
 
 def written(write: Write, writer: TableWriter, planning: Planning) -> tuple[Upstream, ...]:
@@ -62,6 +66,18 @@ def _goes_by_key(write: Write, stream: Stream, options: SinkOptions, is_material
     if parallelism is not None:
         return parallelism > 1
     return stream.changes == INSERTS and differ_in_parallelism(stream.upstreams)
+
+
+def may_overflow(query: Node) -> bool:
+    """Whether a NOT NULL column of a query may have NULL, because a decimal has too many digits for its type."""
+    if not any(isinstance(column.type, DecimalType) and not column.type.is_nullable for column in query.schema):
+        return False
+    expressions = [part for node in all_nodes(query) for one in expressions_in(node) for part in one.walk()]
+    return any(
+        isinstance(part.type, DecimalType)
+        and (isinstance(part, FunctionCall) or (isinstance(part, Constant) and part.value is None))
+        for part in expressions
+    )
 
 
 def checked(stream: Stream, schema: RowSchema, planning: Planning) -> Stream:

@@ -330,8 +330,11 @@ class StreamPlanner:
     def rows(self, node: logical.Node, accepts: Changes, wants_before: bool, title: str) -> tuple[Upstream, ...]:
         """The rows of a query one by one, in the order in which each subtask sends them, see `ToRowsOperator`."""
         node = self.rewritten(node)
-        upstreams = self._for_client(node, accepts, wants_before, title).upstreams
-        return self.step("Rows", partial(ToRowsOperator, node.schema.types, False), upstreams, are_changes=True)
+        stream = self._for_client(node, accepts, wants_before, title)
+        if plan_sinks.may_overflow(node):
+            stream = plan_sinks.checked(stream, node.schema, self)
+        operator = partial(ToRowsOperator, node.schema.types, False)
+        return self.step("Rows", operator, stream.upstreams, are_changes=True)
 
     def shown(self, node: logical.Node) -> None:
         """Add what hands the rows of a node to the client, for plans that are only looked at."""
