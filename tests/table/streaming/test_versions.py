@@ -8,13 +8,23 @@ import hypothesis.strategies as st
 from hypothesis import given
 from tests.table.streaming.system_time import SECOND, Job, Table
 
+from penstock.table.data.logical_types import IntType
 from penstock.table.plan.changes import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from penstock.table.streaming.joins.versions import TableVersions, Versions, ViewVersions
+from penstock.table.streaming.rows.held_rows import RowEquality
 
 Change = tuple[int, int, tuple[Any, ...], bool]
 TIMES = st.integers(0, 8)
 #: time, value, whether the row passes the filters of the view
 ROWS = st.lists(st.tuples(TIMES, st.integers(0, 2), st.booleans()), max_size=8)
+
+
+def of_table() -> Versions:
+    return TableVersions(ends_by_before=False)
+
+
+def of_view() -> Versions:
+    return ViewVersions(ends_by_before=False, equality=RowEquality([IntType()]))
 
 
 class Key:
@@ -45,9 +55,9 @@ def last_until(rows: list[tuple[int, int, bool]], time: int) -> tuple[Any, ...] 
     return (value,) if is_shown else None
 
 
-@given(ROWS, st.sampled_from([TableVersions, ViewVersions]))
+@given(ROWS, st.sampled_from([of_table, of_view]))
 def test_inserts_in_any_order(rows: list[tuple[int, int, bool]], kind: Any) -> None:
-    key = Key(kind(ends_by_before=False))
+    key = Key(kind())
     for row in rows:
         key.note(INSERT, *row)
     for time in range(10):
@@ -58,7 +68,7 @@ def test_inserts_in_any_order(rows: list[tuple[int, int, bool]], kind: Any) -> N
 def test_deleted_rows_of_a_view_have_no_versions(rows: list[tuple[int, int, bool]], data: st.DataObject) -> None:
     distinct = [(time, number, is_shown) for number, (time, _, is_shown) in enumerate(rows)]
     deleted = data.draw(st.lists(st.sampled_from(distinct), unique=True)) if distinct else []
-    key = Key(ViewVersions(ends_by_before=False))
+    key = Key(of_view())
     for row in distinct:
         key.note(INSERT, *row)
     for row in deleted:
@@ -70,7 +80,7 @@ def test_deleted_rows_of_a_view_have_no_versions(rows: list[tuple[int, int, bool
 
 @given(st.lists(TIMES, min_size=1, max_size=6, unique=True).map(sorted), st.booleans())
 def test_updates_of_one_row_are_its_versions_in_a_view_as_in_a_table(times: list[int], is_deleted: bool) -> None:
-    table, view = Key(TableVersions(ends_by_before=False)), Key(ViewVersions(ends_by_before=False))
+    table, view = Key(of_table()), Key(of_view())
     for key in (table, view):
         for number, time in enumerate(times):
             if number:
@@ -85,12 +95,12 @@ def test_updates_of_one_row_are_its_versions_in_a_view_as_in_a_table(times: list
 @given(
     st.lists(st.tuples(st.sampled_from([INSERT, DELETE, UPDATE_BEFORE]), TIMES, st.integers(0, 1)), max_size=12),
     TIMES,
-    st.sampled_from([TableVersions, ViewVersions]),
+    st.sampled_from([of_table, of_view]),
 )
 def test_versions_from_a_time_on_stay_when_earlier_ones_are_forgotten(
     changes: list[tuple[int, int, int]], time: int, kind: Any
 ) -> None:
-    key, cleaned = Key(kind(ends_by_before=False)), Key(kind(ends_by_before=False))
+    key, cleaned = Key(kind()), Key(kind())
     for change in changes:
         key.note(*change)
         cleaned.note(*change)

@@ -30,7 +30,7 @@ from penstock.table.evaluation.evaluator import Evaluator
 from penstock.table.streaming.joins.join_sides import SideKeys
 from penstock.table.streaming.joins.versions import TableVersions, ViewVersions
 from penstock.table.streaming.rows.evaluating import EvaluatingOperator
-from penstock.table.streaming.rows.held_rows import columns_of
+from penstock.table.streaming.rows.held_rows import RowEquality, columns_of
 from penstock.table.streaming.rows.row_tuples import kinds_of, tuples_of
 from penstock.table.streaming.rows.sessions import StreamSession
 from penstock.table.streaming.rows.watermark_operator import milliseconds
@@ -88,7 +88,11 @@ class TemporalJoinOperator(EvaluatingOperator):
         spec, table = self._spec, self.context.keyed.table(ROWS)
         self._entries, self._mark = table.entries(None), table.mark
         self._timers = TimerQueue(self.context.keyed.table(TIMERS))
-        self._versions = (ViewVersions if spec.is_view else TableVersions)(spec.ends_by_before)
+        self._versions = (
+            ViewVersions(spec.ends_by_before, RowEquality(spec.types[1]))
+            if spec.is_view
+            else TableVersions(spec.ends_by_before)
+        )
         self._finders = [SideKeys(places, spec.nulls_match) for places in spec.keys]
         session = self.running(self._session)
         self._where = None if spec.condition is None else Evaluator([spec.condition], session)

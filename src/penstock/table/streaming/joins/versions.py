@@ -20,7 +20,7 @@ from bisect import bisect_left, bisect_right
 from typing import Any, TypeAlias
 
 from penstock.table.plan.changes import DELETE, UPDATE_BEFORE
-from penstock.table.streaming.rows.ordering import known
+from penstock.table.streaming.rows.held_rows import RowEquality
 
 Row: TypeAlias = tuple[Any, ...]
 #: what is kept of a version of a view
@@ -97,10 +97,15 @@ class ViewVersions(Versions):
     What is kept of a version is a list of three: the rows with its time that are in the table, in the order in which
     they came, each with whether it is shown; the last row that an update replaced, or None; and the last row in the
     table of the versions that are forgotten, or None.
+
+    Args:
+        ends_by_before: see `TableVersions`.
+        equality: of the rows.
     """
 
-    def __init__(self, ends_by_before: bool) -> None:
+    def __init__(self, ends_by_before: bool, equality: RowEquality) -> None:
         self._ends_by_before = ends_by_before
+        self._equality = equality
 
     def note(self, times: list[int], versions: list[Any], time: int, kind: int, row: Row, is_shown: bool) -> None:
         """See `Versions`."""
@@ -115,8 +120,8 @@ class ViewVersions(Versions):
             self._remove(versions[place], row, kind == UPDATE_BEFORE and not self._ends_by_before)
 
     def _remove(self, version: list[Any], row: Row, is_replaced: bool) -> None:
-        present, name = version[_PRESENT], known(row)
-        same = next((index for index, (other, _) in enumerate(present) if known(other) == name), None)
+        present, same_rows = version[_PRESENT], self._equality.same
+        same = next((index for index, (other, _) in enumerate(present) if same_rows(other, row)), None)
         if same is not None:
             removed = present.pop(same)
             version[_REPLACED] = removed if is_replaced and not present else None
