@@ -11,6 +11,7 @@ from penstock.base.configuration import Configuration
 from penstock.base.options import STATE_BACKEND
 from penstock.base.value_types import BOOLEAN, DURATION_MS, INTEGER
 from penstock.table.data.errors import ValidationError
+from penstock.table.streaming.planning.optimizations import EXCLUDED, Optimization
 from penstock.table.streaming.rows.bundles import MiniBatch
 from penstock.table.streaming.sinks.sink_options import BY_DEFAULT, SinkOptions, sink_options
 from penstock.table.streaming.windows.emit_options import AT_THE_END, Emission, emission
@@ -37,6 +38,7 @@ class PlanOptions:
         sinks: how tables are written.
         is_in_memory: whether state is kept in memory, and not in RocksDB.
         emission: when windows in GROUP BY give results besides their ends.
+        excluded: the optimizations that the planner does not make.
     """
 
     state_ttl_ms: int = 0
@@ -47,6 +49,11 @@ class PlanOptions:
     sinks: SinkOptions = BY_DEFAULT
     is_in_memory: bool = True
     emission: Emission = AT_THE_END
+    excluded: frozenset[Optimization] = frozenset()
+
+    def allows(self, optimization: Optimization) -> bool:
+        """Whether the planner makes an optimization."""
+        return optimization not in self.excluded
 
     def lives(self, hinted_ms: int | None) -> int:
         """How long (ms) state lives, given what a hint says."""
@@ -76,4 +83,5 @@ def plan_options(options: Mapping[str, str]) -> PlanOptions:
         sink_options(options),
         read(STATE_BACKEND) != "rocksdb",
         emission(options, read(STATE_TTL_MS)),
+        frozenset(Optimization(name) for name in read(EXCLUDED)),
     )

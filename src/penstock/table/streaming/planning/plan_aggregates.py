@@ -10,6 +10,7 @@ from penstock.table.plan.changes import ALL, INSERTS, Changes
 from penstock.table.plan.logical import Aggregate, ChangelogNormalize, Distinct, Scan
 from penstock.table.streaming.aggregates.accumulators import check_unbounded
 from penstock.table.streaming.aggregates.group_aggregate_operator import GroupAggregateOperator
+from penstock.table.streaming.planning.optimizations import Optimization
 from penstock.table.streaming.planning.plan_windows import aggregate_changes, aggregate_stream
 from penstock.table.streaming.planning.rule import Factory, Planning, Rule
 from penstock.table.streaming.planning.streams import Stream, by_columns, names_of
@@ -64,7 +65,7 @@ def _grouped(node: AggregateNode) -> Aggregate:
 
 def _is_distinct_already(node: AggregateNode, planning: Planning) -> bool:
     """Whether it is a DISTINCT of groups, or of rows of a table with a key, of which no two are the same."""
-    if not isinstance(node, Distinct):
+    if not isinstance(node, Distinct) or not planning.options.allows(Optimization.DISTINCT_REMOVAL):
         return False
     rows = planning.calc_of(node.input).input
     return isinstance(rows, _UNIQUE) and bool(planning.upsert_keys.of(node.input))

@@ -19,6 +19,7 @@ from penstock.table.streaming.joins.intervals import interval_of
 from penstock.table.streaming.joins.join_conditions import keys_of, settled
 from penstock.table.streaming.joins.join_operator import JoinOperator
 from penstock.table.streaming.joins.semi_join_operator import SemiJoinOperator
+from penstock.table.streaming.planning.optimizations import Optimization
 from penstock.table.streaming.planning.plan_window_joins import window_join
 from penstock.table.streaming.planning.planned_joins import PlannedJoin, with_keys
 from penstock.table.streaming.planning.rule import Planning, Rule
@@ -124,9 +125,12 @@ class JoinRule(Rule[Join]):
 
     def stream(self, node: Join, planning: Planning, wants_before: bool) -> Stream:
         """See `Rule`."""
-        ids = None if wants_before else planning.upsert_keys.least
+        allows = planning.options.allows
+        finds_previous = not wants_before and allows(Optimization.KEYED_JOINS)
+        ids = planning.upsert_keys.least if finds_previous else None
         left_ms, right_ms = map(planning.options.lives, node.state_ttl_ms)
-        expires, is_in_memory = left_ms > 0 or right_ms > 0, planning.options.is_in_memory
+        expires = left_ms > 0 or right_ms > 0
+        is_in_memory = planning.options.is_in_memory and allows(Optimization.COLUMN_JOINS)
         names, session = names_of(node.schema), planning.session
         plan = planned(node, names, session, planning.calls, planning.changes, ids, is_in_memory, expires)
         sides = [planning.stream(one, plan.has_before and planning.updates(one)) for one in plan.inputs]

@@ -15,6 +15,7 @@ from penstock.table.plan.changes import ALL, INSERTS, Changes
 from penstock.table.plan.logical import Rank, Sort, SortKey, Values
 from penstock.table.plan.row_schema import TimeAttribute
 from penstock.table.plan.text import node_text
+from penstock.table.streaming.planning.optimizations import Optimization
 from penstock.table.streaming.planning.rule import Factory, Planning, Rule
 from penstock.table.streaming.planning.streams import Stream, by_columns, names_of
 from penstock.table.streaming.planning.unique_keys import Course, courses, unique_key
@@ -44,11 +45,11 @@ def rank_changes(node: Rank, changes: ChangesOf) -> Changes:
     return INSERTS if time is not None and not node.order[0].is_descending else ALL
 
 
-def rank_asks_before(node: Rank | Sort, changes: ChangesOf) -> bool:
-    """Whether it has to know of rows as they were."""
+def rank_asks_before(node: Rank | Sort, changes: ChangesOf, updates_in_place: bool = True) -> bool:
+    """Whether it has to know of rows as they were. `updates_in_place`: see `rank_operator`."""
     if changes(node.input) == INSERTS:
         return False
-    return not isinstance(node, Rank) or _update_key(node, changes) is None
+    return not isinstance(node, Rank) or not updates_in_place or _update_key(node, changes) is None
 
 
 def rank_operator(
@@ -58,6 +59,7 @@ def rank_operator(
     sends_before: bool,
     session: StreamSession,
     keeps_columns: bool = False,
+    updates_in_place: bool = True,
 ) -> Factory:
     """The operator of a top-N.
 
@@ -68,6 +70,7 @@ def rank_operator(
         sends_before: whether an update sends the row as it was, too.
         session: of its operator.
         keeps_columns: whether rows may be kept as columns, in memory.
+        updates_in_place: whether a row may take the place of the previous one of its key, if it only moves up.
     """
     keeps_columns = keeps_columns and not any(_holds_objects(one) for one in node.input.schema.types)
     types = node.input.schema.types
@@ -85,7 +88,7 @@ def rank_operator(
         if is_event_time:
             return partial(FirstRowOperator, node.partition, place, types, names)
         return partial(FirstRowsOperator, node.partition, 1, 1, names)
-    return _top_n(node, names, types, changes, sends_before, keeps_columns)
+    return _top_n(node, names, types, changes, sends_before, keeps_columns, updates_in_place)
 
 
 def _holds_objects(kind: DataType) -> bool:
@@ -165,6 +168,7 @@ def _top_n(
     changes: ChangesOf,
     sends_before: bool,
     keeps_columns: bool,
+    updates_in_place: bool,
 ) -> Factory:
     end = node.end if node.end is not None else node.end_column
     assert end is not None
@@ -178,7 +182,7 @@ def _top_n(
         top = Top1(node.shows_number, sends_before) if is_first and not newest_first else simple
         if keeps_columns and not newest_first and node.end is not None:
             return partial(ColumnRankOperator, node.partition, order, node.end, top, types, names)
-    elif (key := _update_key(node, changes)) is not None:
+    elif updates_in_place and (key := _update_key(node, changes)) is not None:
         updatable = UpdatableTopN(node.start, node.shows_number, sends_before, key)
         top = Top1(node.shows_number, sends_before, key) if is_first else updatable
     else:
@@ -272,20 +276,25 @@ class RankRule(Rule[Rank]):
 
     def asks_before(self, node: Rank, planning: Planning, wants_before: bool) -> bool:
         """See `Rule`."""
-        return rank_asks_before(node, planning.changes)
+        return rank_asks_before(node, planning.changes, _updates_in_place(planning))
 
     def stream(self, node: Rank, planning: Planning, wants_before: bool) -> Stream:
         """See `Rule`."""
-        keeps_columns = planning.options.is_in_memory
+        keeps_columns = planning.options.is_in_memory and planning.options.allows(Optimization.COLUMN_RANKS)
+        in_place = _updates_in_place(planning)
         names, session = names_of(node.schema), planning.session
-        operator = rank_operator(node, names, planning.changes, wants_before, session, keeps_columns)
+        operator = rank_operator(node, names, planning.changes, wants_before, session, keeps_columns, in_place)
         if _window_edges(node, planning.changes) is None:
             operator = lasting(operator, planning.options.state_ttl_ms)
-        inner = planning.stream(node.input, rank_asks_before(node, planning.changes))
+        inner = planning.stream(node.input, rank_asks_before(node, planning.changes, in_place))
         groups = rank_groups(node, planning.changes)
         inputs, limit = by_columns(inner, groups), None if groups else 1
         upstreams = planning.step("Rank", operator, inputs, is_stateful=True, parallelism_limit=limit)
         return Stream(upstreams, node.schema, planning.changes(node), wants_before)
+
+
+def _updates_in_place(planning: Planning) -> bool:
+    return planning.options.allows(Optimization.UPDATING_RANKS)
 
 
 class SortRule(Rule[Sort]):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TypeAlias
+from typing import TypeAlias, TypeGuard
 
 from penstock.table.plan.changes import INSERTS, Changes
 from penstock.table.plan.logical import (
@@ -11,11 +11,13 @@ from penstock.table.plan.logical import (
     Correlate,
     Expand,
     Filter,
+    Node,
     Project,
     Replicate,
     SetOperation,
     WatermarkAssigner,
 )
+from penstock.table.streaming.planning.optimizations import Optimization
 from penstock.table.streaming.planning.plan_normalize import asks_key_alone, normalized
 from penstock.table.streaming.planning.plan_records import with_watermarks
 from penstock.table.streaming.planning.rule import Planning, Rule
@@ -40,14 +42,14 @@ class CalcRule(Rule[CalcNode]):
 
     def asks_before(self, node: CalcNode, planning: Planning, wants_before: bool) -> bool:
         """A filter has to know of the row as it was: perhaps it passed, and the new one does not."""
-        is_of_table = isinstance(planning.calc_of(node).input, ChangelogNormalize)
+        is_of_table = _completes_upserts(planning.calc_of(node).input, planning)
         return wants_before or (isinstance(node, Filter) and planning.updates(node.input) and not is_of_table)
 
     def stream(self, node: CalcNode, planning: Planning, wants_before: bool) -> Stream:
         """See `Rule`."""
         calc = planning.calc_of(node)
         condition, rows = calc.condition, calc.input
-        if not isinstance(rows, ChangelogNormalize) or condition is None or not planning.updates(rows):
+        if not _completes_upserts(rows, planning) or condition is None or not planning.updates(rows):
             inner = planning.stream(rows, wants_before or (condition is not None and planning.updates(rows)))
         elif asks_key_alone(condition, rows.key):
             inner = planning.stream(rows, wants_before)
@@ -59,6 +61,11 @@ class CalcRule(Rule[CalcNode]):
         operator = partial(CalcOperator, condition, calc.expressions, names_of(node.schema), planning.session)
         upstreams = planning.step("Calc", operator, inner.upstreams, inner.changes != INSERTS)
         return Stream(upstreams, node.schema, inner.changes, inner.has_before)
+
+
+def _completes_upserts(node: Node, planning: Planning) -> TypeGuard[ChangelogNormalize]:
+    """Whether a node completes upserts, and takes the filter above it."""
+    return isinstance(node, ChangelogNormalize) and planning.options.allows(Optimization.FILTERED_UPSERTS)
 
 
 class WatermarkRule(Rule[WatermarkAssigner]):

@@ -18,6 +18,7 @@ from penstock.table.plan.identity import expressions_in
 from penstock.table.plan.inputs import all_nodes
 from penstock.table.plan.logical import Node, Scan, WatermarkAssigner, Write
 from penstock.table.plan.row_schema import RowSchema
+from penstock.table.streaming.planning.optimizations import Optimization
 from penstock.table.streaming.planning.plan_normalize import deleted_by_key
 from penstock.table.streaming.planning.rule import Factory, Planning
 from penstock.table.streaming.planning.streams import Stream, by_columns, differ_in_parallelism, names_of
@@ -40,7 +41,8 @@ def written(write: Write, writer: TableWriter, planning: Planning) -> tuple[Upst
     planning.accept(f"Table sink '{title}'", node, writer.accepts)
     materialize = _materialize(write, writer, options, planning)
     keys = planning.upsert_keys.of(node)
-    if writer.deletes_by_key and not materialize and frozenset(key) in keys:
+    deletes_by_key = writer.deletes_by_key and planning.options.allows(Optimization.KEYED_DELETIONS)
+    if deletes_by_key and not materialize and frozenset(key) in keys:
         planning.by_key = deleted_by_key(node, planning)
     # Where another key may have replaced the row of this one, the row as it was has to be taken back.
     is_by_other_key = bool(key) and not any(one <= set(key) for one in keys)

@@ -19,6 +19,7 @@ from penstock.table.plan.changes import ALL, INSERTS, Changes
 from penstock.table.plan.logical import Aggregate, AggregateCall, Filter, Node, Project, WindowTable
 from penstock.table.plan.row_schema import PlanColumn, RowSchema
 from penstock.table.streaming.aggregates.accumulators import check_windowed
+from penstock.table.streaming.planning.optimizations import Optimization
 from penstock.table.streaming.planning.rule import Factory, Planning, Rule
 from penstock.table.streaming.planning.streams import Stream, by_columns, names_of
 from penstock.table.streaming.rewrites.calc import Calc
@@ -111,16 +112,19 @@ def aggregate_stream(node: Aggregate, planning: Planning, wants_before: bool) ->
     """The rows of an aggregate of windows."""
     schema = node.schema
     changes = aggregate_changes(node, planning)
-    node = below_window(node, planning.calc_of(node.input)) or node
+    if _finds_windows(node, planning):
+        node = below_window(node, planning.calc_of(node.input)) or node
     retracts = planning.changes(node.input) != INSERTS
     window, edges = _window_and_edges(node)
     planning.options.emission.check(window.kind, window.is_group)
     for call in node.calls:
         check_windowed(call, window.kind, retracts)
-    is_right_above = node.input is window
+    is_right_above = node.input is window and _finds_windows(node, planning)
     if is_right_above:
         _check_time(window)
-    if retracts or changes != INSERTS or not _is_by_kernel(node, window if is_right_above else None):
+    is_by_kernel = planning.options.allows(Optimization.COLUMN_WINDOWS)
+    is_by_kernel = is_by_kernel and _is_by_kernel(node, window if is_right_above else None)
+    if retracts or changes != INSERTS or not is_by_kernel:
         rows = table_stream(window, planning) if is_right_above else planning.stream(node.input, retracts)
         return _by_row(node, rows, planning, changes, wants_before)
     keys = tuple(-1 - edges[key] if key in edges else key for key in node.keys)
@@ -143,6 +147,12 @@ def aggregate_stream(node: Aggregate, planning: Planning, wants_before: bool) ->
     else:
         operator = partial(ColumnWindowAggregateOperator, windows, window.kind, window.sizes, window.offset)
     return _added(node, operator, inner, windows.groups(), planning)
+
+
+def _finds_windows(node: Aggregate, planning: Planning) -> bool:
+    """Whether an aggregate may find the windows of its rows itself. That of SESSION decides which rows it holds."""
+    window, _ = _window_and_edges(node)
+    return window.kind == "SESSION" or planning.options.allows(Optimization.WINDOWS_IN_AGGREGATES)
 
 
 def _window_and_edges(node: Aggregate) -> tuple[WindowTable, dict[int, int]]:

@@ -33,6 +33,7 @@ from penstock.table.plan.row_schema import RowSchema
 from penstock.table.plan.text import node_text
 from penstock.table.streaming.planning import plan_joins, plan_sinks
 from penstock.table.streaming.planning.lookups import Lookups
+from penstock.table.streaming.planning.optimizations import Optimization
 from penstock.table.streaming.planning.options import DEFAULTS, PlanOptions
 from penstock.table.streaming.planning.plan_aggregates import AggregateRule
 from penstock.table.streaming.planning.plan_changelogs import FromChangelogRule, ToChangelogRule
@@ -166,7 +167,8 @@ class StreamPlanner:
         if known is not None:
             return known[1]
         run = with_normalizers(with_relations(query, self.calls), self.table, self.options.has_duplicates)
-        run = self._with_times(rewritten(run, self.calls, self._tables, partial(orders_by_arrival, table=self.table)))
+        tables = self._tables if self.options.allows(Optimization.PUSH_DOWN) else NO_PUSH_DOWN
+        run = self._with_times(rewritten(run, self.calls, tables, partial(orders_by_arrival, table=self.table)))
         self._queries[id(query)] = (query, run)
         self._queries[id(run)] = (run, run)
         return run
