@@ -1,4 +1,8 @@
-"""Random queries against DuckDB, as many as you like: `python -m tests.table.differential --queries 2000`."""
+"""Random queries over random tables in random settings: `python -m tests.table.differential --queries 5000 --jobs 2`.
+
+Each query runs in the reference setting and in two others. The three results and DuckDB's have to agree. The seed is
+printed, and `--seed N` replays a run; `--seed N --only K` replays one query.
+"""
 
 from __future__ import annotations
 
@@ -8,47 +12,88 @@ import random
 import sys
 import time
 
-from hypothesis import HealthCheck, Phase, given, seed, settings
-from tests.table.differential.modes import MODES
-from tests.table.differential.oracle import answer_of
-from tests.table.differential.worlds import World, worlds
+from tests.table.differential.runner import Plan, Summary, run_cases, run_in_processes, seconds_since
+from tests.table.differential.runs import LIMIT_S
+from tests.table.differential.settings import ALL_BATCHES, NO_BATCHES, SOME_BATCHES
 
 
-def main() -> None:
-    """Run as many queries as were asked for; the smallest one that fails is shown."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--queries", type=int, default=2000)
-    parser.add_argument("--mode", choices=sorted(MODES), default="STREAMING")
-    parser.add_argument("--depth", type=int, default=4, help="how many steps a query has at most")
-    parser.add_argument("--timed", action="store_true", help="only queries whose last step works by event time")
-    parser.add_argument("--versions", action="store_true", help="only queries whose last step finds versions of keys")
-    parser.add_argument("--seed", type=int, default=None)
+def main() -> int:
+    """Run the queries that the command line asks for. Returns 1 if one fails."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--queries", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=None, help="replay a run; by default the seed is fresh")
+    parser.add_argument("--only", type=int, default=None, metavar="K", help="run the query of this number alone")
+    parser.add_argument("--first", type=int, default=0, metavar="K", help="the number of the first query")
+    parser.add_argument("--jobs", type=int, default=1, help="how many processes")
+    modes = (NO_BATCHES, SOME_BATCHES, ALL_BATCHES)
+    parser.add_argument("--batches", choices=modes, default=SOME_BATCHES, help="how many settings are batches in Spark")
+    parser.add_argument("--limit", type=float, default=LIMIT_S, help="processor time (s) that a run may take")
+    parser.add_argument("--shrink", type=float, default=20.0, help="how long (s) a failure is made smaller")
+    parser.add_argument("--failures", type=int, default=20, help="stop after this many failures")
+    parser.add_argument("--pairs", action="store_true", help="print how often each pair of settings was drawn")
     chosen = parser.parse_args()
     logging.disable(logging.WARNING)
-    number = random.SystemRandom().randrange(1 << 32) if chosen.seed is None else chosen.seed
-    began, told, done = time.monotonic(), 0.0, 0
-
-    @seed(number)
-    @settings(
-        max_examples=chosen.queries,
-        deadline=None,
-        database=None,
-        phases=[Phase.generate, Phase.shrink],
-        suppress_health_check=list(HealthCheck),
+    seed = random.SystemRandom().randrange(1 << 32) if chosen.seed is None else chosen.seed
+    plan = Plan(seed, chosen.batches, chosen.limit, chosen.shrink)
+    numbers = range(chosen.first, chosen.first + chosen.queries)
+    if chosen.only is not None:
+        numbers = range(chosen.only, chosen.only + 1)
+    print(f"seed {seed}", file=sys.stderr)
+    started = time.monotonic()
+    summary = _run(plan, numbers, chosen.jobs, chosen.failures, started)
+    _print_pairs(summary, chosen.pairs)
+    failed = len(summary.failures)
+    print(
+        f"seed {seed}: {summary.cases} queries in {summary.runs} runs, {seconds_since(started)}: "
+        f"{f'{failed} differ: {sorted(summary.failures)}' if failed else 'all agree'}"
     )
-    @given(worlds(chosen.depth, chosen.timed, chosen.versions))
-    def agree(world: World) -> None:
-        nonlocal told, done
-        found, wanted = MODES[chosen.mode](world), answer_of(world)
-        assert found == wanted, f"missing {wanted - found}, extra {found - wanted} of {world.query}"
-        done += 1
-        if time.monotonic() - told > 5:
-            told = time.monotonic()
-            print(f"{done} of {chosen.queries} queries, {told - began:.0f} s", file=sys.stderr)
+    return 1 if failed else 0
 
-    agree()
-    print(f"seed {number}: {done} queries in {chosen.mode} give what DuckDB gives, {time.monotonic() - began:.0f} s")
+
+def _run(plan: Plan, numbers: range, jobs: int, failures_max: int, started: float) -> Summary:
+    total, shown = Summary(), 0.0
+
+    def show(summary: Summary) -> None:
+        nonlocal shown
+        for number in sorted(summary.failures.keys() - printed):
+            printed.add(number)
+            print(summary.failures[number], flush=True)
+        if time.monotonic() - shown > 10:
+            shown = time.monotonic()
+            print(f"{summary.cases} of {len(numbers)} queries, {seconds_since(started)}", file=sys.stderr)
+        if len(summary.failures) >= failures_max:
+            raise _EnoughError
+
+    printed: set[int] = set()
+    try:
+        if jobs == 1:
+            return run_cases(plan, numbers, lambda summary: show(_kept(total, summary)))
+        for part in run_in_processes(plan, numbers, jobs):
+            total.merge(part)
+            show(total)
+    except _EnoughError:
+        print(f"stopped after {failures_max} failures", file=sys.stderr)
+    return total
+
+
+class _EnoughError(Exception):
+    """There have been enough failures."""
+
+
+def _kept(total: Summary, summary: Summary) -> Summary:
+    """Keep the summary so far as the total."""
+    vars(total).update(vars(summary))
+    return summary
+
+
+def _print_pairs(summary: Summary, in_full: bool) -> None:
+    counts = summary.pairs.table()
+    least = min(counts.values())
+    print(f"{len(counts)} pairs of settings, the rarest one drawn {least} times", file=sys.stderr)
+    if in_full:
+        for (one, other), count in sorted(counts.items(), key=lambda pair: pair[1]):
+            print(f"{count:6} {one}, {other}")
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

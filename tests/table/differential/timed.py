@@ -1,423 +1,356 @@
-"""Random queries over event time: windows, OVER, interval joins, and any other steps behind them.
+"""Random queries over event time: windows, OVER, interval joins, temporal joins, and any further steps over them.
 
-No row is late, and no result depends on the order of rows of one time: so it does not matter when watermarks come.
+No result depends on the order of rows of one time. Rows are late in one table alone, which a query reads at most once:
+in a query with two inputs the order in which their watermarks arrive would decide whether a row is late. Steps over
+late rows carry the watermark that preceded each row, as a column that DuckDB alone has; what drops late rows in
+Penstock compares it there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 
-from hypothesis import strategies as st
-from tests.table.differential.queries import INT, ROWTIME, TEXT, TIME, Column, Queries, Relation
-from tests.table.differential.tongues import both
-from tests.table.differential.window_calls import Window, windows_of
+from tests.table.differential.chance import Chance
+from tests.table.differential.dialects import both
+from tests.table.differential.kinds import DOUBLE, INT, ROWTIME, TEXT, TIME, Kind
+from tests.table.differential.lateness import allows_sessions
+from tests.table.differential.queries import EARLY, LATE_UNTIL_RESTART, NO_BATCH
+from tests.table.differential.relations import Column, Relation, Timed, join_names, with_prefix
+from tests.table.differential.tables import TableMaker
+from tests.table.differential.window_queries import WindowQueries, is_new, last_ms
+from tests.table.differential.windows import Window
 
-NO_EDGES = ("", "")
-#: of v, which has versions of its rows by the key k
-VERSION_COLUMNS = (Column("k", INT), Column("a", INT), Column("b", TEXT))
+#: the names of a view of the last version of each key, and of the table that it reads
+VERSIONED_VIEW, VERSIONS_OF_VIEW = "last_w", "w"
 
 
-@dataclass(frozen=True)
-class Timed:
-    """A query whose rows have event time.
+class TimedQueries(WindowQueries):
+    """Builds queries with event time.
 
     Args:
-        relation: the query; one column is its event time.
-        only_inserts: whether rows only come.
-        in_order: whether no two rows are of the same time.
-        edges: the names of the columns with start and end of the window of each row, if it has one.
-        sessions_by: the columns that keep sessions apart, if the rows are those of sessions.
+        chance: of the query.
+        tables: of the world.
     """
 
-    relation: Relation
-    only_inserts: bool = True
-    in_order: bool = False
-    edges: tuple[str, str] = NO_EDGES
-    sessions_by: tuple[Column, ...] | None = None
+    def __init__(self, chance: Chance, tables: TableMaker) -> None:
+        super().__init__(chance, tables)
+        columns = tables.timed_columns
+        self._timed_tables = [
+            Timed(Relation(f"SELECT {join_names(columns)} FROM {name}", columns), name != "g", name == "f")
+            for name in "efg"
+        ]
+        #: The gap (ms) and the keys of sessions of late rows, by the name of the table that DuckDB has them in.
+        self.sessions: dict[str, tuple[int, tuple[int, ...]]] = {}
+        #: of the planner
+        self.options: dict[str, str] = {}
+        self._reads_late_rows = False
 
-    @property
-    def time(self) -> str:
-        """The name of the column of event time."""
-        (found,) = self.relation.of(ROWTIME)
-        return found
-
-    @property
-    def others(self) -> list[Column]:
-        """The columns that are no event time and no edge."""
-        return [one for one in self.relation.columns if one.kind != ROWTIME and one.name not in self.edges]
-
-
-class TimedQueries(Queries):
-    """Builds queries with event time among their tables. `timed`: the queries of these tables."""
-
-    def __init__(self, draw: st.DrawFn, tables: dict[str, tuple[Column, ...]], timed: Sequence[Timed]) -> None:
-        super().__init__(draw, tables)
-        self._timed_tables = timed
-
-    def relation(self, depth: int) -> Relation:
-        """See `Queries`."""
-        return self.timed_result(depth) if self._number(1, 3) == 1 else super().relation(depth)
+    def _steps(self) -> list[Callable[[int], Relation]]:
+        return [*super()._steps(), *([self.timed_result] * 5), *([self.late_result] * 2)]
 
     def timed_result(self, depth: int) -> Relation:
         """A query whose last step works by event time."""
-        if depth == 0 or self._flag():
-            return self._settled(self.timed(depth))
-        steps = [
+        steps: list[Callable[[int], Relation] | None] = [
             self._interval_outer_join,
             self._window_join,
             self._window_half_join,
             self._window_one_row,
+            self._window_set_operation,
+            self._window_result,
             self._last_row,
         ]
-        return self._one(steps)(depth)
+        step = self._pick([*[None] * len(steps), *steps])
+        return self._settled(self.timed(depth)) if step is None or depth < 2 else step(depth)
+
+    def early_result(self, depth: int) -> Relation:
+        """Groups of windows in the older syntax, which may send results before the end of a window."""
+        self.features.add(EARLY)
+        lateness_s = 0
+        if self._one_in(2):
+            self.features.add(LATE_UNTIL_RESTART)
+            inner = self._late_rows()
+            lateness_s = self._number(0, 4)
+            if lateness_s:
+                late_fire = {"late-fire.enabled": "true", "late-fire.delay": "0 s", "allow-lateness": f"{lateness_s} s"}
+                self.options |= {f"table.exec.emit.{key}": value for key, value in late_fire.items()}
+        else:
+            # Other windows refuse the option that asks for early results.
+            rows = self._pick(self._timed_tables[:2])
+            inner = self._select_kinds(rows, self._kinds_of(rows), depth) if self._flag() else rows
+        return self._settled(self._grouped_rows(inner, self._pick(["TUMBLE", "HOP"]), lateness_s))
 
     def result_of_versions(self, depth: int) -> Relation:
         """A query whose last step finds versions."""
         return self._settled(self._as_of(depth))
 
     def timed(self, depth: int) -> Timed:
-        """A query with a column of event time."""
-        if depth == 0:
-            return self._one(self._timed_tables)
-        steps = [
+        """A query with a column of event time, which draws from a branch of its own."""
+        outer, self._chance = self._chance, self._chance.next_branch()
+        try:
+            if depth == 0:
+                return self._pick(self._timed_tables)
+            return self._pick(self._timed_steps())(depth)
+        finally:
+            self._chance = outer
+
+    def _timed_steps(self) -> list[Callable[[int], Timed]]:
+        return [
+            lambda _: self._pick(self._timed_tables),
             self._timed_select,
             self._timed_union,
             self._over_time,
             self._interval_join,
             self._as_of,
             self._first_row,
-            self._placed,
-            self._placed,
-            self._placed,
-            self._placed,
+            *([self._windowed] * 5),
+            *([self._grouped] * 2),
         ]
-        return self._one(steps)(depth)
 
-    def _inserts(self, depth: int) -> Timed:
-        """The same, of rows that only come."""
-        found = self.timed(depth)
-        return found if found.only_inserts else self._timed_tables[0]
+    def _append_only(self, depth: int) -> Timed:
+        """A query with event time and without updates and deletions."""
+        timed = self.timed(depth)
+        return timed if timed.is_append_only else self._timed_tables[0]
 
-    def _in_order(self, depth: int) -> Timed:
-        """The same, of rows of different times."""
-        found = self._inserts(depth)
-        return found if found.in_order else self._timed_tables[1]
+    def _of_distinct_times(self, depth: int) -> Timed:
+        """An append-only query whose rows have different times."""
+        timed = self._append_only(depth)
+        return timed if timed.has_distinct_times else self._timed_tables[1]
 
     def _settled(self, timed: Timed) -> Relation:
-        """The rows with their time as any other column."""
-        columns = [Column(self._name(), TIME if one.kind == ROWTIME else one.kind) for one in timed.relation.columns]
+        """The rows with their time as an ordinary column."""
+        columns = [self._column(TIME if column.kind == ROWTIME else column.kind) for column in timed.relation.columns]
         casts = self._flag()
         selected = []
         for old, new in zip(timed.relation.columns, columns, strict=True):
             is_cast = casts and old.kind == ROWTIME
             text = both(f"CAST({old.name} AS TIMESTAMP(3))", old.name) if is_cast else old.name
             selected.append(f"{text} AS {new.name}")
-        return Relation(f"SELECT {', '.join(selected)} FROM ({timed.relation.sql}){self._alias()}", tuple(columns))
+        return Relation(f"SELECT {', '.join(selected)} FROM ({timed.relation.sql}){self._as()}", tuple(columns))
 
     # --- rows that keep their time ------------------------------------------------------------------------------------
 
     def _timed_select(self, depth: int) -> Timed:
-        return self._of_kinds(self.timed(depth - 1), self._kinds(), 2)
+        inner = self.timed(depth - 1)
+        return self._select_kinds(inner, self._kinds_of(inner), 2)
 
-    def _kinds(self) -> list[str]:
-        return self._draw(st.lists(st.sampled_from([INT, TEXT]), min_size=1, max_size=3))
+    def _kinds_of(self, *inputs: Timed) -> list[Kind]:
+        """Some kinds of columns that all inputs have."""
+        kinds = [INT, TEXT]
+        for kind in inputs[0].relation.kinds():
+            has_all = all(kind in timed.relation.kinds() for timed in inputs)
+            kinds += [kind] if has_all and kind not in (INT, TEXT, TIME, ROWTIME) else []
+        return [self._pick(kinds) for _ in range(self._number(1, 3))]
 
-    def _of_kinds(self, inner: Timed, kinds: list[str], depth: int) -> Timed:
+    def _select_kinds(self, inner: Timed, kinds: list[Kind], depth: int) -> Timed:
         """Columns of these kinds, and the time."""
-        columns = [*(Column(self._name(), kind) for kind in kinds), Column(self._name(), ROWTIME)]
-        texts = [*(self._expression(inner.relation, kind, depth) for kind in kinds), inner.time]
-        selected = ", ".join(f"{text} AS {one.name}" for text, one in zip(texts, columns, strict=True))
-        where = f" WHERE {self._condition(inner.relation, depth)}" if self._flag() else ""
-        sql = f"SELECT {selected} FROM ({inner.relation.sql}){self._alias()}{where}"
-        return Timed(Relation(sql, tuple(columns)), inner.only_inserts, inner.in_order)
+        columns = [*(self._column(kind) for kind in kinds), self._column(ROWTIME)]
+        texts = [*(self.expression(inner.relation, kind, depth) for kind in kinds), inner.time]
+        selected = ", ".join(f"{text} AS {column.name}" for text, column in zip(texts, columns, strict=True))
+        carried, watermark = self._carried(inner)
+        where = self._where(inner.relation, depth)
+        sql = f"SELECT {selected}{carried} FROM ({inner.relation.sql}){self._as()}{where}"
+        relation = Relation(sql, tuple(columns))
+        return Timed(relation, inner.is_append_only, inner.has_distinct_times, watermark=watermark)
+
+    def _carried(self, inner: Timed) -> tuple[str, str | None]:
+        """What a select of DuckDB adds for the watermark before each row, and its new name."""
+        if inner.watermark is None:
+            return "", None
+        name = self._column(TIME).name
+        return both("", f", {inner.watermark} AS {name}"), name
 
     def _timed_union(self, depth: int) -> Timed:
-        kinds = self._kinds()
-        one, other = (self._of_kinds(self.timed(depth - 1), kinds, 1) for _ in range(2))
+        one, other = self.timed(depth - 1), self.timed(depth - 1)
+        kinds = self._kinds_of(one, other)
+        one, other = self._select_kinds(one, kinds, 1), self._select_kinds(other, kinds, 1)
         sql = f"({one.relation.sql}) UNION ALL ({other.relation.sql})"
-        return Timed(Relation(sql, one.relation.columns), one.only_inserts and other.only_inserts)
+        return Timed(Relation(sql, one.relation.columns), one.is_append_only and other.is_append_only)
 
     def _over_time(self, depth: int) -> Timed:
-        inner = self._inserts(depth - 1)
-        by = self._some(inner.others, 0, 2)
-        partition = f"PARTITION BY {', '.join(one.name for one in by)} " if by else ""
-        frames = ["", f" RANGE BETWEEN INTERVAL '{self._number(0, 6)}' SECOND PRECEDING AND CURRENT ROW"]
-        if inner.in_order:
+        return self._over(self._append_only(depth - 1))
+
+    def _over(self, inner: Timed) -> Timed:
+        by = join_names(self._several(inner.others, 0, 2))
+        seconds = self._number(0, 6)
+        frames = ["", f" RANGE BETWEEN INTERVAL '{seconds}' SECOND PRECEDING AND CURRENT ROW"]
+        if inner.watermark is not None:
+            # A bounded frame takes rows that are late for the watermark, if none of their partition was later.
+            frames = [""]
+        elif inner.has_distinct_times:
             frames += [f" ROWS BETWEEN {self._number(1, 3)} PRECEDING AND CURRENT ROW"] * 2
-        window = f"{partition}ORDER BY {inner.time}{self._one(frames)}"
-        names = [one.name for one in inner.relation.columns]
-        columns = list(inner.relation.columns)
+        window = f"{f'PARTITION BY {by} ' if by else ''}ORDER BY {inner.time}{self._pick(frames)}"
+        columns, selected = list(inner.relation.columns), [column.name for column in inner.relation.columns]
         for _ in range(self._number(1, 2)):
-            call, kind = self._one(self._calls_over(inner))
-            columns.append(Column(self._name(), kind))
-            names.append(f"{call} OVER ({window}) AS {columns[-1].name}")
-        sql = f"SELECT {', '.join(names)} FROM ({inner.relation.sql}){self._alias()}"
-        return Timed(Relation(sql, tuple(columns)), in_order=inner.in_order)
+            call, kind = self._pick(self._calls_over(inner))
+            columns.append(self._column(kind))
+            selected.append(f"{call} OVER ({window}) AS {columns[-1].name}")
+        late = "" if inner.watermark is None else both("", f" WHERE {is_new(inner.watermark, inner.time)}")
+        sql = f"SELECT {', '.join(selected)} FROM ({inner.relation.sql}){self._as()}{late}"
+        return Timed(Relation(sql, tuple(columns)), has_distinct_times=inner.has_distinct_times)
 
     @staticmethod
-    def _calls_over(inner: Timed) -> list[tuple[str, str]]:
-        found = [("COUNT(*)", INT)]
-        for one in inner.others:
-            found += [(f"{name}({one.name})", one.kind) for name in ("MIN", "MAX")]
-            found.append((f"COUNT({one.name})", INT))
-            if one.kind == INT:
-                found.append((f"SUM({one.name})", INT))
-        return found
+    def _calls_over(inner: Timed) -> list[tuple[str, Kind]]:
+        calls = [("COUNT(*)", INT)]
+        for column in inner.others:
+            calls.append((f"COUNT({column.name})", INT))
+            if column.kind.has_order:
+                calls += [(f"{function}({column.name})", column.kind) for function in ("MIN", "MAX")]
+            if column.kind in (INT, DOUBLE):
+                calls.append((f"SUM({column.name})", column.kind))
+        return calls
 
     def _first_row(self, depth: int) -> Timed:
-        inner = self._in_order(depth - 1)
-        return Timed(self._one_row(inner, "ASC", inner.relation.columns), in_order=True)
+        inner = self._of_distinct_times(depth - 1)
+        return Timed(self._one_row(inner, "ASC", inner.relation.columns), has_distinct_times=True)
 
     def _last_row(self, depth: int) -> Relation:
-        inner = self._in_order(depth - 1)
+        inner = self._of_distinct_times(depth - 1)
         return self._one_row(inner, "DESC", tuple(inner.others))
 
     def _one_row(self, inner: Timed, order: str, columns: tuple[Column, ...]) -> Relation:
-        by = self._some(inner.others, 1, 2)
-        number, names = self._name(), ", ".join(one.name for one in columns)
-        window = f"PARTITION BY {', '.join(one.name for one in by)} ORDER BY {inner.time} {order}"
+        by, number = self._several(inner.others, 1, 2), self._column(INT).name
+        window = f"PARTITION BY {join_names(by)} ORDER BY {inner.time} {order}"
         sql = (
-            f"SELECT {names} FROM (SELECT *, ROW_NUMBER() OVER ({window}) AS {number} "
-            f"FROM ({inner.relation.sql}){self._alias()}){self._alias()} WHERE {number} = 1"
+            f"SELECT {join_names(columns)} FROM (SELECT *, ROW_NUMBER() OVER ({window}) AS {number} "
+            f"FROM ({inner.relation.sql}){self._as()}){self._as()} WHERE {number} = 1"
         )
         return Relation(sql, columns)
 
     # --- interval joins -----------------------------------------------------------------------------------------------
 
     def _interval_join(self, depth: int) -> Timed:
-        kind, kept = self._one([("JOIN", 0), ("JOIN", 1), ("LEFT JOIN", 0), ("RIGHT JOIN", 1)])
-        sides = self._two_sides(depth)
-        return Timed(self._near(sides, kind, (kept,)))
+        kind, kept = self._pick([("JOIN", 0), ("JOIN", 1), ("LEFT JOIN", 0), ("RIGHT JOIN", 1)])
+        return Timed(self._within(self._two_sides(depth), kind, (kept,)))
 
     def _interval_outer_join(self, depth: int) -> Relation:
-        """Rows of which either side may be missing: they have no time any more."""
-        return self._near(self._two_sides(depth), self._one(["JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"]), ())
+        """Pairs in which either side may be missing: they have no event time."""
+        kind = self._pick(["JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"])
+        return self._within(self._two_sides(depth), kind, ())
 
     def _two_sides(self, depth: int) -> list[tuple[str, Timed]]:
-        one, other = self._inserts(depth - 1), self._inserts(depth - 1)
-        return self._sides(one, other if _pairs(one, other) else self._timed_tables[0])
+        one, other = self._append_only(depth - 1), self._append_only(depth - 1)
+        if not self._pairs_of(one, other):
+            one = other = self._timed_tables[0]
+        return self._sides(one, other)
 
-    def _sides(self, *timed: Timed) -> list[tuple[str, Timed]]:
-        return [(f"q{next(self._numbers)}", one) for one in timed]
+    def _sides(self, *inputs: Timed) -> list[tuple[str, Timed]]:
+        return [(self._alias(), timed) for timed in inputs]
 
-    def _near(self, sides: list[tuple[str, Timed]], kind: str, kept: tuple[int, ...]) -> Relation:
-        """Pairs of rows whose times are near. `kept`: of which side the time is a column."""
+    def _within(self, sides: list[tuple[str, Timed]], kind: str, kept: tuple[int, ...]) -> Relation:
+        """Pairs of rows whose times are near. `kept`: the sides whose time is a column."""
         (one_side, one), (other_side, other) = sides
         time, near = f"{one_side}.{one.time}", f"{other_side}.{other.time}"
         lower, upper = self._number(0, 4), self._number(0, 4)
         first, last = f"{near} - INTERVAL '{lower}' SECOND", f"{near} + INTERVAL '{upper}' SECOND"
-        between = self._one([f"{time} BETWEEN {first} AND {last}", f"{time} > {first} AND {time} <= {last}"])
-        times = [(time, near)[place] for place in kept]
-        return self._paired(sides, kind, [between], times)
-
-    def _paired(self, sides: list[tuple[str, Timed]], kind: str, on: list[str], times: list[str]) -> Relation:
-        """Pairs of rows with an equal column. `times`: columns of event time."""
-        (one_side, one), (other_side, other) = sides
-        on = [f"{one_side}.{a.name} = {other_side}.{b.name}" for a, b in self._some(_pairs(one, other), 1, 2)] + on
-        return self._joined(sides, kind, on, [Column(time, ROWTIME) for time in times])
+        between = self._pick([f"{time} BETWEEN {first} AND {last}", f"{time} > {first} AND {time} <= {last}"])
+        equal = [
+            f"{one_side}.{a.name} = {other_side}.{b.name}" for a, b in self._several(self._pairs_of(one, other), 1, 2)
+        ]
+        times = [Column((time, near)[place], ROWTIME) for place in kept]
+        return self._joined(sides, kind, [*equal, between], times)
 
     def _joined(self, sides: list[tuple[str, Timed]], kind: str, on: list[str], more: list[Column]) -> Relation:
         """Pairs of rows. `more`: columns besides the others of both."""
         (one_side, one), (other_side, other) = sides
-        found = [Column(f"{side}.{column.name}", column.kind) for side, timed in sides for column in timed.others]
+        found = [column for side, timed in sides for column in with_prefix(timed.others, side)]
         if self._flag():
-            on = [*on, self._condition(Relation("", tuple(found)), 1)]
+            on = [*on, self.condition(Relation("", tuple(found)), 1)]
         found += more
-        columns = tuple(Column(self._name(), column.kind) for column in found)
+        columns = tuple(self._column(column.kind) for column in found)
         selected = ", ".join(f"{old.name} AS {new.name}" for old, new in zip(found, columns, strict=True))
         joined = f"({one.relation.sql}) AS {one_side} {kind} ({other.relation.sql}) AS {other_side}"
         return Relation(f"SELECT {selected} FROM {joined} ON {' AND '.join(on)}", columns)
 
+    def _pairs_of(self, one: Timed, other: Timed) -> list[tuple[Column, Column]]:
+        """Columns that may be equal, besides times."""
+        pairs = self._pairs(Relation("", tuple(one.others)), Relation("", tuple(other.others)))
+        return [pair for pair in pairs if pair[0].kind != TIME]
+
     # --- versions -----------------------------------------------------------------------------------------------------
 
     def _as_of(self, depth: int) -> Timed:
-        """Rows with the version of a key at their time. DuckDB is told how long each version holds."""
+        """Rows with the version of a key at their time. In DuckDB each version says until when it holds."""
         inner = self.timed(depth - 1)
-        side, versions = f"q{next(self._numbers)}", f"q{next(self._numbers)}"
-        numbers = inner.relation.of(INT)
+        numbers = inner.relation.names_of(INT)
         if not numbers:
             return inner
+        self.features.add(NO_BATCH)
+        side, versions = self._alias(), self._alias()
+        name, source = self._pick([("v", "v"), (VERSIONED_VIEW, VERSIONS_OF_VIEW)])
         time = f"{side}.{inner.time}"
         until = "lead(ts) OVER (PARTITION BY k ORDER BY ts) AS until"
-        table = both(f"v FOR SYSTEM_TIME AS OF {time}", f"(SELECT *, {until} FROM v)")
+        table = both(f"{name} FOR SYSTEM_TIME AS OF {time}", f"(SELECT *, {until} FROM {source})")
         holds = f" AND NOT {versions}.gone AND {versions}.ts <= {time}"
-        on = f"{side}.{self._one(numbers)} {self._one(['=', '=', 'IS NOT DISTINCT FROM'])} {versions}.k"
+        on = f"{side}.{self._pick(numbers)} {self._pick(['=', '=', 'IS NOT DISTINCT FROM'])} {versions}.k"
         on += both("", f"{holds} AND ({versions}.until IS NULL OR {versions}.until > {time})")
-        found = [Column(f"{side}.{one.name}", one.kind) for one in inner.others]
-        found += [Column(f"{versions}.{one.name}", one.kind) for one in VERSION_COLUMNS]
+        found = [*with_prefix(inner.others, side), *with_prefix(self._tables.columns, versions)]
         if self._flag():
-            on += f" AND {self._condition(Relation('', tuple(found)), 1)}"
-        names = [one.name for one in found] + [both(f"CAST({versions}.ts AS TIMESTAMP(3))", f"{versions}.ts"), time]
-        kinds = [one.kind for one in found] + [TIME, ROWTIME]
-        columns = [Column(self._name(), kind) for kind in kinds]
-        selected = ", ".join(f"{name} AS {one.name}" for name, one in zip(names, columns, strict=True))
-        where = f" WHERE {self._condition(Relation('', tuple(found)), 1)}" if self._number(1, 3) == 1 else ""
-        kind = self._one(["JOIN", "LEFT JOIN"])
+            on += f" AND {self.condition(Relation('', tuple(found)), 1)}"
+        names = [column.name for column in found]
+        names += [both(f"CAST({versions}.ts AS TIMESTAMP(3))", f"{versions}.ts"), time]
+        columns = [self._column(kind) for kind in (*(column.kind for column in found), TIME, ROWTIME)]
+        selected = ", ".join(f"{text} AS {column.name}" for text, column in zip(names, columns, strict=True))
+        where = f" WHERE {self.condition(Relation('', tuple(found)), 1)}" if self._one_in(3) else ""
+        kind = self._pick(["JOIN", "LEFT JOIN"])
         sql = f"SELECT {selected} FROM ({inner.relation.sql}) AS {side} {kind} {table} AS {versions} ON {on}{where}"
-        return Timed(Relation(sql, tuple(columns)), inner.only_inserts, inner.in_order)
+        return Timed(Relation(sql, tuple(columns)), inner.is_append_only, inner.has_distinct_times)
 
-    # --- windows ------------------------------------------------------------------------------------------------------
+    # --- late rows ----------------------------------------------------------------------------------------------------
 
-    def _placed(self, depth: int) -> Timed:
-        """Rows with a window, or what is made of the windows."""
-        return self._in_windows(depth, self._window())
+    def late_result(self, depth: int) -> Relation:
+        """A query over rows of which some are late. Further steps by event time may follow."""
+        if self._reads_late_rows:
+            return self.timed_result(depth)
+        choices = [self._late_windows, self._late_windows, self._late_groups, self._late_over]
+        if allows_sessions(self._tables.table("l")):
+            choices.append(self._late_sessions)
+        found = self._pick(choices)()
+        if found.relation.names_of(ROWTIME) and depth > 1 and self._flag():
+            found = self._aggregate_windows(self._rows_in(found, self._window(), True))
+        return self._settled(found)
 
-    def _window(self) -> Window:
-        step, times = self._number(1, 4), self._number(1, 3)
-        sizes = {
-            "TUMBLE": (step * times,),
-            "HOP": (step, step * times + self._number(0, 1)),
-            "CUMULATE": (step, step * times),
-            "SESSION": (step,),
-        }
-        kind = self._one(list(sizes))
-        return Window(kind, sizes[kind], 0 if kind == "SESSION" else self._one([0, 0, self._number(-3, 3)]))
+    def _late_rows(self) -> Timed:
+        """The rows of the table with late rows, or what a select makes of them."""
+        self._reads_late_rows = True
+        columns, watermark = self._tables.timed_columns, self._column(TIME).name
+        carried = both("", f", wm AS {watermark}")
+        rows = Timed(Relation(f"SELECT {join_names(columns)}{carried} FROM l", columns), watermark=watermark)
+        return self._select_kinds(rows, self._kinds_of(rows), 1) if self._one_in(3) else rows
 
-    def _in_windows(self, depth: int, window: Window, by_window: bool = False, inserts: bool = False) -> Timed:
-        """Rows in given windows.
-
-        `by_window`: whether their time has to be that of the window. `inserts`: whether rows must not go.
-        """
-        if depth <= 1 or self._number(1, 3) == 1:
-            return self._window_rows(max(depth, 1), window, by_window, inserts)
-        if self._number(1, 3) > 1:
-            return self._window_aggregate(depth, window)
-        return self._one([self._window_rank, self._windows_joined])(depth, window, inserts)
-
-    def _window_rows(self, depth: int, window: Window, by_window: bool, inserts: bool) -> Timed:
-        """Each row with each of its windows. The time is that of the row, or of the window."""
-        is_session = window.kind == "SESSION"
-        inner = self._inserts(depth - 1) if is_session or inserts else self.timed(depth - 1)
-        # The rows of a session come when it is over, and are late by their own time.
-        return self._rows_in(inner, window, by_window or is_session or self._flag())
-
-    def _window_rows_in_order(self, depth: int, window: Window) -> Timed:
-        return self._rows_in(self._in_order(depth - 1), window, False)
-
-    def _rows_in(self, inner: Timed, window: Window, by_window: bool) -> Timed:
-        is_session = window.kind == "SESSION"
-        plain = [one for one in inner.relation.columns if one.kind != ROWTIME]
-        apart = self._some(plain, 0, 2) if is_session else []
-        edges, time = (self._name(), self._name()), "window_time" if by_window else inner.time
-        named = {one.name: Column(self._name(), one.kind) for one in plain}
-        if time != inner.time and self._flag():
-            named[inner.time] = Column(self._name(), TIME)
-        found = {**named, "window_start": Column(edges[0], TIME), "window_end": Column(edges[1], TIME)}
-        found[time] = Column(self._name(), ROWTIME)
-        table = windows_of(window, inner.relation.sql, inner.time, [one.name for one in apart])
-        sql = f"SELECT {', '.join(f'{old} AS {new.name}' for old, new in found.items())} FROM {table}"
-        in_order = inner.in_order and not by_window and window.kind == "TUMBLE"
-        sessions_by = tuple(named[one.name] for one in apart) if is_session else None
-        return Timed(Relation(sql, tuple(found.values())), inner.only_inserts, in_order, edges, sessions_by)
-
-    def _window_aggregate(self, depth: int, window: Window) -> Timed:
-        """Groups of the rows of each window. Sessions are grouped by what keeps them apart."""
-        inner = self._in_windows(depth - 1, window, by_window=True)
-        if window.kind == "SESSION" and inner.sessions_by is None:
-            return inner
-        keys = self._some(inner.others, 0, 2) if inner.sessions_by is None else list(inner.sessions_by)
-        edges = tuple(Column(name, TIME) for name in inner.edges)
-        grouped = [*edges, Column(inner.time, ROWTIME), *keys]
-        columns = [Column(self._name(), one.kind) for one in grouped]
-        selected = [f"{old.name} AS {new.name}" for old, new in zip(grouped, columns, strict=True)]
-        calls = [self._call(Relation("", tuple(inner.others))) for _ in range(self._number(1, 3))]
-        for call, kind in calls:
-            columns.append(Column(self._name(), kind))
-            selected.append(f"{call} AS {columns[-1].name}")
-        by = [*inner.edges, inner.time, *self._sets([one.name for one in keys], window)]
-        # Rows that a condition leaves out do not hold a session together, in Flink and here.
-        asks = window.kind != "SESSION" and self._number(1, 4) == 1
-        where = f" WHERE {self._condition(inner.relation, 1)}" if asks else ""
-        having = f" HAVING {calls[0][0]} IS NOT NULL" if self._number(1, 4) == 1 else ""
-        sql = (
-            f"SELECT {', '.join(selected)} FROM ({inner.relation.sql}){self._alias()}{where} "
-            f"GROUP BY {', '.join(by)}{having}"
-        )
-        is_over = window.kind == "SESSION"
-        return Timed(Relation(sql, tuple(columns)), edges=NO_EDGES if is_over else (columns[0].name, columns[1].name))
-
-    def _sets(self, keys: list[str], window: Window) -> list[str]:
-        if not keys or window.kind == "SESSION" or self._number(1, 6) > 1:
-            return keys
-        names = ", ".join(keys)
-        return [self._one([f"ROLLUP ({names})", f"CUBE ({names})", f"GROUPING SETS (({names}), ())"])]
-
-    def _window_rank(self, depth: int, window: Window, inserts: bool) -> Timed:
-        """The first rows of each window, or of each group in a window."""
-        inner = self._in_windows(depth - 1, window, by_window=True, inserts=inserts)
-        if inner.edges == NO_EDGES:
-            return inner
-        columns = inner.relation.columns
-        ranked = self._ranked(inner, self._order(inner.relation), self._number(1, 3), columns)
-        return replace(inner, relation=ranked, sessions_by=None)
-
-    def _window_one_row(self, depth: int) -> Relation:
-        """The first or the last row of each window by its own time, by which it is late for other steps."""
-        inner = self._window_rows_in_order(depth, Window("TUMBLE", (self._number(1, 6),)))
-        order = f"{inner.time} {self._one(['ASC', 'DESC'])}"
-        return self._ranked(inner, order, self._number(1, 2), tuple(inner.others))
-
-    def _ranked(self, inner: Timed, order: str, last: int, columns: tuple[Column, ...]) -> Relation:
-        by = ", ".join([*inner.edges, *(one.name for one in self._some(inner.others, 0, 1))])
-        number, names = self._name(), ", ".join(one.name for one in columns)
-        sql = (
-            f"SELECT {names} FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY {by} ORDER BY {order}) AS {number} "
-            f"FROM ({inner.relation.sql}){self._alias()}){self._alias()} WHERE {number} <= {last}"
-        )
-        return Relation(sql, columns)
-
-    def _windows_joined(self, depth: int, window: Window, inserts: bool) -> Timed:
-        """Pairs of rows in the same window, with the window and its time."""
-        if window.kind == "SESSION":
-            return self._window_rows(depth, window, True, inserts)
-        one, other = (self._in_windows(depth - 1, window, by_window=True, inserts=True) for _ in range(2))
-        sides = self._sides(one, other)
-        found = self._pairs_of_windows(sides, self._one(["JOIN", "LEFT JOIN"]), (one.time,))
-        edges = found.columns[-3].name, found.columns[-2].name
-        return Timed(found, edges=edges)
-
-    def _window_join(self, depth: int) -> Relation:
-        """Pairs of rows in the same window, or rows without a match."""
-        sides = self._two_in_windows(depth)
-        return self._pairs_of_windows(sides, self._one(["JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"]), ())
-
-    def _two_in_windows(self, depth: int) -> list[tuple[str, Timed]]:
+    def _late_windows(self) -> Timed:
         window = self._window()
         if window.kind == "SESSION":
             window = Window("TUMBLE", (3,))
-        return self._sides(*(self._in_windows(depth - 1, window, inserts=True) for _ in range(2)))
+        rows = self._rows_in(self._late_rows(), window, True)
+        if not self._one_in(4):
+            return self._aggregate_windows(rows)
+        late = is_new(rows.watermark, last_ms(rows.edges[1]))
+        kept = Relation(
+            f"SELECT * FROM ({rows.relation.sql}){self._as()}{both('', f' WHERE {late}')}", rows.relation.columns
+        )
+        return self._rank_windows(replace(rows, relation=kept, watermark=None))
 
-    def _pairs_of_windows(self, sides: list[tuple[str, Timed]], kind: str, times: tuple[str, ...]) -> Relation:
-        (one_side, one), (other_side, other) = sides
-        on = [f"{one_side}.{a} = {other_side}.{b}" for a, b in zip(one.edges, other.edges, strict=True)]
-        pairs = _pairs(one, other)
-        if pairs and self._flag():
-            on += [f"{one_side}.{a.name} = {other_side}.{b.name}" for a, b in self._some(pairs, 1, 2)]
-        more = [Column(f"{one_side}.{name}", TIME) for name in one.edges]
-        more += [Column(f"{one_side}.{name}", ROWTIME) for name in times]
-        return self._joined(sides, kind, on, more)
+    def _late_groups(self) -> Timed:
+        self.features.add(LATE_UNTIL_RESTART)
+        return self._grouped_rows(self._late_rows(), self._pick(["TUMBLE", "HOP"]))
 
-    def _window_half_join(self, depth: int) -> Relation:
-        """Rows that have, or do not have, a match in their window."""
-        (one_side, one), (other_side, other) = self._two_in_windows(depth)
-        columns = tuple(one.others)
-        names = ", ".join(f"{one_side}.{column.name}" for column in columns)
-        negated = "NOT " if self._flag() else ""
-        on = [f"{one_side}.{a} = {other_side}.{b}" for a, b in zip(one.edges, other.edges, strict=True)]
-        pairs = _pairs(one, other)
-        right = f"({other.relation.sql}) AS {other_side}"
-        if pairs and self._flag():
-            a, b = self._one(pairs)
-            found = (
-                f"{one_side}.{a.name} {negated}IN (SELECT {other_side}.{b.name} FROM {right} WHERE {' AND '.join(on)})"
-            )
-        else:
-            on += [f"{one_side}.{a.name} = {other_side}.{b.name}" for a, b in pairs[:1]]
-            found = f"{negated}EXISTS (SELECT 1 FROM {right} WHERE {' AND '.join(on)})"
-        return Relation(f"SELECT {names} FROM ({one.relation.sql}) AS {one_side} WHERE {found}", columns)
+    def _late_over(self) -> Timed:
+        self.features.add(LATE_UNTIL_RESTART)
+        return self._over(self._late_rows())
 
-
-def _pairs(one: Timed, other: Timed) -> list[tuple[Column, Column]]:
-    """Columns that may be equal."""
-    return [(old, new) for old in one.others for new in other.others if old.kind == new.kind]
+    def _late_sessions(self) -> Timed:
+        """Sessions of late rows, which `lateness` finds."""
+        self._reads_late_rows = True
+        columns, gap = self._tables.timed_columns, self._number(1, 4)
+        keys = self._several(columns[:3], 0, 2)
+        name = f"sessions_{self._alias()}"
+        self.sessions[name] = gap * 1000, tuple(columns.index(key) for key in keys)
+        window = Window("SESSION", (gap,))
+        by = f" PARTITION BY ({join_names(keys)})" if keys else ""
+        edges = "s.window_start, s.window_end, s.window_end - INTERVAL '1 millisecond' AS window_time"
+        table = both(
+            f"TABLE(SESSION((SELECT {join_names(columns)} FROM l){by}, DESCRIPTOR(ts), {window.arguments}))",
+            f"(SELECT l.*, {edges} FROM l JOIN {name} AS s ON s.number = l.number) AS {self._alias()}",
+        )
+        return self._aggregate_windows(self._windowed_rows(table, Relation("", columns), "ts", keys))

@@ -56,7 +56,7 @@ def planned(sql: str, excluded: str) -> list[str]:
         manager.calls(),
         options=plan_options({EXCLUDED.key(): excluded}),
     )
-    planner.stream(plan_of(sql, manager), True)
+    planner.query(plan_of(sql, manager), True)
     return [f"{step.name}: {name}" for step, _ in planner.steps for name in classes_in(step.node)]
 
 

@@ -1,0 +1,89 @@
+"""Which forms of operators a run uses: those that the planner chooses, or others that have to give the same.
+
+The option `table.optimizer.excluded-optimizations` makes the planner take the general form of each optimised one. Some
+operators also have a form for few rows and one for many; here the number that separates them is changed, so that the
+small tables of these tests reach both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Final, NamedTuple
+
+from penstock.table.streaming.planning.optimizations import EXCLUDED, Optimization
+
+CHOSEN, GENERAL, FEW, MANY = "chosen", "general", "few rows", "many rows"
+
+
+class Threshold(NamedTuple):
+    """A number of rows that separates two forms.
+
+    Args:
+        module: that compares with it.
+        name: of the number there.
+        few: the value with which the form for few rows serves any number.
+        many: the value with which the form for many rows serves any number.
+    """
+
+    module: str
+    name: str
+    few: int
+    many: int
+
+    def value(self) -> int:
+        """The number at present. Raises `AttributeError` where the module has no such number."""
+        value: int = getattr(import_module(self.module), self.name)
+        return value
+
+
+_NEVER: Final = 1 << 40
+THRESHOLDS: Final = (
+    Threshold("penstock.table.streaming.aggregates.group_aggregate_operator", "FEW_ROWS", _NEVER, 0),
+    Threshold("penstock.table.streaming.ranking.equal_rows", "MANY", _NEVER, 0),
+    Threshold("penstock.table.streaming.rows.column_parts", "_FEW", 0, _NEVER),
+    Threshold("penstock.table.streaming.joins.hash_index", "_MANY", _NEVER, 0),
+    Threshold("penstock.table.streaming.joins.hash_index", "_ASKED_MAX", _NEVER, 0),
+    Threshold("penstock.table.data.values", "_FEW", _NEVER, 0),
+    Threshold("penstock.table.evaluation.choosing", "_FEW", _NEVER, 1),
+    Threshold("penstock.table.functions.comparison", "_MANY", _NEVER, 1),
+    Threshold("penstock.table.functions.kernels", "_FEW", _NEVER, 0),
+    # How many rows are put together before they are sent, or before rows that have left are removed.
+    Threshold("penstock.table.streaming.over.over_in_time", "_BATCH_ROWS", 1, _NEVER),
+    Threshold("penstock.table.streaming.rows.numbered_rows", "ROWS_GONE_MAX", 1, _NEVER),
+    Threshold("penstock.table.streaming.ranking.column_rank_operator", "ROWS_GONE_MAX", 1, _NEVER),
+    Threshold("penstock.table.streaming.joins.column_window_join_operator", "_PAIRS_MAX", 2, _NEVER),
+    Threshold("penstock.table.streaming.joins.interval_join_operator", "_PAIRS_MAX", 2, _NEVER),
+    Threshold("penstock.table.streaming.joins.join_sides", "_PAIRS_MAX", 2, _NEVER),
+    Threshold("penstock.table.streaming.joins.column_join_operator", "_PAIRS_MAX", 2, _NEVER),
+    Threshold("penstock.table.streaming.joins.window_join_operator", "_ROWS_AT_ONCE", 2, _NEVER),
+    Threshold("penstock.table.streaming.joins.joining_operator", "_ROWS_AT_ONCE", 2, _NEVER),
+)
+
+
+def options_of(operators: str) -> dict[str, str]:
+    """The options of the planner."""
+    if operators != GENERAL:
+        return {}
+    return {
+        EXCLUDED.key(): ";".join(optimization.value for optimization in Optimization),
+        "table.optimizer.reuse-sub-plan-enabled": "false",
+    }
+
+
+@contextmanager
+def operators_of(operators: str) -> Iterator[None]:
+    """Changes the thresholds while it is open."""
+    if operators not in (FEW, MANY):
+        yield
+        return
+    before = [(threshold, threshold.value()) for threshold in THRESHOLDS]
+    try:
+        for threshold in THRESHOLDS:
+            number = threshold.few if operators == FEW else threshold.many
+            setattr(import_module(threshold.module), threshold.name, number)
+        yield
+    finally:
+        for threshold, value in before:
+            setattr(import_module(threshold.module), threshold.name, value)

@@ -1,0 +1,35 @@
+"""What the planner of streams says of a query, which its changes have to keep to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from penstock.base.configuration import Configuration
+from penstock.datastream.data_stream import StreamExecutionEnvironment
+from penstock.table.connectors.connector import Connectors
+from penstock.table.functions.definition import Session
+from penstock.table.plan.changes import INSERTS
+from penstock.table.plan.logical import Node
+from penstock.table.streaming.executor import StreamExecutor
+
+
+@dataclass(frozen=True)
+class PlanFacts:
+    """Facts of a plan.
+
+    Args:
+        is_append_only: whether it sends inserts alone.
+        upsert_keys: the places of the columns that tell its rows apart; several such sets may be known.
+    """
+
+    is_append_only: bool
+    upsert_keys: tuple[tuple[int, ...], ...]
+
+
+def facts_of(plan: Node, connectors: Connectors, options: Mapping[str, str], session: Session) -> PlanFacts:
+    """What the planner says of a plan. Raises what planning raises."""
+    environment = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(dict(options)))
+    planner = StreamExecutor(connectors)._planner(environment, options, session)
+    keys = planner.upsert_keys.of(planner.rewritten(plan))
+    return PlanFacts(planner.changes(plan) == INSERTS, tuple(sorted(tuple(sorted(key)) for key in keys)))
