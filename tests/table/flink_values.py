@@ -7,6 +7,8 @@ import re
 from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any
 
+import numpy as np
+
 from penstock.table.data import logical_types as types
 from penstock.table.data.logical_types import DataType
 from penstock.table.data.temporal_text import parse_date, parse_time, parse_timestamp
@@ -141,9 +143,9 @@ def held(value: Any, kind: DataType) -> Any:
         case types.LocalZonedTimestampType():
             return parse_timestamp(inner.removesuffix("Z"))
         case types.YearMonthIntervalType():
-            return inner if isinstance(inner, int) else _period(inner)
+            return inner if isinstance(inner, int) else period(inner)
         case types.DayTimeIntervalType():
-            return inner if isinstance(inner, int) else _duration(inner)
+            return inner if isinstance(inner, int) else duration(inner)
         case types.MultisetType(element_type=element):
             return [(held(one, element), count) for one, count in inner]
         case types.ArrayType(element_type=element):
@@ -157,6 +159,25 @@ def held(value: Any, kind: DataType) -> Any:
             return tuple(held(one, field) for one, field in zip(inner, kind.field_types(), strict=True))
         case _:
             return inner
+
+
+def shortened(value: Any, kind: DataType) -> Any:
+    """A held value whose FLOATs have 32 bits."""
+    if value is None:
+        return None
+    match kind:
+        case types.FloatType():
+            return float(np.float32(value))
+        case types.ArrayType(element_type=element):
+            return [shortened(one, element) for one in value]
+        case types.MultisetType(element_type=element):
+            return [(shortened(one, element), count) for one, count in value]
+        case types.MapType(key_type=key, value_type=item):
+            return [(shortened(one, key), shortened(other, item)) for one, other in value]
+        case types.RowType():
+            return tuple(map(shortened, value, kind.field_types()))
+        case _:
+            return value
 
 
 def alike(one: Any, other: Any) -> bool:
@@ -187,14 +208,16 @@ def _bitmap(text: str) -> bytes:
     return bytes(BitMap(map(int, numbers)).serialize())
 
 
-def _period(text: str) -> int:
+def period(text: str) -> int:
+    """The months of a `java.time.Period` as it prints itself."""
     found = re.fullmatch(r"P(?:(-?\d+)Y)?(?:(-?\d+)M)?(?:(-?\d+)D)?", text)
     assert found is not None, text
     years, months = (int(one or 0) for one in found.groups()[:2])
     return years * 12 + months
 
 
-def _duration(text: str) -> int:
+def duration(text: str) -> int:
+    """The milliseconds of a `java.time.Duration` as it prints itself."""
     found = re.fullmatch(r"P(?:(-?\d+)D)?(?:T(?:(-?\d+)H)?(?:(-?\d+)M)?(?:(-?[\d.]+)S)?)?", text)
     assert found is not None, text
     days, hours, minutes = (int(one or 0) for one in found.groups()[:3])

@@ -20,7 +20,7 @@ from zoneinfo import ZoneInfo
 
 import click
 from tests.table import table_api_text
-from tests.table.flink_values import UnknownTypeError, alike, calcite_type, held, parse_type, type_of_value
+from tests.table.flink_values import UnknownTypeError, alike, calcite_type, held, parse_type, shortened, type_of_value
 from tests.table.running import Rows, run
 
 from penstock.base.errors import PenstockError
@@ -29,14 +29,19 @@ from penstock.table.analyser.scalars import ScalarAnalyser
 from penstock.table.data.errors import TableRuntimeError, ValidationError
 from penstock.table.data.logical_types import (
     LENGTH_MAX,
+    ArrayType,
+    BinaryType,
     BitmapType,
     CharType,
     DataType,
     DecimalType,
     LocalZonedTimestampType,
+    MapType,
     RowType,
     SmallIntType,
+    TimestampType,
     TinyIntType,
+    VarBinaryType,
     VarCharType,
     YearMonthIntervalType,
 )
@@ -51,6 +56,9 @@ from penstock.table.sql import SqlParserError, parse_statement, syntax
 from penstock.table.typed.nodes import Field, FunctionCall, Typed
 
 NOW_NS = 1_700_000_000_123_456_789
+
+
+Check = Callable[[dict[str, Any], Any], str]
 
 
 class NotApplicableError(Exception):
@@ -112,18 +120,45 @@ def typed_sql(sql: str, row: Row, session: Session) -> list[Typed]:
     return [analyser.typed(one) for one in expressions_of(sql)]
 
 
-def typed_calls(texts: list[str], row: Row, session: Session) -> list[Typed]:
+def typed_calls(
+    texts: list[str], row: Row, session: Session, reading: table_api_text.Reading = table_api_text.READINGS[0]
+) -> list[Typed]:
     """The same for expressions of the Table API."""
     calls = Calls(session)
-    return [table_api_text.typed(text, calls, row.field) for text in texts]
+    return [table_api_text.typed(text, calls, row.field, reading) for text in texts]
 
 
-def typed_case(case: dict[str, Any], row: Row, session: Session) -> list[Typed]:
+def typed_case(
+    case: dict[str, Any], row: Row, session: Session, reading: table_api_text.Reading = table_api_text.READINGS[0]
+) -> list[Typed]:
     """The expressions of a case, whichever way it writes them."""
     if "sql" in case:
         return typed_sql(case["sql"], row, session)
     texts = case["table_api"]
-    return typed_calls([texts] if isinstance(texts, str) else texts, row, session)
+    return typed_calls([texts] if isinstance(texts, str) else texts, row, session, reading)
+
+
+def in_any_reading(check: Callable[[dict[str, Any], Row, table_api_text.Reading], str]) -> Check:
+    """A check that is passed if one of the readings of a text of the Table API passes it."""
+
+    def checked(case: dict[str, Any], row: Row) -> str:
+        if "table_api" not in case:
+            return check(case, row, table_api_text.READINGS[0])
+        found: list[str | PenstockError] = []
+        for reading in table_api_text.READINGS:
+            try:
+                wrong: str | PenstockError = check(case, row, reading)
+            except PenstockError as error:
+                wrong = error
+            if not wrong:
+                return ""
+            found.append(wrong)
+        if isinstance(found[0], PenstockError):
+            raise found[0]
+        return found[0]
+
+    checked.__name__ = check.__name__.removeprefix("_")
+    return checked
 
 
 def results(found: list[Typed], row: Row, session: Session) -> list[Any]:
@@ -150,36 +185,66 @@ def _field(written: Any, kind: DataType, zone: str) -> Any:
     """A value as Flink's tests make it: a literal that is cast to the type of its column."""
     value = held(written, kind)
     if isinstance(kind, LocalZonedTimestampType) and isinstance(written, dict) and written["$"] == "timestamp":
-        return moment_ns(value, ZoneInfo(zone))
-    if isinstance(kind, DecimalType) and value is not None:
-        return fitted(value, kind.precision, kind.scale)
-    if isinstance(kind, CharType) and isinstance(value, str):
-        return value.ljust(kind.length)[: kind.length]
-    if isinstance(kind, SmallIntType | TinyIntType) and isinstance(value, int):
-        half = 2**7 if isinstance(kind, TinyIntType) else 2**15
-        return (value + half) % (2 * half) - half
-    return value
+        value = moment_ns(value, ZoneInfo(zone))
+    return _cast(value, kind)
 
 
-def check_case(case: dict[str, Any], row: Row) -> str:
+def _cast(value: Any, kind: DataType) -> Any:
+    """A held value as one of its type: cut or padded to its length, its digits or its bits."""
+    if value is None:
+        return None
+    match kind:
+        case DecimalType():
+            return fitted(value, kind.precision, kind.scale)
+        case CharType():
+            return value.ljust(kind.length)[: kind.length]
+        case VarCharType():
+            return value[: kind.length]
+        case BinaryType():
+            return value.ljust(kind.length, b"\0")[: kind.length]
+        case VarBinaryType():
+            return value[: kind.length]
+        case SmallIntType() | TinyIntType():
+            half = 2**7 if isinstance(kind, TinyIntType) else 2**15
+            return (value + half) % (2 * half) - half
+        case TimestampType() | LocalZonedTimestampType():
+            unit_ns = 10 ** (9 - kind.precision)
+            return value - value % unit_ns
+        case ArrayType():
+            return [_cast(one, kind.element_type) for one in value]
+        case MapType():
+            # Of equal keys the last one counts.
+            pairs = [(_cast(key, kind.key_type), _cast(one, kind.value_type)) for key, one in value]
+            return [
+                pair for place, pair in enumerate(pairs) if all(pair[0] != later[0] for later in pairs[place + 1 :])
+            ]
+        case RowType():
+            return tuple(map(_cast, value, kind.field_types()))
+        case _:
+            return value
+
+
+@in_any_reading
+def check_case(case: dict[str, Any], row: Row, reading: table_api_text.Reading) -> str:
     """What is wrong with the answer to a case, or nothing."""
     session = session_of(row.zone)
-    found = typed_case(case, row, session)
+    found = typed_case(case, row, session, reading)
     answers = results(found, row, session)
     for expression, answer, wanted, kind in zip(found, answers, case["results"], case["types"], strict=False):
         expected = parse_type(kind)
         if expression.type.nullable() != expected.nullable() or expression.type != expected:
             return f"type {expression.type}, not {expected}"
-        if not alike(answer, held(wanted, expected)):
+        if not alike(shortened(answer, expected), shortened(held(wanted, expected), expected)):
             return f"{answer!r}, not {held(wanted, expected)!r}"
     return ""
 
 
-def check_error(case: dict[str, Any], row: Row) -> str:
+@in_any_reading
+def check_error(case: dict[str, Any], row: Row, reading: table_api_text.Reading) -> str:
     """As `check_case`, for a case that must fail: when it is planned (`validation`), or when it runs."""
     session = session_of(row.zone)
     try:
-        found = typed_case(case, row, session)
+        found = typed_case(case, row, session, reading)
     except (ValidationError, SqlParserError):
         return "" if case.get("validation", True) else "refused when planned, not when it runs"
     try:
@@ -214,9 +279,6 @@ def row_of_text(one: dict[str, Any]) -> Row:
 def _calcite_column(kind: DataType) -> DataType:
     """The type of a column, whose intervals of months have years, too."""
     return YearMonthIntervalType(nullable=kind.is_nullable) if isinstance(kind, YearMonthIntervalType) else kind
-
-
-Check = Callable[[dict[str, Any], Any], str]
 
 
 def table_of_aggregates(one: dict[str, Any]) -> Rows:
@@ -262,8 +324,8 @@ def check_aggregate(case: dict[str, Any], source: Rows) -> str:
     assert isinstance(expected, RowType)
     if found.types != expected.field_types():
         return f"type {', '.join(map(str, found.types))}, not {expected}"
-    rows = found.rows()
-    wanted = [tuple(map(_held, values, found.types)) for _, *values in case["expected_rows"]]
+    rows = [shortened(one, expected) for one in found.rows()]
+    wanted = [shortened(tuple(map(_held, values, found.types)), expected) for _, *values in case["expected_rows"]]
     missing = [one for one in wanted if not any(alike(one, other) for other in rows)]
     return f"{rows!r}, not {wanted!r}" if missing or len(rows) != len(wanted) else ""
 

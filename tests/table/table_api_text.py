@@ -1,18 +1,36 @@
-"""Expressions of the Table API as Flink prints them: `ARRAY_JOIN(f0, ',')`, `cast(f0, BYTES)`, `ceil(f1, DAY)`."""
+"""Expressions of the Table API as Flink prints them: `ARRAY_JOIN(f0, ',')`, `cast(f0, BYTES)`, `ceil(f1, DAY)`.
+
+Flink prints literals without their types, so that a text has several readings, see `READINGS`.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
 
-from tests.table.flink_values import parse_type
+from tests.table.flink_values import duration, parse_type, period
 
 from penstock.table.analyser.calls import Calls
 from penstock.table.analyser.literals import constant, number
 from penstock.table.analyser.scalars import ScalarAnalyser
 from penstock.table.data.errors import ValidationError
-from penstock.table.data.logical_types import BinaryType, BooleanType, CharType, DateType, NullType
-from penstock.table.data.temporal_text import parse_date
+from penstock.table.data.logical_types import (
+    BigIntType,
+    BinaryType,
+    BooleanType,
+    CharType,
+    DateType,
+    DayTimeIntervalType,
+    FloatType,
+    LocalZonedTimestampType,
+    NullType,
+    TimestampType,
+    TimeType,
+    YearMonthIntervalType,
+)
+from penstock.table.data.temporal_text import fraction_digits, parse_date, parse_time, parse_timestamp
 from penstock.table.functions.java_text import without_halves
 from penstock.table.functions.json_construction import MISPLACED_JSON
 from penstock.table.functions.registry import PYTHON_NAMES
@@ -22,6 +40,17 @@ from penstock.table.typed.nodes import Constant, Typed
 _CALL = re.compile(r"(?s)(\w+)\((.*)\)")
 #: Words that the options of JSON functions are in SQL.
 _JSON_WRAPPERS = {"CONDITIONAL_ARRAY": "WITH CONDITIONAL WRAPPER", "UNCONDITIONAL_ARRAY": "WITH UNCONDITIONAL WRAPPER"}
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The types of numbers in a text: of those with a point (DOUBLE, DECIMAL or FLOAT), and whether others are LONG."""
+
+    fractions: str = "DOUBLE"
+    are_long: bool = False
+
+
+READINGS: Final = (Reading(), Reading("DECIMAL"), Reading("FLOAT"), Reading("DOUBLE", True), Reading("DECIMAL", True))
 
 
 def parts_of(text: str) -> list[str]:
@@ -46,8 +75,8 @@ def split_exactly(text: str) -> list[str]:
     return [*parts, text[begin:]] if text.strip() else []
 
 
-def typed(text: str, calls: Calls, field: Callable[[str], Typed | None]) -> Typed:
-    """The typed expression of a printed one."""
+def typed(text: str, calls: Calls, field: Callable[[str], Typed | None], reading: Reading = READINGS[0]) -> Typed:
+    """The typed expression of a printed one, in one of its readings."""
     text = text.strip()
     found = field(text)
     if found is not None:
@@ -63,11 +92,22 @@ def typed(text: str, calls: Calls, field: Callable[[str], Typed | None]) -> Type
         raw = bytes(int(one) & 255 for one in text[1:-1].split(","))
         return Constant(BinaryType(len(raw), False), raw)
     if re.fullmatch(r"-?\d+(\.\d+)?([eE]-?\d+)?", text):
-        return number(text if "." not in text else f"{text}e0")
+        return _number(text, reading)
     call = _CALL.fullmatch(text)
     if call is None:
         return _word(text)
-    return _call(call.group(1), parts_of(call.group(2)), calls, lambda one: typed(one, calls, field))
+    return _call(call.group(1), parts_of(call.group(2)), calls, lambda one: typed(one, calls, field, reading))
+
+
+def _number(text: str, reading: Reading) -> Typed:
+    if "." not in text and "e" not in text.lower():
+        found = number(text)
+        return Constant(BigIntType(False), found.value) if reading.are_long else found
+    if reading.fractions == "DECIMAL" and "e" not in text.lower():
+        return number(text)
+    if reading.fractions == "FLOAT":
+        return Constant(FloatType(False), float(text))
+    return number(text if "e" in text.lower() else f"{text}e0")
 
 
 def _word(text: str) -> Typed:
@@ -77,9 +117,33 @@ def _word(text: str) -> Typed:
         found = constant(statement.query.items[0].expression)  # type: ignore[attr-defined]
         if found is not None:
             return found
+    return _point_in_time(text) or _length_of_time(text) or Constant(NullType(), text)
+
+
+def _point_in_time(text: str) -> Typed | None:
+    """A literal of Java's LocalDate, LocalTime, LocalDateTime or Instant."""
     if re.fullmatch(r"\d{4}-\d\d-\d\d", text):
         return Constant(DateType(False), parse_date(text))
-    return Constant(NullType(), text)
+    time = re.fullmatch(r"(?:(\d{4}-\d\d-\d\d)T)?(\d\d:\d\d)(:\d\d(?:\.\d+)?)?(Z?)", text)
+    if time is None:
+        return None
+    day, minutes, seconds, zone = time.groups()
+    seconds = seconds or ":00"
+    digits = fraction_digits(seconds.rstrip("0") if "." in seconds else seconds)
+    if day is None:
+        value = parse_time(minutes + seconds)
+        return Constant(TimeType(digits, False), None if value is None else value // 1_000_000)
+    kind = LocalZonedTimestampType if zone else TimestampType
+    return Constant(kind(digits, False), parse_timestamp(f"{day} {minutes}{seconds}"))
+
+
+def _length_of_time(text: str) -> Typed | None:
+    """A literal of Java's Duration or Period."""
+    if not re.fullmatch(r"-?P(?=.)(?:-?\d+[YMD])*(?:T(?:-?\d+[HM])*(?:-?[\d.]+S)?)?", text):
+        return None
+    if "T" in text:
+        return Constant(DayTimeIntervalType(day_precision=1, fractional_precision=0, nullable=False), duration(text))
+    return Constant(YearMonthIntervalType(precision=1, nullable=False), period(text))
 
 
 def _call(name: str, parts: list[str], calls: Calls, one: Callable[[str], Typed]) -> Typed:
@@ -102,11 +166,20 @@ def _call(name: str, parts: list[str], calls: Calls, one: Callable[[str], Typed]
         return _field_of(one(parts[0]), parts[1].strip("'"), calls)
     if small == "ifnull":
         return calls.call("COALESCE", [one(part) for part in parts])
+    if small in ("between", "notbetween"):
+        return _between([one(part) for part in parts], small == "notbetween", calls)
     if small == "ifthenelse":
         return calls.call("CASE", [one(part) for part in parts])
     if small == "in":
         return calls.call("IN", [one(part) for part in parts])
     return calls.call(PYTHON_NAMES.get(small, name.upper()), [one(part) for part in parts])
+
+
+def _between(operands: list[Typed], is_not: bool, calls: Calls) -> Typed:
+    value, low, high = operands
+    if is_not:
+        return calls.call("OR", [calls.call("<", [value, low]), calls.call(">", [value, high])])
+    return calls.call("AND", [calls.call(">=", [value, low]), calls.call("<=", [value, high])])
 
 
 def _embedded(text: str, calls: Calls, one: Callable[[str], Typed]) -> Typed:

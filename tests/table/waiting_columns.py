@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -13,11 +14,19 @@ from penstock.core.records import Batch
 
 
 class ColumnsThenWait(ColumnsSource):
-    """As `ColumnsSource`; with `waits` it never ends."""
+    """As `ColumnsSource`; with `waits` it never ends, and with `stops` batches end at these places alone."""
 
-    def __init__(self, columns: pa.RecordBatch, kinds: bytes | None, rows_at_once: int | None, waits: bool) -> None:
-        super().__init__(columns, kinds, rows_at_once)
+    def __init__(
+        self,
+        columns: pa.RecordBatch,
+        kinds: bytes | None,
+        rows_at_once: int | None,
+        waits: bool,
+        stops: Sequence[int] | None = None,
+    ) -> None:
+        super().__init__(columns, kinds, rows_at_once if stops is None else None)
         self._waits = waits
+        self._stops = stops
 
     @property
     def boundedness(self) -> Boundedness:
@@ -27,13 +36,16 @@ class ColumnsThenWait(ColumnsSource):
     def create_reader(self, context: SourceReaderContext) -> SourceReader[Any, CollectionSplit]:
         """A new reader."""
         reader = super().create_reader(context)
-        return _Waiting(reader, self._waits)
+        return _Waiting(reader, self._waits, self._stops)
 
 
 class _Waiting(SourceReader[Any, CollectionSplit]):
-    def __init__(self, reader: SourceReader[Any, CollectionSplit], waits: bool) -> None:
+    def __init__(
+        self, reader: SourceReader[Any, CollectionSplit], waits: bool, stops: Sequence[int] | None = None
+    ) -> None:
         self._reader = reader
         self._waits = waits
+        self._stops = stops
         self._gives_way = False
         self._last: list[CollectionSplit] = []
 
@@ -45,9 +57,16 @@ class _Waiting(SourceReader[Any, CollectionSplit]):
         if not self._gives_way:
             return InputStatus.NOTHING_AVAILABLE
         self._last = self._reader.snapshot_state(0) or self._last
-        found = self._reader.poll_next(max_records)
+        found = self._reader.poll_next(self._until_stop(max_records))
         self._last = self._reader.snapshot_state(0) or self._last
         return InputStatus.NOTHING_AVAILABLE if self._waits and found is InputStatus.END_OF_INPUT else found
+
+    def _until_stop(self, max_records: int) -> int:
+        """How many rows come before the next stop."""
+        if self._stops is None or not self._last:
+            return max_records
+        position = self._last[0].position
+        return min((stop - position for stop in self._stops if stop > position), default=max_records)
 
     def retry_after_ms(self) -> int:
         return 1

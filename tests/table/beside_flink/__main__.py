@@ -20,13 +20,14 @@ import click
 from tests.table.beside_flink.cases import for_flink, full, turns_of
 from tests.table.beside_flink.flink import Flink
 from tests.table.beside_flink.turns import TurnsSource
-from tests.table.programs import NotApplicableError, Program, table_of
+from tests.table.program_tables import table_of
+from tests.table.programs import NotApplicableError, Program
 
 from penstock.base.errors import PenstockError
 from penstock.connectors.columns import ColumnsSource
 from penstock.table.connectors.tables import TableReader
 from penstock.table.plan import logical
-from penstock.table.sql import SqlParserError, parse_script
+from penstock.table.sql import SqlParserError
 
 
 class InTurns(Program):
@@ -44,12 +45,10 @@ class InTurns(Program):
 
     def rows(self) -> dict[str, list[str]]:
         """What arrives at each sink."""
-        manager = self.manager()
+        session = self.session()
         steps = [step["sql"] for step in self.case["run"] if "sql" in step]
-        inserts = [
-            one for step in steps for statement in parse_script(step) for one in self._inserts_of(statement, manager)
-        ]
-        job, rows = self._start(inserts, manager, True, False, None)
+        inserts = [one for step in steps for one in self._inserts_of_text(step, session)]
+        job, rows = self._start(inserts, session, True, False, None)
         job.wait()
         return rows
 

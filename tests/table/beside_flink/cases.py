@@ -8,6 +8,7 @@ from typing import Any
 
 from tests.table.beside_flink.turns import Turns
 from tests.table.planned import create, manager_of
+from tests.table.program_tables import MODES, SINK_MODE
 
 from penstock.table.catalog.manager import CatalogManager
 from penstock.table.data import logical_types as types
@@ -16,7 +17,6 @@ from penstock.table.sql import parse_script, parse_statement, statements
 
 PAUSE_MS = 150
 PATIENCE_S = 30
-_MODES = {"+I": "I", "-U": "UB", "+U": "UA", "-D": "D"}
 
 
 def full(case: dict[str, Any]) -> dict[str, Any]:
@@ -47,13 +47,13 @@ def _table(table: dict[str, Any], rows: Sequence[str]) -> dict[str, Any]:
     table.setdefault(rows[0], table.get("rows", []))
     table.setdefault(rows[1], [])
     if table["mode"] is not None and "changelog-mode" not in table["options"]:
-        table["options"] = {**table["options"], "changelog-mode": table["mode"]}
+        table["options"] = {**table["options"], "changelog-mode": table["mode"], SINK_MODE: table["mode"]}
     return table
 
 
 def _key_of(sink: dict[str, Any]) -> list[int] | None:
     """The places of the primary key of a table that takes no rows before updates."""
-    if "UB" in (sink["options"].get("changelog-mode") or ""):
+    if "UB" in sink["options"].get(SINK_MODE, ""):
         return None
     found = manager_of(sink["ddl"]).find((sink["name"],))
     assert found is not None
@@ -118,10 +118,11 @@ def _texts(step: str) -> list[str]:
 
 def _ddl(table: dict[str, Any]) -> str:
     options = {"connector": "oracle", "format": "json", "json.timestamp-format.standard": "ISO-8601"}
-    mode = table["options"].get("changelog-mode") or table["mode"]
+    is_sink = "expected_before_strings" in table
+    mode = table["options"].get(SINK_MODE if is_sink else "changelog-mode") or table.get("mode")
     kinds = {row[0] for part in ("rows_before", "rows_after") for row in table.get(part) or ()}
     if mode is None and kinds - {"+I"}:
-        mode = ",".join(_MODES[kind] for kind in sorted(kinds | {"+I"}))
+        mode = ",".join(MODES[kind] for kind in sorted(kinds | {"+I"}))
     if table["options"].get("sink-insert-only") == "true":
         mode = "I"
     if mode:
