@@ -347,6 +347,20 @@ class ForgetsWhatComesBack(Queue):
     def add_splits_back(self, splits: Sequence[Any], subtask_index: int) -> None: ...
 
 
+class LosesWhatComesBackInSnapshots(Queue):
+    """A snapshot between the failure of a reader and its next request lacks the splits that came back."""
+
+    back: Any = ()
+
+    def add_splits_back(self, splits: Sequence[Any], subtask_index: int) -> None:
+        self.back = (*self.back, *splits)
+
+    def handle_split_request(self, subtask_index: int) -> None:
+        super().add_splits_back(self.back, subtask_index)
+        self.back = ()
+        super().handle_split_request(subtask_index)
+
+
 class RemembersWhoAsked(Queue):
     """It answers each reader with the end once, and does not forget that when the reader begins again."""
 

@@ -59,6 +59,7 @@ READERS = {
 }
 ENUMERATORS = {
     planted.ForgetsWhatComesBack: "splits-back",
+    planted.LosesWhatComesBackInSnapshots: "splits-back",
     planted.RemembersWhoAsked: "splits-back",
     planted.KeepsWhatIsAssigned: "enumerator-state",
     planted.BeginsAnewFromNothing: "enumerator-state",

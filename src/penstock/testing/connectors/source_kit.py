@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import product
 from time import perf_counter
 from typing import Any, Final
 
@@ -391,15 +392,19 @@ class _Kit:
         reading.subject.order_of = order_of
 
     def reader_alone(self) -> None:
-        """One reader begins again alone after each step, from nothing, or from the snapshot of some steps before."""
+        """One reader begins again alone after each step, from nothing, or from the snapshot of some steps before.
+
+        Then the source goes on, or everything begins again from a snapshot that is taken before the reader has asked
+        for a split: the enumerator's state has to hold the splits that came back.
+        """
         for parallelism, batch_size in self._small_ways():
-            for with_snapshot in (False, True):
+            for with_snapshot, begins_again in product((False, True), repeat=2):
                 for reading in self._each_place("reader-alone", parallelism, batch_size):
                     if not reading.subject.source.restarts_by_reader:
                         return
-                    self._one_reader(reading, with_snapshot)
+                    self._one_reader(reading, with_snapshot, begins_again)
 
-    def _one_reader(self, reading: _Reading, with_snapshot: bool) -> None:
+    def _one_reader(self, reading: _Reading, with_snapshot: bool, begins_again: bool) -> None:
         run = reading.run
         snapshot: SourceSnapshot | None = None
         if with_snapshot:
@@ -413,6 +418,10 @@ class _Kit:
         run.steps.mark(f"the reader of subtask {index} begins again alone")
         with run.steps.call("splits-back"):
             run.restart_reader(index, snapshot)
+        if begins_again:
+            run.steps.mark("everything begins again from a snapshot, before the reader asks for a split")
+            with run.steps.call("splits-back"):
+                run.restart()
         order_of, reading.subject.order_of = reading.subject.order_of, None
         reading.read_on("splits-back")
         reading.subject.order_of = order_of
