@@ -319,7 +319,32 @@ def test_rocksdbs_own_files_with_keys_of_other_bytes_are_an_error(monkeypatch: p
             newer.restore_files([files])
 
 
-def files_without_version(backend: RocksDBKeyedStateBackend) -> SourceFiles:
+@pytest.mark.parametrize("older_is_larger", [False, True])
+def test_files_of_two_releases_in_one_store(older_is_larger: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """H4, D4: the store that takes them in asks for the keys of the older release, whichever files are the larger ones.
+
+    After a partial restart subtasks of two releases may have written the files of one checkpoint."""
+    older_groups, newer_groups = ((0, 79), (80, GROUPS - 1)) if older_is_larger else ((80, GROUPS - 1), (0, 79))
+    descriptor, storage = ValueStateDescriptor("state"), Storage()
+    with rocks(key_groups=older_groups) as older, rocks(key_groups=newer_groups) as newer, rocks() as both:
+        state = older.value_state(descriptor)
+        with monkeypatch.context() as patch:
+            patch.setattr(namespace_pane, "key_bytes", lambda key: b"Ssasb")
+            patch.setattr(namespace_pane, "key_group_of_bytes", lambda data, count: older_groups[0])
+            older.current_key = frozenset({"a", "b"})
+            state.update("v")
+            files_of_older = files_without_version(older, older_groups)
+        state = newer.value_state(descriptor)
+        newer.current_key = next(key for key in range(100) if key_group_of(key, GROUPS) >= newer_groups[0])
+        state.update("v")
+        files_of_newer = storage.fetch(storage.checkpoint(newer, 1, {}), newer.directory / "new", newer_groups)
+        with pytest.raises(StateError, match=r"state 'state': an older release of Penstock wrote it.*frozenset"):
+            both.restore_files([files_of_newer, files_of_older])
+
+
+def files_without_version(
+    backend: RocksDBKeyedStateBackend, key_groups: tuple[int, int] = (0, GROUPS - 1)
+) -> SourceFiles:
     """What a store of an older release leaves in a checkpoint."""
     cache = backend._open()
     cache.flush()
@@ -328,4 +353,4 @@ def files_without_version(backend: RocksDBKeyedStateBackend) -> SourceFiles:
     batch.write()
     storage = Storage()
     references = storage.checkpoint(backend, 1, {})
-    return storage.fetch(references, backend.directory / "old", (0, GROUPS - 1))
+    return storage.fetch(references, backend.directory / "old", key_groups)

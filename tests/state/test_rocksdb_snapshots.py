@@ -236,6 +236,40 @@ def test_rescaling(tmp_path: Path, canonical: bool) -> None:
         backend.close()
 
 
+@pytest.mark.parametrize("appends", [(40, 2), (2, 40)])
+@pytest.mark.parametrize("first_groups", [(0, 31), (0, 95)])
+def test_lists_are_appended_to_at_their_ends_after_a_rescale(
+    tmp_path: Path, first_groups: tuple[int, int], appends: tuple[int, int]
+) -> None:
+    """D4: though one store was written to much oftener than the other, whichever of them has more key groups."""
+    storage, handles = Storage(), []
+    wanted: dict[int, list[Any]] = {}
+    for part, (groups, count) in enumerate(zip((first_groups, (first_groups[1] + 1, 127)), appends, strict=True)):
+        keys = [key for key in range(200) if groups[0] <= key_group_of(key, GROUPS) <= groups[1]]
+        with rocks(key_groups=groups) as backend:
+            items = backend.list_state(ListStateDescriptor("list"))
+            for number in range(count):
+                for key in keys[:3]:
+                    keyed(backend, key)
+                    items.add(number)
+                    backend.settle()
+            handles.append((groups, storage.checkpoint(backend, part, {})))
+        wanted |= {key: list(range(count)) for key in keys[:3]}
+    for turn in range(2):
+        with rocks() as backend:
+            fetched = enumerate(handles)
+            backend.restore_files([storage.fetch(files, tmp_path / f"{turn}-{i}", own) for i, (own, files) in fetched])
+            items = backend.list_state(ListStateDescriptor("list"))
+            for key, values in wanted.items():
+                values += [f"after {turn}", f"again {turn}"]
+                keyed(backend, key)
+                for value in values[-2:]:
+                    items.add(value)
+                    backend.settle()
+            handles = [(ALL, storage.checkpoint(backend, 2 + turn, {}))]
+            assert {key: list(items.get()) for key in wanted if keyed(backend, key) == key} == wanted
+
+
 FEW = 7
 #: For each of so few key groups a key.
 KEY_OF = {key_group_of(key, FEW): key for key in range(100)}
