@@ -3,14 +3,17 @@
 from functools import partial
 
 import hypothesis.strategies as st
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 
 from penstock.base.watermark_strategy import WatermarkGenerator as UserGenerator
 from penstock.base.watermark_strategy import WatermarkStrategy
+from penstock.core.columns.batch import ColumnBatch, SplitColumnBatch
+from penstock.core.connector import SplitBatch
 from penstock.core.operators.base import UserCodeError
 from penstock.core.operators.record.stateless import TimestampsAndWatermarksOperator
-from penstock.core.operators.watermarks import WatermarkGenerator
+from penstock.core.operators.watermarks import AssignerError, WatermarkGenerator
 from penstock.core.records import MAX_WATERMARK, MIN_TIMESTAMP, Batch
 from penstock.core.task.watermark_valve import WatermarkValve
 from penstock.testing import OneInputOperatorHarness, Record, run_hostile
@@ -32,6 +35,30 @@ def test_timestamps_are_assigned():
     )
     two = strategy.with_timestamp_assigner(lambda value, old: value + old)
     run_hostile(operator(two), [Record(1, 10), Record(4, 20)], [Record(1, 11), Record(4, 24)])
+
+
+NAMED = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_column("at")
+
+
+@pytest.mark.parametrize("knows_origin", [True, False])
+def test_null_in_the_timestamp_column_names_column_and_origin(knows_origin):
+    batch = ColumnBatch(pa.record_batch({"at": [1, 2, None, None]}))
+    batch.origin = (lambda index: f"offset {index + 10}") if knows_origin else None
+    generator = WatermarkGenerator(NAMED)
+    with pytest.raises(AssignerError) as raised:
+        generator.assign(SplitColumnBatch(batch, "orders-0"), 0)
+    origin = "at offset 12" if knows_origin else "of split orders-0"
+    cause = str(raised.value.__cause__)
+    assert cause.startswith("column 'at' is null in 2 records, so they have no timestamp; the first is record 3")
+    assert cause.endswith(f", {origin}")
+
+
+def test_none_in_the_timestamp_field_of_a_row_names_field_record_and_split():
+    with pytest.raises(AssignerError) as raised:
+        WatermarkGenerator(NAMED).assign(SplitBatch([{"at": 1}, {"at": None}], None, "orders-0"), 0)
+    assert raised.value.record == {"at": None}
+    assert "the timestamp column 'at' returned None" in str(raised.value.__cause__)
+    assert str(raised.value.__cause__).endswith("It is a record of split orders-0")
 
 
 def test_watermarks_follow_the_highest_timestamp():

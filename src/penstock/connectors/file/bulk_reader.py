@@ -41,6 +41,11 @@ class BulkSplitReader:
         """The number of a record of the block, from 1; there are no lines."""
         return block.records_before + line + 1
 
+    def record_place(self, block: Block, index: int) -> str:
+        """The number of a record and of its unit, such as a row group of Parquet, for errors."""
+        record = f"record {block.records_before + index + 1}"
+        return record if block.offset == 0 else f"{record} of block {block.offset + 1}"
+
     def close(self) -> None:
         """Closes the file."""
         self._file.close()

@@ -17,6 +17,7 @@ from penstock.formats.stream_format import DecodedBlock, LineDecoder, StreamForm
 BLOCK_BYTES = 256 << 10
 RECORD_BYTES_MAX = 64 << 20
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_LINE_FEED = b"\n"
 
 
 class LineSplitReader:
@@ -65,11 +66,36 @@ class LineSplitReader:
             malformed = decoded.malformed[known:]
             if values or malformed:
                 kinds = None if decoded.kinds is None else decoded.kinds[skipped:]
-                return Block(values, offset, skipped, malformed, len(decoded.malformed), kinds)
+                total = len(decoded.malformed)
+                return Block(values, offset, skipped, malformed, total, kinds, self._position)
+
+    def record_place(self, block: Block, index: int) -> str:
+        """The line of a record of a block, for errors; reads the file again, also when it is closed."""
+        assert self._decoder is not None
+        with open_input(self._split.path) as file:
+            file.seek(block.offset)
+            data = file.read(block.end - block.offset)
+        data = data.removeprefix(_BYTE_ORDER_MARK) if block.offset == 0 else data
+        lines = [line + b"\n" for line in data.removesuffix(b"\n").split(b"\n")]
+        before, upto = 0, len(lines)
+        # The record is not among the first `before` lines, and it is among the first `upto`.
+        while upto - before > 1:
+            middle = (before + upto) // 2
+            if len(self._decode_first(lines, middle).values) > block.records_before + index:
+                upto = middle
+            else:
+                before = middle
+        # A record of several lines begins after the lines that are consumed without its last line.
+        consumed = self._decode_first(lines, before).consumed_bytes
+        return f"line {self.line_number(block, data.count(_LINE_FEED, 0, consumed))}"
+
+    def _decode_first(self, lines: list[bytes], count: int) -> DecodedBlock:
+        assert self._decoder is not None
+        return self._decoder.decode(b"".join(lines[:count]), False)
 
     def line_number(self, block: Block, line: int) -> int:
-        """The number in the file, from 1, of a line of the block just read; reads the file again to count."""
-        offset, lines = self._counted
+        """The number in the file, from 1, of a line of a block; reads the file again to count."""
+        offset, lines = self._counted if self._counted[0] <= block.offset else (0, 0)
         file = open_input(self._split.path)
         try:
             file.seek(offset)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -34,6 +34,10 @@ class SplitReader(Protocol):
         """The number in the file, from 1, of a line of the block just read."""
         ...
 
+    def record_place(self, block: Block, index: int) -> str:
+        """Where in the file a record of a block is, given its index in `block.values`: for errors."""
+        ...
+
     def close(self) -> None:
         """Closes the file."""
         ...
@@ -60,6 +64,7 @@ class FileSourceReader(SourceReader[Any, FileSplit]):
         self._splits: deque[FileSplit] = deque()
         self._reader: SplitReader | None = None  # reads the first of the splits
         self._block: Block | None = None
+        self._origin: Callable[[int], str] | None = None  # of the records of the block
         self._index = 0  # records of the block that were handed out
         self._requested = False
         self._no_more = False
@@ -73,7 +78,9 @@ class FileSourceReader(SourceReader[Any, FileSplit]):
             if block is not None and self._index < len(block.values):
                 if isinstance(block.values, ColumnData):
                     self._index = len(block.values)
-                    return ColumnBatch(block.values, None, block.kinds)
+                    batch = ColumnBatch(block.values, None, block.kinds)
+                    batch.origin = self._origin
+                    return batch
                 start, self._index = self._index, self._index + max_records
                 if start == 0 and len(block.values) <= max_records:
                     return Batch(block.values)
@@ -143,6 +150,8 @@ class FileSourceReader(SourceReader[Any, FileSplit]):
             self._report(block, self._reader)
         self._block = block
         self._index = 0
+        reader, path = self._reader, self._splits[0].path
+        self._origin = lambda index: f"{path}, {reader.record_place(block, index)}"
 
     def _open(self, split: FileSplit) -> SplitReader:
         if isinstance(self._format, BulkFormat):

@@ -60,6 +60,7 @@ class Block:
         malformed: malformed records among and before the values that were not reported before.
         malformed_total: all malformed records from `offset` on, reported before or in this block.
         kinds: what each record does to a table, as in `Batch.kinds`.
+        end: of a file of lines, the offset of the byte after the block.
     """
 
     values: list[Any] | ColumnData
@@ -68,6 +69,7 @@ class Block:
     malformed: Sequence[Malformed] = ()
     malformed_total: int = 0
     kinds: bytes | None = None
+    end: int = 0
 
 
 def plan_splits(file: FileInfo, splittable: bool, split_bytes: int | None, parallelism: int) -> list[FileSplit]:

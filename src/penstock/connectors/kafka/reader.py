@@ -11,7 +11,7 @@ a watermark of its own.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby, repeat
 from operator import is_
@@ -36,6 +36,11 @@ from penstock.core.records import Batch
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Message
+
+
+def _origin(partition: str, offsets: Sequence[int], places: Sequence[int] | None) -> Callable[[int], str]:
+    """Says from which message a record of a batch is; it does not hold on to the messages. `places`: of each record."""
+    return lambda index: f"{partition}, offset {offsets[index if places is None else places[index]]}"
 
 
 class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
@@ -288,7 +293,9 @@ class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
         times = None if records.timestamps is None else list(found.of_records(records.timestamps))
         if isinstance(found.values, ColumnData):
             rowtimes = None if times is None else np.asarray(times, np.int64)
-            return SplitColumnBatch(ColumnBatch(found.values, rowtimes, found.kinds), partition)
+            batch = ColumnBatch(found.values, rowtimes, found.kinds)
+            batch.origin = _origin(partition, records.positions(), found.places)
+            return SplitColumnBatch(batch, partition)
         return SplitBatch(found.values, times, partition, found.kinds)
 
     # --- reports ---------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pyarrow as pa
 from penstock.base.errors import WrongTypeError, WrongValueError
 from penstock.codecs.column_data import ColumnData
 from penstock.codecs.row_batches import kinds_of_rows
+from penstock.core.connector import SplitBatch
 from penstock.core.records import Batch
 
 
@@ -17,14 +19,19 @@ class ColumnBatch(Batch):
     """Records as columns; `rowtimes` are their timestamps (ms) as an array of 64-bit integers, or None.
 
     `values` and `timestamps` make lists of them, once: for operators that work record by record.
+
+    A reader may set `origin`, a function that describes where a record comes from, given its index, such as
+    `orders-0, offset 17`. Only error messages call it. Slices and selections of a batch lose it, and it is never sent
+    to another process or stored.
     """
 
-    __slots__ = ("_times", "data", "rowtimes")
+    __slots__ = ("_times", "data", "origin", "rowtimes")
 
     def __init__(self, columns: pa.RecordBatch | ColumnData, rowtimes: Any = None, kinds: bytes | None = None) -> None:
         self.data = columns if isinstance(columns, ColumnData) else ColumnData(columns)
         self.rowtimes = rowtimes
         self.kinds = kinds
+        self.origin: Callable[[int], str] | None = None
         self._times: list[int] | None = None
 
     @property
@@ -92,7 +99,15 @@ class SplitColumnBatch(ColumnBatch):
 
     def __init__(self, batch: ColumnBatch, split_id: str) -> None:
         super().__init__(batch.data, batch.rowtimes, batch.kinds)
+        self.origin = batch.origin
         self.split_id = split_id
+
+
+def describe_origin(batch: Batch, index: int) -> str:
+    """Where a record comes from, for errors: `at orders-0, offset 17`, `of split orders-0`, or an empty text."""
+    if isinstance(batch, ColumnBatch) and batch.origin is not None:
+        return f"at {batch.origin(index)}"
+    return f"of split {batch.split_id}" if isinstance(batch, SplitBatch | SplitColumnBatch) else ""
 
 
 def make_batch(values: Any, timestamps: Any = None, kinds: bytes | None = None) -> Batch:
@@ -144,19 +159,25 @@ def columns_of(values: list[Any], owner: str, schema: pa.Schema | None = None) -
     )
 
 
-def rowtimes_in(columns: pa.RecordBatch, name: str) -> Any:
+def rowtimes_in(batch: ColumnBatch, name: str) -> Any:
     """The timestamps (ms) in a column of integers, which are ms already, or of moments.
 
     Raises:
         TypeError: if the column is of another type.
         ValueError: if there is none of that name, or it has nulls.
     """
+    columns = batch.columns
     position = columns.schema.get_field_index(name)
     if position < 0:
         raise WrongValueError(f"there is no column {name!r} to take timestamps from; there are {columns.schema.names}")
     column = columns.column(position)
     if column.null_count:
-        raise WrongValueError(f"column {name!r} is null in {column.null_count} records, so they have no timestamp")
+        first = int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
+        origin = describe_origin(batch, first)
+        raise WrongValueError(
+            f"column {name!r} is null in {column.null_count} records, so they have no timestamp; the first is record "
+            f"{first + 1} of a batch of {len(batch)}{origin and ', '}{origin}"
+        )
     if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
         column = column.cast(pa.timestamp("ms"), safe=False).cast(pa.int64())
     elif not pa.types.is_integer(column.type):

@@ -11,7 +11,7 @@ from penstock.base.errors import MisuseError, StopIterationRaised
 from penstock.base.timestamps import whole_ms
 from penstock.base.watermark_strategy import NO_TIMESTAMP, BatchWatermarks, ColumnAssigner, WatermarkStrategy
 from penstock.base.watermark_strategy import WatermarkGenerator as UserGenerator
-from penstock.core.columns.batch import ColumnBatch, make_batch, rowtimes_in
+from penstock.core.columns.batch import ColumnBatch, describe_origin, make_batch, rowtimes_in
 from penstock.core.records import MIN_TIMESTAMP, Batch
 
 #: What errors call the user's functions.
@@ -70,7 +70,7 @@ class WatermarkGenerator:
             return batch
         if isinstance(self._assigner, ColumnAssigner) and isinstance(batch, ColumnBatch):
             try:
-                return batch.with_rowtimes(rowtimes_in(batch.columns, self._assigner.column))
+                return batch.with_rowtimes(rowtimes_in(batch, self._assigner.column))
             except (TypeError, ValueError) as error:
                 raise AssignerError(None) from error
         timestamps: list[int] = []
@@ -81,7 +81,7 @@ class WatermarkGenerator:
         except Exception as error:
             raise AssignerError(batch.values[len(timestamps)]) from error
         if countOf(map(type, timestamps), int) != len(timestamps):
-            timestamps = _whole(timestamps, batch.values)
+            timestamps = _whole(timestamps, batch, self._assigner)
         return make_batch(batch.content()[0], timestamps, batch.kinds)
 
     def follow(self, batch: Batch) -> Iterable[tuple[Batch, int | None]]:
@@ -179,11 +179,14 @@ class WatermarkGenerator:
         return True
 
 
-def _whole(timestamps: list[Any], values: list[Any]) -> list[int]:
+def _whole(timestamps: list[Any], batch: Batch, assigner: Any) -> list[int]:
     """The timestamps as plain ints."""
+    what = f"the timestamp column {assigner.column!r}" if isinstance(assigner, ColumnAssigner) else ASSIGNER
     whole: list[int] = []
     try:
-        whole.extend(whole_ms(timestamp, ASSIGNER) for timestamp in timestamps)
+        whole.extend(whole_ms(timestamp, what) for timestamp in timestamps)
     except MisuseError as error:
-        raise AssignerError(values[len(whole)]) from error
+        origin = describe_origin(batch, len(whole))
+        cause = MisuseError(f"{error}. It is a record {origin}") if origin else error
+        raise AssignerError(batch.values[len(whole)]) from cause
     return whole

@@ -51,7 +51,7 @@ class MapBatchesOperator(FunctionOperator):
 
     def _rowtimes(self, taken: ColumnBatch, result: pa.RecordBatch) -> Any:
         if self._timestamp_column is not None:
-            return rowtimes_in(result, self._timestamp_column)
+            return rowtimes_in(ColumnBatch(result), self._timestamp_column)
         if taken.rowtimes is None or result.num_rows == len(taken):
             return taken.rowtimes
         raise WrongTypeError(

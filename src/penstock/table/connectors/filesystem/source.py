@@ -180,7 +180,9 @@ class _Reader(FileSourceReader):
             complete = complete.slice(0, self._left)
             kinds = None if kinds is None else kinds[: self._left]
             self._left -= complete.num_rows
-        return ColumnBatch(complete, None, kinds)
+        rows = ColumnBatch(complete, None, kinds)
+        rows.origin = found.origin
+        return rows
 
     def _pass_over(self) -> None:
         """Leave out what is left of the splits at hand."""

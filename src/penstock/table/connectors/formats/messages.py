@@ -93,8 +93,8 @@ class _MessagesReader(SourceReader[Any, SplitT]):
             return found
         messages = [one.encode() if isinstance(one, str) else one for one in found.values]
         decoded = self._decoder.decode(messages)
+        seen = self._seen
         if decoded.bad:
-            seen = self._seen
             refuse_or_skip(
                 decoded.bad,
                 messages,
@@ -107,7 +107,10 @@ class _MessagesReader(SourceReader[Any, SplitT]):
             return InputStatus.NOTHING_AVAILABLE
         columns = decoded.columns
         named = pa.RecordBatch.from_arrays(columns.columns, column_names(columns.num_columns))
-        return ColumnBatch(named, None, decoded.kinds)
+        batch = ColumnBatch(named, None, decoded.kinds)
+        name, places = self._name, decoded.places
+        batch.origin = lambda index: f"{name}, offset {seen + (index if places is None else places[index])}"
+        return batch
 
     def add_splits(self, splits: Sequence[SplitT]) -> None:
         self._inner.add_splits(splits)

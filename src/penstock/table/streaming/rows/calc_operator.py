@@ -77,7 +77,10 @@ class CalcOperator(EvaluatingOperator):
             columns = self._where.chosen(columns)
             if not columns.rows:
                 return
-        self.output.collect(self._computed(taken, columns))
+        computed = self._computed(taken, columns)
+        if columns.numbers is None:
+            computed.origin = taken.origin
+        self.output.collect(computed)
 
     def _computed(self, taken: ColumnBatch, columns: Columns) -> ColumnBatch:
         """The batch of the chosen rows; what no expression reads is not cut."""
