@@ -33,6 +33,7 @@ from penstock.drivers.clock import SystemClock
 from penstock.drivers.local import job as local_job
 from penstock.plan.transformation import Transformation
 from penstock.table.catalog.catalog import Catalog
+from penstock.table.catalog.sink_plans import write_plan
 from penstock.table.connectors.lookup import TableLookup
 from penstock.table.connectors.tables import TableReader
 from penstock.table.data.errors import ValidationError
@@ -44,7 +45,7 @@ from penstock.table.session.session import TableSession
 from penstock.table.session.table_config import LEGACY_CAST, TableConfig
 from penstock.table.session.time_zones import zone_of
 from penstock.table.sql import SqlParserError, parse_script, statements
-from penstock.table.statements.insert import target, write_of, write_plan
+from penstock.table.statements.insert import target, write_of
 from penstock.table.statements.run import run
 from penstock.table.streaming.planning.lookups import Lookups
 from penstock.table.streaming.planning.options import plan_options
@@ -158,7 +159,7 @@ class Program:
         name = self.case.get("table_api_sink") or (next(iter(self.sinks)) if len(self.sinks) == 1 else None)
         if name is None:
             return Insert(plan, None)
-        return Insert(write_plan(session, *target(session, (name,)), plan), self.sinks[name])
+        return Insert(write_plan(session.manager, *target(session, (name,)), plan), self.sinks[name])
 
     # --- running -----------------------------------------------------------------------------------------------------
 

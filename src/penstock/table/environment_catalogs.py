@@ -8,7 +8,7 @@ from penstock.base.errors import UnsupportedError
 from penstock.table.catalog.catalog import Catalog
 from penstock.table.catalog.descriptor import CatalogDescriptor
 from penstock.table.session.session import TableSession
-from penstock.table.sinks import path_of_text
+from penstock.table.sql import parse_path
 from penstock.table.statements.catalogs import create_catalog
 from penstock.table.statements.functions import built_in_functions, drop_from_catalog, user_functions
 from penstock.table.statements.show import table_names
@@ -102,7 +102,7 @@ class CatalogMethods:
 
     def _create(self, path: str, descriptor: TableDescriptor, is_temporary: bool, if_not_exists: bool) -> bool:
         manager = self._session.manager
-        names = path_of_text(path)
+        names = parse_path(path)
         table = descriptor.to_catalog_table()
         manager.resolved(table)
         was_there = manager.find(names) is not None
@@ -111,19 +111,19 @@ class CatalogMethods:
 
     def drop_table(self, table_path: str, ignore_if_not_exists: bool = True) -> bool:
         """Drop a table of a catalog. Returns whether there was one."""
-        return self._session.manager.drop(path_of_text(table_path), False, False, ignore_if_not_exists)
+        return self._session.manager.drop(parse_path(table_path), False, False, ignore_if_not_exists)
 
     def drop_view(self, view_path: str, ignore_if_not_exists: bool = True) -> bool:
         """Drop a view of a catalog. Returns whether there was one."""
-        return self._session.manager.drop(path_of_text(view_path), True, False, ignore_if_not_exists)
+        return self._session.manager.drop(parse_path(view_path), True, False, ignore_if_not_exists)
 
     def drop_temporary_table(self, table_path: str) -> bool:
         """Drop a temporary table. Returns whether there was one."""
-        return self._session.manager.drop(path_of_text(table_path), False, True, True)
+        return self._session.manager.drop(parse_path(table_path), False, True, True)
 
     def drop_temporary_view(self, view_path: str) -> bool:
         """Drop a temporary view. Returns whether there was one."""
-        return self._session.manager.drop(path_of_text(view_path), True, True, True)
+        return self._session.manager.drop(parse_path(view_path), True, True, True)
 
     # --- functions ---------------------------------------------------------------------------------------------------
 
@@ -152,7 +152,7 @@ class CatalogMethods:
             TypeError: if it is not what `udf`, `udtf` and their like make.
             ValidationError: if there is one of this path.
         """
-        whole = self._session.manager.qualified(path_of_text(path))
+        whole = self._session.manager.qualified(parse_path(path))
         define(function, whole[2])
         self._session.functions.add(whole, function)
 
@@ -174,11 +174,11 @@ class CatalogMethods:
 
     def drop_temporary_function(self, path: str) -> bool:
         """Drop a temporary function of a database. Returns whether there was one."""
-        return self._session.functions.drop(self._session.manager.qualified(path_of_text(path)), if_exists=True)
+        return self._session.functions.drop(self._session.manager.qualified(parse_path(path)), if_exists=True)
 
     def drop_function(self, path: str) -> bool:
         """Drop a function of a catalog. Returns whether there was one."""
-        return drop_from_catalog(self._session, self._session.manager.qualified(path_of_text(path)), True)
+        return drop_from_catalog(self._session, self._session.manager.qualified(parse_path(path)), True)
 
 
 def _no_java(name: str, class_name: str) -> UnsupportedError:

@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
+from penstock.table.catalog.sink_plans import write_plan
 from penstock.table.plan.logical import Node, Write
 from penstock.table.session.session import TableSession
-from penstock.table.sql.statement_parser import StatementParser
-from penstock.table.statements.insert import target, write_plan
+from penstock.table.statements.insert import target
 from penstock.table.table_descriptor import TableDescriptor
-
-
-def path_of_text(path: str) -> tuple[str, ...]:
-    """The names of a path such as `` catalog.`data base`.table ``. Raises `SqlParserError` for what is none."""
-    parser = StatementParser(path)
-    found = parser.path()
-    parser.finish()
-    return found
 
 
 def anonymous_table(session: TableSession, descriptor: TableDescriptor) -> tuple[str, str, str]:
@@ -29,4 +21,4 @@ def anonymous_table(session: TableSession, descriptor: TableDescriptor) -> tuple
 def write_into(session: TableSession, path: tuple[str, ...], plan: Node, overwrites: bool = False) -> Write:
     """The plan that writes the rows of another into a table."""
     whole, table = target(session, path)
-    return write_plan(session, whole, table, plan, overwrites=overwrites)
+    return write_plan(session.manager, whole, table, plan, overwrites=overwrites)

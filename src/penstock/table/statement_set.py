@@ -13,8 +13,8 @@ from penstock.table.explain_detail import ExplainDetail
 from penstock.table.plan.logical import Write
 from penstock.table.session.session import TableSession
 from penstock.table.session.table_result import TableResult
-from penstock.table.sinks import anonymous_table, path_of_text, write_into
-from penstock.table.sql import parse_statement, statements
+from penstock.table.sinks import anonymous_table, write_into
+from penstock.table.sql import parse_path, parse_statement, statements
 from penstock.table.statements.insert import write_of
 from penstock.table.table_descriptor import TableDescriptor
 from penstock.table.table_pipeline import TablePipeline
@@ -54,7 +54,7 @@ class StatementSet:
             ValidationError: if there is no such table, or its columns do not fit.
         """
         where = target_path_or_descriptor
-        path = path_of_text(where) if isinstance(where, str) else anonymous_table(self._session, where)
+        path = parse_path(where) if isinstance(where, str) else anonymous_table(self._session, where)
         self._plans.append(write_into(self._session, path, table._plan, overwrite))
         return self
 

@@ -29,8 +29,8 @@ from penstock.table.session.session import TableSession
 from penstock.table.session.table_config import TableConfig
 from penstock.table.session.table_result import TableResult
 from penstock.table.session.time_zones import zone_of
-from penstock.table.sinks import anonymous_table, path_of_text, write_into
-from penstock.table.sql import parse_statement, statements
+from penstock.table.sinks import anonymous_table, write_into
+from penstock.table.sql import parse_path, parse_statement, statements
 from penstock.table.sql.printing import path_of
 from penstock.table.statement_set import StatementSet
 from penstock.table.statements.explain import plans_of
@@ -118,7 +118,7 @@ class TableEnvironment(CatalogMethods, FrameMethods):
         Raises:
             ValidationError: if there is none.
         """
-        names = path_of_text(path)
+        names = parse_path(path)
         found = self._session.manager.scan(names, ())
         if found is None:
             raise ValidationError(f"Table {path_of(names)} was not found.")
@@ -164,7 +164,7 @@ class TableEnvironment(CatalogMethods, FrameMethods):
         if fields_or_schema:
             raise WrongTypeError("fields and schemas are for streams: a table has its columns")
         view = inline_view(table_or_data_stream._plan)
-        self._session.manager.create(path_of_text(view_path), view, True)
+        self._session.manager.create(parse_path(view_path), view, True)
 
     def create_view(self, view_path: str, table: Table, ignore_if_exists: bool = False) -> bool:
         """Make a view of a table in a catalog. Returns whether it was not there before.
@@ -173,7 +173,7 @@ class TableEnvironment(CatalogMethods, FrameMethods):
             ValidationError: if there is one already, unless `ignore_if_exists` is set.
         """
         manager = self._session.manager
-        names = path_of_text(view_path)
+        names = parse_path(view_path)
         was_there = manager.find(names) is not None
         manager.create(names, inline_view(table._plan), False, ignore_if_exists)
         return not was_there

@@ -20,6 +20,6 @@ descent, in files by subject:
 from penstock.table.sql import expression_printing, query_printing  # noqa: F401 - they say how nodes are printed
 from penstock.table.sql.lexer import SqlParserError
 from penstock.table.sql.printing import sql_of
-from penstock.table.sql.script import parse_script, parse_statement
+from penstock.table.sql.script import parse_path, parse_script, parse_statement
 
-__all__ = ["SqlParserError", "parse_script", "parse_statement", "sql_of"]
+__all__ = ["SqlParserError", "parse_path", "parse_script", "parse_statement", "sql_of"]

@@ -1,4 +1,4 @@
-"""Texts of one statement, and scripts of many with semicolons after them."""
+"""Texts of one statement, scripts of many with semicolons after them, and paths."""
 
 from __future__ import annotations
 
@@ -43,4 +43,12 @@ def parse_script(sql: str) -> list[Statement]:
         found.append(parser.statement())
         if not parser.has_ended:
             parser.expect(";")
+    return found
+
+
+def parse_path(text: str) -> tuple[str, ...]:
+    """The names of a path such as `` catalog.`data base`.table ``. Raises `SqlParserError` for text that is not one."""
+    parser = StatementParser(text)
+    found = parser.path()
+    parser.finish()
     return found

@@ -8,6 +8,8 @@ from typing import Any, Final
 
 from penstock.table.catalog.from_ddl import table_of
 from penstock.table.catalog.objects import CatalogBaseTable
+from penstock.table.catalog.sink_plans import write_plan
+from penstock.table.catalog.sink_types import accepts
 from penstock.table.data.errors import ValidationError
 from penstock.table.data.logical_types import NullType
 from penstock.table.plan.logical import Node, Write
@@ -16,8 +18,6 @@ from penstock.table.session.table_result import TableResult
 from penstock.table.sql import statements
 from penstock.table.sql.printing import path_of
 from penstock.table.statements import results
-from penstock.table.statements.insert import write_plan
-from penstock.table.statements.sink_types import accepts
 
 
 def _create(session: TableSession, statement: statements.CreateTable) -> TableResult:
@@ -72,7 +72,7 @@ def create_as(session: TableSession, statement: statements.CreateTable) -> tuple
     merged = replace(statement.elements, columns=tuple(columns))
     table = table_of(replace(statement, elements=merged, names=(), query=None))
     whole = session.manager.qualified(statement.path)
-    return table, write_plan(session, whole, table, plan, names=plan.schema.names)
+    return table, write_plan(session.manager, whole, table, plan, names=plan.schema.names)
 
 
 def _of_query(plan: Node) -> dict[str, statements.Column]:

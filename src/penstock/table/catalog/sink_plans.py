@@ -1,0 +1,158 @@
+"""Plans that write into a table: the mapping of a query's columns to the table's, with implicit casts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from penstock.table.analyser.calls import Calls
+from penstock.table.analyser.scalars import ScalarAnalyser
+from penstock.table.analyser.scopes import scope_of
+from penstock.table.analyser.select import project
+from penstock.table.catalog.columns import Column, ResolvedSchema
+from penstock.table.catalog.objects import CatalogBaseTable
+from penstock.table.catalog.resolution import metadata_of, row_schema
+from penstock.table.catalog.sink_types import accepts, without_not_null
+from penstock.table.data.errors import ValidationError
+from penstock.table.data.logical_types import NullType
+from penstock.table.plan.logical import Node, Values, Write
+from penstock.table.plan.row_schema import RowSchema
+from penstock.table.sql.syntax import Expression
+from penstock.table.typed.nodes import Constant, Typed
+
+Path = tuple[str, str, str]
+
+
+class Sinks(Protocol):
+    """Resolves the tables that are written."""
+
+    def resolved(self, table: CatalogBaseTable) -> ResolvedSchema:
+        """The resolved schema of a table."""
+
+    def calls(self) -> Calls:
+        """Calls of functions as the session has them now."""
+
+
+def write_plan(
+    sinks: Sinks,
+    whole: Path,
+    table: CatalogBaseTable,
+    plan: Node,
+    names: Sequence[str] = (),
+    partition: Sequence[tuple[str, Expression]] = (),
+    options: tuple[tuple[str, str], ...] = (),
+    overwrites: bool = False,
+    conflict: str | None = None,
+) -> Write:
+    """The rows of a plan as those of a table.
+
+    `names`: the columns that the plan fills, in its order; without them it fills all, by their places. `partition`:
+    values of columns that the plan has not.
+    """
+    columns = [column for column in sinks.resolved(table).columns if column.is_persisted()]
+    static = _static(sinks, whole, table, partition)
+    filled = _filled(whole, columns, plan, names, static)
+    expressions, written = _expressions(columns, plan, filled, static)
+    _check(".".join(whole), columns, expressions)
+    calls = sinks.calls()
+    casts = [_cast(calls.implicit, one, column) for one, column in zip(expressions, columns, strict=True)]
+    if casts != plan.schema.fields():
+        plan = project(plan, casts, [column.name for column in columns])
+    key = table.schema.primary_key
+    return Write(
+        schema=row_schema(columns).without_time(),
+        input=plan,
+        path=whole,
+        options=tuple({**table.options, **dict(options)}.items()),
+        key=tuple(place for place, column in enumerate(columns) if column.name in key),
+        columns=() if len(written) == len(columns) else tuple(written),
+        overwrites=overwrites,
+        conflict=conflict,
+        static_partition=tuple((name, str(one.value)) for name, one in static.items()),
+        metadata=metadata_of(columns),
+        partition_keys=tuple(table.partition_keys),
+    )
+
+
+def _static(
+    sinks: Sinks, whole: Path, table: CatalogBaseTable, partition: Sequence[tuple[str, Expression]]
+) -> dict[str, Constant]:
+    found: dict[str, Constant] = {}
+    analyser = ScalarAnalyser(scope_of(Values(schema=RowSchema(()), rows=())), sinks.calls())
+    for name, expression in partition:
+        if name not in table.partition_keys:
+            keys = ", ".join(table.partition_keys) or "none"
+            raise ValidationError(
+                f"'{name}' is no partition column of table '{'.'.join(whole)}'. Its partition columns: {keys}"
+            )
+        value = analyser.typed(expression)
+        if not isinstance(value, Constant):
+            raise ValidationError(f"the value of partition column '{name}' must be a constant")
+        found[name] = value
+    return found
+
+
+def _filled(
+    whole: Path, columns: Sequence[Column], plan: Node, names: Sequence[str], static: dict[str, Constant]
+) -> list[str]:
+    """The names of the columns that the plan fills, in its order."""
+    if not names:
+        filled = [column.name for column in columns if column.name not in static]
+        if len(filled) != len(plan.schema):
+            raise _mismatch(".".join(whole), "Different number of columns.", list(plan.schema.fields()), columns)
+        return filled
+    known = [column.name for column in columns]
+    for name in names:
+        if name not in known:
+            raise ValidationError(f"Unknown target column '{name}'. The table has {', '.join(known)}")
+        if list(names).count(name) > 1 or name in static:
+            raise ValidationError(f"Target column '{name}' is assigned more than once")
+    if len(names) != len(plan.schema):
+        raise ValidationError(
+            f"Number of INSERT target columns ({len(names)}) does not equal number of source items ({len(plan.schema)})"
+        )
+    return list(names)
+
+
+def _expressions(
+    columns: Sequence[Column], plan: Node, filled: Sequence[str], static: dict[str, Constant]
+) -> tuple[list[Typed], list[int]]:
+    """What goes into each column, and the places of those columns that get something."""
+    found: list[Typed] = []
+    written = []
+    for place, column in enumerate(columns):
+        if column.name in filled:
+            found.append(plan.schema.field(filled.index(column.name)))
+        elif column.name in static:
+            found.append(static[column.name])
+        elif column.data_type.is_nullable:
+            found.append(Constant(NullType(), None))
+            continue
+        else:
+            raise ValidationError(f"Column '{column.name}' has no default value and does not allow NULLs")
+        written.append(place)
+    return found, written
+
+
+def _check(table: str, columns: Sequence[Column], expressions: Sequence[Typed]) -> None:
+    for place, (one, column) in enumerate(zip(expressions, columns, strict=True)):
+        if not accepts(one.type, column.data_type):
+            cause = f"Incompatible types for sink column '{column.name}' at position {place}."
+            raise _mismatch(table, cause, expressions, columns)
+
+
+def _mismatch(table: str, cause: str, found: Sequence[Typed], columns: Sequence[Column]) -> ValidationError:
+    query = ", ".join(f"{getattr(one, 'name', '') or 'EXPR'}: {one.type}" for one in found)
+    sink = ", ".join(f"{column.name}: {column.data_type}" for column in columns)
+    return ValidationError(
+        f"Column types of query result and sink for '{table}' do not match.\nCause: {cause}\n\n"
+        f"Query schema: [{query}]\nSink schema:  [{sink}]"
+    )
+
+
+def _cast(implicit: Callable[[Typed, Any], Typed], one: Typed, column: Column) -> Typed:
+    """Whether NULL is there is for the sink to see, when it runs."""
+    wanted = without_not_null(column.data_type)
+    if without_not_null(one.type) == wanted:
+        return one
+    return implicit(one, wanted if one.type.is_nullable else wanted.not_null())
