@@ -65,9 +65,16 @@ class BatchWatermarks(ABC):
     It is for layers above streams of records, such as tables; programs have `WatermarkGenerator`.
     """
 
+    #: the tag of the side output with the records that `assign` leaves out; None if it leaves out none
+    side_tag: str | None = None
+
     @abstractmethod
     def assign(self, batch: Any) -> Any:
-        """The batch with timestamps."""
+        """The batch with timestamps. Records without an event time may be left out."""
+
+    def left_out(self) -> Any | None:
+        """The records that the last `assign` left out, or None."""
+        return None
 
     @abstractmethod
     def follow(self, batch: Any) -> Iterable[tuple[Any, int | None]]:

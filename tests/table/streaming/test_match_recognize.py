@@ -71,9 +71,9 @@ def test_late_rows_are_dropped_and_counted() -> None:
 
 
 def test_a_row_needs_its_time() -> None:
-    with pytest.raises(UserCodeError) as raised:
+    with pytest.raises(UserCodeError, match=r"'price': 9.*'ts': None") as raised:
         Matching(FALL).rows(("x", 9, None))
-    assert "RowTime field should not be null" in str(raised.value.__cause__)
+    assert "column 'ts' is NULL in a row, and MATCH_RECOGNIZE needs" in str(raised.value.__cause__)
 
 
 @pytest.mark.parametrize(

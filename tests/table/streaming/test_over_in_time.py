@@ -41,6 +41,14 @@ def test_rows_come_out_in_order_when_the_watermark_has_passed_them() -> None:
     assert over.harnesses[0].watermarks == [20, 30]
 
 
+@pytest.mark.parametrize("window", [UNBOUNDED_ROWS, UNBOUNDED_RANGE, ONE_ROW, TEN_MS])
+def test_a_row_needs_its_time(window: str) -> None:
+    over = Window(calls_over("SUM(v)", window))
+    with pytest.raises(UserCodeError, match=r"'v': 1, 'ts': None") as raised:
+        over.rows(("a", 2, 10), ("a", 1))
+    assert "column 'ts' is NULL in a row, and OVER needs" in str(raised.value.__cause__)
+
+
 def test_rows_carry_their_time() -> None:
     over = Window(calls_over("SUM(v)", UNBOUNDED_ROWS))
     over.rows(("a", 1, 30), ("a", 2, 10))
@@ -118,11 +126,6 @@ def test_lag_takes_no_negative_offset() -> None:
     with pytest.raises(UserCodeError) as raised:
         results("LAG(v, -1)", UNBOUNDED_RANGE, ("a", 1, 1))
     assert str(raised.value.__cause__) == "Offset(-1) should be positive."
-
-
-def test_a_row_needs_a_time() -> None:
-    with pytest.raises(UserCodeError):
-        results("SUM(v)", UNBOUNDED_RANGE, ("a", 1))
 
 
 def test_without_a_bound_rows_behind_the_watermark_are_late() -> None:

@@ -240,10 +240,11 @@ def test_a_watermark_that_asks_for_the_time_is_made_in_a_step_of_its_own() -> No
     assert "Watermark Assigner" in [step.kind for step in steps]
 
 
-def test_a_row_without_a_time_fails_the_job() -> None:
+def test_a_row_without_a_time_fails_the_job_and_names_its_split() -> None:
     splits = {"ahead": [1, None], "behind": []}
     _, operator = source_of(scan=Able(TwoAtOnce(splits)))  # type: ignore[arg-type]
-    with pytest.raises(UserCodeError, match=r"a batch of 2 rows") as failed:
+    with pytest.raises(UserCodeError, match=r"'split': 'ahead', 's': None") as failed:
         polled(operator)
-    assert "RowTime field should not be null" in str(failed.value.__cause__)
+    error = str(failed.value.__cause__)
+    assert "column 'ts' of table default_catalog.default_database.t is NULL in a row of split ahead." in error
     assert operator.emitted_watermark in (None, MIN_TIMESTAMP)

@@ -24,12 +24,14 @@ from penstock.table.plan.logical import Scan, Write
 from penstock.table.streaming.planning.options import PlanOptions, plan_options
 from penstock.table.streaming.planning.planner import StreamPlanner
 from penstock.table.streaming.planning.table_options import WatermarkOptions, watermark_options
+from penstock.table.streaming.rows.null_times import NullTimes
 from penstock.table.streaming.rows.sessions import StreamSession
 from penstock.table.streaming.rows.watermark_operator import WatermarkAssignerOperator
 from penstock.table.typed.nodes import Field
 from penstock.testing import OneInputOperatorHarness
 
 TIME = Field(TimestampType(3), 0)
+NULL_TIMES = NullTimes("ts", "t", ("ts",), "")
 IDLE_MS = 10
 
 
@@ -173,7 +175,7 @@ class Assigner:
     """The operator over rows that are times (ms)."""
 
     def __init__(self, gap: int = 0, idle_ms: int = 0) -> None:
-        operator = partial(WatermarkAssignerOperator, 0, TIME, StreamSession(), gap, idle_ms)
+        operator = partial(WatermarkAssignerOperator, 0, TIME, StreamSession(), NULL_TIMES, gap, idle_ms)
         self.harness = OneInputOperatorHarness(operator)
         self.harness.open()
 

@@ -153,7 +153,7 @@ def test_a_key_without_versions_leaves_nothing_behind() -> None:
 def test_a_row_without_event_time_is_an_error(side: int) -> None:
     with pytest.raises(UserCodeError) as error:
         join().send(side, ("+I", 1, None, "a"))
-    assert "RowTime field should not be null" in str(error.value.__cause__)
+    assert "column '2' is NULL in a row, and a temporal join needs" in str(error.value.__cause__)
 
 
 def test_state_goes_to_other_subtasks_by_its_keys() -> None:

@@ -16,12 +16,14 @@ from penstock.table.data.logical_types import (
     YearMonthIntervalType,
 )
 from penstock.table.data.values import column_of
+from penstock.table.streaming.rows.null_times import NullTimes
 from penstock.table.streaming.rows.sessions import StreamSession
 from penstock.table.streaming.rows.watermark_operator import WatermarkAssignerOperator
 from penstock.table.typed.nodes import Constant, Field, FunctionCall, Typed
 from penstock.testing.operator_harness import OneInputOperatorHarness
 
 MILLISECOND_NS = 1_000_000
+NULL_TIMES = NullTimes("ts", "t", ("ts",), "")
 DAY_MS = 86_400_000
 TIMES_MS = [[5_000, 9_000, 7_000], [8_000], [31 * DAY_MS, 30 * DAY_MS]]
 
@@ -32,7 +34,7 @@ def behind(kind: DataType, delay: object, interval: DataType) -> Typed:
 
 def watermarks(kind: DataType, expression: Typed, gap: int = 0) -> list[int]:
     """What follows batches of these times, 500 µs later each where the type has them."""
-    operator = partial(WatermarkAssignerOperator, 0, expression, StreamSession(), gap)
+    operator = partial(WatermarkAssignerOperator, 0, expression, StreamSession(), NULL_TIMES, gap)
     harness = OneInputOperatorHarness(operator)
     harness.open()
     for times in TIMES_MS:

@@ -20,6 +20,8 @@ GENERATOR: Final = "the watermark generator"
 EVENT_TIME: Final = "the event time"
 #: The counter of records that came after the watermark had passed them.
 LATE_RECORDS: Final = "late_records_dropped"
+#: The counter of records that left the stream because their event time is NULL.
+NULL_TIME_RECORDS: Final = "null_time_records"
 
 
 class AssignerError(Exception):
@@ -47,6 +49,8 @@ class WatermarkGenerator:
         made = strategy.generator_factory() if strategy.generator_factory is not None else None
         self._of_batches = made if isinstance(made, BatchWatermarks) else None
         self._user = None if isinstance(made, BatchWatermarks) else made
+        #: the tag of the side output with the records that `assign` leaves out; None if it leaves out none
+        self.side_tag = None if self._of_batches is None else self._of_batches.side_tag
         self._delay_ms = (strategy.out_of_orderness_ms or 0) + 1
         self._idleness_ms = strategy.idleness_ms
         #: the highest watermark so far
@@ -56,13 +60,15 @@ class WatermarkGenerator:
         self.idle = False
 
     def assign(self, batch: Batch, now_ms: int) -> Batch:
-        """The batch with the timestamps that the strategy gives its records."""
+        """The batch with the strategy's timestamps; records without an event time may be left out, see `left_out`."""
         if self._kind == "ingestion":
             self._ingested_ms = max(now_ms, self._ingested_ms, self.watermark + 1)
             return make_batch(batch.content()[0], [self._ingested_ms] * len(batch), batch.kinds)
         if self._of_batches is not None:
             try:
                 assigned: Batch = self._of_batches.assign(batch)
+            except AssignerError:
+                raise
             except Exception as error:
                 raise AssignerError(f"a batch of {len(batch)} rows", EVENT_TIME) from error
             return assigned
@@ -83,6 +89,10 @@ class WatermarkGenerator:
         if countOf(map(type, timestamps), int) != len(timestamps):
             timestamps = _whole(timestamps, batch, self._assigner)
         return make_batch(batch.content()[0], timestamps, batch.kinds)
+
+    def left_out(self) -> Batch | None:
+        """The records that the last `assign` left out, or None."""
+        return None if self._of_batches is None else self._of_batches.left_out()
 
     def follow(self, batch: Batch) -> Iterable[tuple[Batch, int | None]]:
         """The records in parts, each with the watermark after it, or None where it has not advanced."""

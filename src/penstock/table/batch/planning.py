@@ -22,7 +22,7 @@ from penstock.table.batch.declared import DeclaredTable, table_text
 from penstock.table.batch.kernels import BatchSession, Computed, Step, Work
 from penstock.table.batch.map_keys import has_maps, value_text
 from penstock.table.batch.native import native_text
-from penstock.table.batch.reads import Part, Reads
+from penstock.table.batch.reads import Part, Reads, without_null_times
 from penstock.table.batch.stored import spark_type
 from penstock.table.connectors.push_down import NO_PUSH_DOWN, PushDown
 from penstock.table.connectors.tables import TableReader
@@ -132,7 +132,7 @@ class BatchPlanner:
 
     def frames(self, nodes: Sequence[logical.Node]) -> list[Any]:
         """The frames of several plans, which share what they have in common."""
-        nodes = [self._with_float_keys(node) for node in nodes]
+        nodes = [self._with_float_keys(node) for node in without_null_times(nodes, self.calls)]
         self._planned = nodes
         for node in nodes:
             self._count(node)

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from penstock.base.errors import UnsupportedError
 from penstock.table.analyser.calls import Calls
+from penstock.table.catalog.null_times import NULL_TIME
 from penstock.table.connectors.push_down import PushDown
 from penstock.table.plan.inputs import with_inputs
-from penstock.table.plan.logical import Node, Scan, WatermarkAssigner
+from penstock.table.plan.logical import Filter, Node, Scan, WatermarkAssigner, rejected_rows
 from penstock.table.streaming.rewrites.columns import ScanKey, Used, columns_read, scan_key
 from penstock.table.streaming.rewrites.filters import with_early_filters
 from penstock.table.streaming.rewrites.push_down import asked_of_tables
@@ -50,6 +52,41 @@ class Reads:
         columns = tuple(sorted(self._columns.get(key, ())))
         narrowed = self._tables.narrowed(scan, columns) if 0 < len(columns) < len(node.schema) else None
         return Part(scan, tuple(range(len(node.schema)))) if narrowed is None else Part(narrowed, columns)
+
+
+def without_null_times(plans: Sequence[Node], calls: Calls) -> list[Node]:
+    """The plans with a filter over each table whose options drop rows with a NULL event time.
+
+    Raises:
+        UnsupportedError: for a table that routes such rows into another table; only streams can.
+    """
+    known: dict[int, tuple[Node, Node]] = {}
+
+    def changed(node: Node) -> Node:
+        # Keep nodes shared between plans.
+        found = known.get(id(node))
+        if found is None:
+            found = known[id(node)] = node, _filtered(with_inputs(node, [changed(one) for one in node.inputs()]), calls)
+        return found[1]
+
+    return [changed(plan) for plan in plans]
+
+
+def _filtered(node: Node, calls: Calls) -> Node:
+    if not isinstance(node, WatermarkAssigner) or not node.drops_null:
+        return node
+    if node.route is not None:
+        rejected, side = rejected_rows(node.route), ".".join(node.route.path)
+        assert rejected is not None
+        table, column = ".".join(rejected.table.path), node.schema.names[node.column]
+        hint = f"/*+ OPTIONS('{NULL_TIME.key()}' = 'fail') */"
+        raise UnsupportedError(
+            f"option '{NULL_TIME.key()}' = 'route' of table {table} is not supported in batch, where a query writes no "
+            "other table. Set it to 'drop' for this query by the hint OPTIONS, and write the other table separately: "
+            f"INSERT INTO {side} SELECT * FROM {table} {hint} WHERE {column} IS NULL"
+        )
+    condition = calls.call("IS NOT NULL", [node.input.schema.field(node.column)])
+    return Filter(schema=node.schema, input=node.input, condition=condition)
 
 
 def _without_watermarks(node: Node) -> Node:

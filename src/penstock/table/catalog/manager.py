@@ -10,6 +10,7 @@ from penstock.table.analyser.select import project
 from penstock.table.catalog.catalog import Catalog
 from penstock.table.catalog.columns import ColumnKind, ResolvedSchema
 from penstock.table.catalog.inline_view import InlineView
+from penstock.table.catalog.null_times import with_null_times
 from penstock.table.catalog.objects import CatalogBaseTable, ObjectPath
 from penstock.table.catalog.resolution import metadata_of, resolve, row_schema
 from penstock.table.catalog.schema import Schema, UnresolvedColumn
@@ -179,7 +180,9 @@ class CatalogManager:
             return self._view(whole, table), whole
         options = dict(table.options)
         options.update(pair for hint in hints if hint.name.upper() == "OPTIONS" for pair in hint.options)
-        return _read(whole, self.resolved(table), tuple(options.items()), table.partition_keys), whole
+        schema = self.resolved(table)
+        scan = _scan(whole, schema, tuple(options.items()), table.partition_keys)
+        return with_null_times(with_computed(scan, schema), scan, table.schema.primary_key, self), whole
 
     def view_schema(self, plan: Node, names: tuple[str, ...]) -> Schema:
         """The schema of a view of this plan. `names`: those of its columns, if the statement has any."""
@@ -211,13 +214,14 @@ class CatalogManager:
         return project(plan, plan.schema.fields(), names) if names and names != plan.schema.names else plan
 
 
-def _read(
+def _scan(
     path: Path, schema: ResolvedSchema, options: tuple[tuple[str, str], ...], partition_keys: tuple[str, ...]
-) -> Node:
+) -> Scan:
+    """The scan of a table's stored columns."""
     stored = [column for column in schema.columns if column.kind is not ColumnKind.COMPUTED]
     key = schema.primary_key.columns if schema.primary_key is not None else ()
     places = tuple(index for index, column in enumerate(stored) if column.name in key)
-    scan = Scan(
+    return Scan(
         schema=row_schema(stored).without_time(),
         path=path,
         options=options,
@@ -225,7 +229,6 @@ def _read(
         metadata=metadata_of(stored),
         partition_keys=partition_keys,
     )
-    return with_computed(scan, schema)
 
 
 def with_computed(plan: Node, schema: ResolvedSchema) -> Node:

@@ -22,6 +22,13 @@ def flat_values(column: pa.Array) -> Any:
     return np.frombuffer(data, stored, len(column), column.offset * stored.itemsize)
 
 
+def milliseconds(times: pa.Array) -> Any:
+    """Points in time as a numpy array of milliseconds since 1970."""
+    if times.type.unit != "ms":
+        times = times.cast(pa.timestamp("ms", times.type.tz), safe=False)
+    return times.view(pa.int64()).to_numpy(zero_copy_only=False) if times.null_count else flat_values(times)
+
+
 def flat_value(value: pa.Scalar) -> Any:
     """The same of a single value; 0 for NULL."""
     if not value.is_valid:

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 import xxhash
 
 from penstock.table.data.logical_types import DataType
-from penstock.table.plan.logical import ArrowRows, Node, Scan, StreamRows, Write
+from penstock.table.plan.logical import ArrowRows, Node, Scan, StreamRows, Write, rejected_rows
 from penstock.table.plan.row_schema import PlanColumn
 from penstock.table.typed.nodes import Field, Typed
 from penstock.table.user_functions.definition import UserFunction
@@ -140,7 +140,9 @@ def _of_state(value: Any) -> str | None:
             taken = f",{value.taken}" if value.taken else ""
             return f"Scan({value.path},{columns},{value.key}{taken})"
         case Write():
-            return f"Write({value.path})"
+            # The sink of a route has an id of its own, so an INSERT into the same table keeps its id.
+            rejected = rejected_rows(value)
+            return f"Write({value.path})" if rejected is None else f"Write({value.path},{rejected.table.path})"
         case UserFunction():
             return f"UserFunction({value.name},{value.result_type})"
     return None

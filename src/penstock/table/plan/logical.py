@@ -100,10 +100,28 @@ class Filter(Unary):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatermarkAssigner(Unary):
-    """Says how far event time has come: `expression` of each row; `column` becomes the time attribute."""
+    """Says how far event time has come: `expression` of each row; `column` becomes the time attribute.
+
+    With `drops_null`, rows with a NULL event time leave the stream; otherwise they fail the job. `route` reads these
+    `RejectedRows` and writes them into another table. Both come from the table's options.
+    """
 
     column: int
     expression: Typed
+    drops_null: bool = field(default=False, compare=False)
+    route: Write | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RejectedRows(Node):
+    """The rows that leave the stream of `table` because their event time, the column `time`, is NULL.
+
+    The schema has all columns of the table. `key`: the places of the table's primary key.
+    """
+
+    table: Scan
+    time: int
+    key: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -416,6 +434,14 @@ class Write(Unary):
     #: METADATA columns: their places, and the keys by which the connector knows them
     metadata: tuple[tuple[int, str], ...] = ()
     partition_keys: tuple[str, ...] = ()
+
+
+def rejected_rows(write: Write) -> RejectedRows | None:
+    """The rejected rows that a route writes; None for an INSERT."""
+    node: Node = write
+    while isinstance(node, Unary):
+        node = node.input
+    return node if isinstance(node, RejectedRows) else None
 
 
 def users_of(node: Node) -> list[UserFunction]:

@@ -75,6 +75,17 @@ def node_text(node: logical.Node) -> str:
     return f"{type(node).__name__}({describe(node)})" if describe is not None else type(node).__name__
 
 
+def _watermark(node: logical.WatermarkAssigner) -> str:
+    names = names_of(node.input)
+    parts = [
+        f"rowtime=[{node.schema.names[node.column]}]",
+        f"watermark=[{expression_text(node.expression, names)}]",
+    ]
+    if node.drops_null:
+        parts.append("nullTime=[drop]" if node.route is None else f"nullTime=[route to {'.'.join(node.route.path)}]")
+    return ", ".join(parts)
+
+
 def _project(node: Any) -> str:
     names = names_of(node.input)
     shown = []
@@ -229,9 +240,9 @@ _DESCRIBE: Final[dict[type[logical.Node], Callable[[Any], str]]] = {
     logical.StreamRows: lambda node: f"stream=[{node.title}], fields=[{', '.join(node.schema.names)}]",
     logical.Project: _project,
     logical.Filter: lambda node: f"where={expression_text(node.condition, names_of(node.input))}",
-    logical.WatermarkAssigner: lambda node: (
-        f"rowtime=[{node.schema.names[node.column]}], "
-        f"watermark=[{expression_text(node.expression, names_of(node.input))}]"
+    logical.WatermarkAssigner: _watermark,
+    logical.RejectedRows: lambda node: (
+        f"table=[{'.'.join(node.table.path)}], where=[{node.schema.names[node.time]} IS NULL]"
     ),
     logical.ChangelogNormalize: lambda node: f"key=[{', '.join(names_of(node.input)[key] for key in node.key)}]",
     logical.Join: _join,

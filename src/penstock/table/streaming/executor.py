@@ -17,6 +17,7 @@ from penstock.plan.description import Plan
 from penstock.table.analyser.calls import Calls
 from penstock.table.connectors.connector import Connectors
 from penstock.table.connectors.push_down import PushDown
+from penstock.table.connectors.tables import TableWriter
 from penstock.table.data.conversion import seen_of
 from penstock.table.functions.definition import Session
 from penstock.table.plan.changes import ALL, SHORT
@@ -75,7 +76,10 @@ class StreamExecutor:
     def _add_sinks(self, planner: StreamPlanner, plans: Sequence[Write]) -> None:
         for plan in plans:
             _check(plan)
-            planner.sink(plan, self._connectors.writer(of_connector(plan)))
+            planner.sink(plan, self._writer(plan))
+
+    def _writer(self, plan: Write) -> TableWriter:
+        return self._connectors.writer(of_connector(plan))
 
     def collect(self, plan: Node, options: Mapping[str, str], session: Session) -> CollectingStreamJob:
         """Start a job that gives the rows of a plan to the client."""
@@ -141,7 +145,7 @@ class StreamExecutor:
         tables = self.push_down()
         add, has_id = environment.add, environment.has_id
         lookups = Lookups(self._connectors.lookup, options)
-        return StreamPlanner(add, reader, carried, Calls(session), shares, found, has_id, tables, lookups)
+        return StreamPlanner(add, reader, carried, Calls(session), shares, found, has_id, tables, lookups, self._writer)
 
 
 def _check(plan: Write) -> None:

@@ -15,7 +15,7 @@ from penstock.core.connector import InputStatus, Source, SourceReader, SplitBatc
 from penstock.core.operators.base import StreamOperator, UserCodeError
 from penstock.core.operators.context import OperatorContext
 from penstock.core.operators.source.source_watermarks import SourceWatermarks
-from penstock.core.operators.watermarks import AssignerError, WatermarkGenerator
+from penstock.core.operators.watermarks import NULL_TIME_RECORDS, AssignerError, WatermarkGenerator
 from penstock.core.records import MAX_WATERMARK, MIN_TIMESTAMP, Batch
 from penstock.state.captures import StateCapture
 
@@ -106,6 +106,8 @@ class SourceOperator(StreamOperator):
     def open(self) -> None:
         """Start the reader."""
         self.reader.start()
+        if self.watermarks.leaves_out:
+            self.context.count(NULL_TIME_RECORDS, 0)
         if not self.context.is_batch:
             now = self.context.now_ms()
             if self.watermarks.is_periodic and self.context.auto_watermark_interval_ms:
@@ -153,13 +155,18 @@ class SourceOperator(StreamOperator):
         watermarks = self.watermarks
         generator = self._generator_for(polled)
         now = self.context.now_ms()
-        if generator.tracks_idleness:
-            was_idle = generator.saw_records(now)
-            watermarks.check_idle(now)
-            if was_idle and watermarks.idle:
-                self._settle()
         try:
             batch = generator.assign(polled, now)
+            if generator.side_tag is not None:
+                self._leave_out(generator)
+            if generator.tracks_idleness:
+                # Records that are left out do not count as activity: a split without others becomes idle.
+                was_idle = bool(len(batch)) and generator.saw_records(now)
+                watermarks.check_idle(now)
+                if (was_idle and watermarks.idle) or not len(batch):
+                    self._settle()
+            if not len(batch):
+                return
             self.records_out += len(batch)
             if (last_ms := last_timestamp(batch)) is not None:
                 self._last_emitted = last_ms, now
@@ -169,6 +176,14 @@ class SourceOperator(StreamOperator):
         except AssignerError as error:
             raise UserCodeError(self.context.operator_name, error.record, error.what) from error.__cause__
         self._pause_splits()
+
+    def _leave_out(self, generator: WatermarkGenerator) -> None:
+        """Count the records that the generator left out, and emit them to the side output."""
+        assert generator.side_tag is not None
+        rejected = generator.left_out()
+        if rejected is not None:
+            self.context.count(NULL_TIME_RECORDS, len(rejected))
+            self.output.collect_side(generator.side_tag, rejected)
 
     def _generator_for(self, polled: Batch) -> WatermarkGenerator:
         split_id = polled.split_id if isinstance(polled, SplitBatch | SplitColumnBatch) else None

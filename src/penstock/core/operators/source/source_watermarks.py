@@ -37,6 +37,11 @@ class SourceWatermarks:
         return self._main.tracks_idleness
 
     @property
+    def leaves_out(self) -> bool:
+        """Whether the strategy may leave out records without an event time."""
+        return self._main.side_tag is not None
+
+    @property
     def generators(self) -> Collection[WatermarkGenerator]:
         """Those that count at present."""
         return self._splits.values() if self._splits else (self._main,)

@@ -24,6 +24,7 @@ from penstock.state.captures import StateCapture
 from penstock.state.key_columns import ColumnsCapture
 from penstock.table.data.arrow_types import arrow_type
 from penstock.table.data.errors import TableRuntimeError
+from penstock.table.data.flat import milliseconds
 from penstock.table.data.logical_types import DataType
 from penstock.table.evaluation.evaluator import Evaluator
 from penstock.table.plan.logical import JoinType
@@ -35,7 +36,6 @@ from penstock.table.streaming.rows.evaluating import EvaluatingOperator
 from penstock.table.streaming.rows.held_rows import columns_of
 from penstock.table.streaming.rows.key_hashes import is_own_number, key_hashes
 from penstock.table.streaming.rows.row_keys import ONLY_KEY
-from penstock.table.streaming.rows.watermark_operator import milliseconds
 from penstock.table.streaming.windows.window_ends import WindowEnds
 
 #: At most about this many pairs are looked at in one go.

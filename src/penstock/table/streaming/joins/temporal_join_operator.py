@@ -24,6 +24,7 @@ from penstock.core.operators.timers import TimerQueue
 from penstock.core.records import Batch
 from penstock.table.data.arrow_types import arrow_type
 from penstock.table.data.errors import TableRuntimeError
+from penstock.table.data.flat import milliseconds
 from penstock.table.data.logical_types import DataType
 from penstock.table.evaluation.columns import Columns
 from penstock.table.evaluation.evaluator import Evaluator
@@ -31,9 +32,9 @@ from penstock.table.streaming.joins.join_sides import SideKeys
 from penstock.table.streaming.joins.versions import TableVersions, ViewVersions
 from penstock.table.streaming.rows.evaluating import EvaluatingOperator
 from penstock.table.streaming.rows.held_rows import RowEquality, columns_of
+from penstock.table.streaming.rows.null_times import check_times
 from penstock.table.streaming.rows.row_tuples import kinds_of, tuples_of
 from penstock.table.streaming.rows.sessions import StreamSession
-from penstock.table.streaming.rows.watermark_operator import milliseconds
 from penstock.table.typed.nodes import Typed
 
 #: The states: key -> [waiting rows, times of versions, versions, timer]; and timers.
@@ -60,6 +61,7 @@ class TemporalSpec:
         is_view: whether the right side is a view that keeps the last of several rows, see `ViewVersions`.
         shown: the place of a column of the right side that says whether a row passes the filters of the view; None
             where all do.
+        columns: the names of the columns of either side, for errors.
     """
 
     keeps_left: bool
@@ -72,6 +74,7 @@ class TemporalSpec:
     ends_by_before: bool
     is_view: bool = False
     shown: int | None = None
+    columns: tuple[Sequence[str], Sequence[str]] = ((), ())
 
 
 class TemporalJoinOperator(EvaluatingOperator):
@@ -125,12 +128,9 @@ class TemporalJoinOperator(EvaluatingOperator):
         self._mark(None, set(keys))
 
     def _times_of(self, taken: ColumnBatch, side: int) -> list[int]:
-        column = taken.columns.column(self._spec.times[side])
-        if column.null_count:
-            raise UserCodeError(self.context.operator_name, f"a batch of {len(taken)} rows") from TableRuntimeError(
-                "RowTime field should not be null, please convert it to a non-null long value."
-            )
-        times: list[int] = milliseconds(column).tolist()
+        spec = self._spec
+        check_times(taken, spec.times[side], spec.columns[side], self.context.operator_name, "a temporal join")
+        times: list[int] = milliseconds(taken.columns.column(spec.times[side])).tolist()
         return times
 
     def _shown_in(self, taken: ColumnBatch) -> Iterable[bool]:

@@ -21,6 +21,7 @@ from penstock.core.records import MIN_TIMESTAMP, Batch
 from penstock.state.captures import StateCapture
 from penstock.state.key_columns import ColumnsCapture
 from penstock.table.data.errors import TableRuntimeError
+from penstock.table.data.flat import milliseconds
 from penstock.table.evaluation.evaluator import Evaluator
 from penstock.table.plan.logical import JoinType
 from penstock.table.streaming.joins.join_sides import PairCondition, SideKeys
@@ -29,7 +30,6 @@ from penstock.table.streaming.joins.window_joining import COLUMN_STATES, SIDES, 
 from penstock.table.streaming.joins.window_rows import EDGES, END, START, key_names
 from penstock.table.streaming.rows.evaluating import EvaluatingOperator
 from penstock.table.streaming.rows.held_rows import columns_of, rows_of
-from penstock.table.streaming.rows.watermark_operator import milliseconds
 from penstock.table.streaming.windows.window_ends import WindowEnds
 
 #: So many rows of the other form of state are put into memory before the state may leave it.

@@ -26,6 +26,7 @@ from penstock.table.streaming.over.over_at_once import FRAMES
 from penstock.table.streaming.over.over_calls import OverCalls, Row
 from penstock.table.streaming.over.over_frames import END, LAST, Entry, Frame
 from penstock.table.streaming.rows.evaluating import EvaluatingOperator
+from penstock.table.streaming.rows.null_times import check_times
 from penstock.table.streaming.rows.row_keys import RowKeys
 from penstock.table.streaming.rows.sessions import StreamSession
 from penstock.table.streaming.rows.state_times import ExpiringOperator
@@ -34,7 +35,6 @@ from penstock.table.streaming.rows.state_times import ExpiringOperator
 WAITING: Final = "over_waiting"
 ENDS: Final = "over_ends"
 _MILLISECOND_NS: Final = 1_000_000
-_NO_TIME: Final = "RowTime field should not be null, please convert it to a non-null long value."
 #: A batch is sent on when it has this many rows.
 _BATCH_ROWS: Final = 4096
 
@@ -51,6 +51,7 @@ class WaitingOverOperator(EvaluatingOperator, ExpiringOperator):
         is_rows: whether the frame is of ROWS; else it is a RANGE.
         distance: how many rows, or how many ms, the frame reaches back; None without a bound.
         session: of the functions of the program.
+        columns: the names of the columns of the input, for errors.
     """
 
     def __init__(
@@ -63,7 +64,9 @@ class WaitingOverOperator(EvaluatingOperator, ExpiringOperator):
         is_rows: bool,
         distance: int | None,
         session: StreamSession | None = None,
+        columns: Sequence[str] = (),
     ) -> None:
+        self._columns = tuple(columns)
         self._partition = RowKeys(partition)
         self._order = order
         self._call_list = tuple(calls)
@@ -197,17 +200,12 @@ class OverInEventTimeOperator(WaitingOverOperator):
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Let rows wait that are not late."""
         taken = as_columns(batch, self.context.operator_name)
+        check_times(taken, self._order, self._columns, self.context.operator_name, "OVER")
         keys = self._partition.of(taken.columns)
         self._written(set(keys))
         late, order, is_bounded = 0, self._order, self._distance is not None
         for key, row in zip(keys, self._calls.rows(taken, True), strict=True):
-            moment = row[order]
-            if moment is None:
-                error = TableRuntimeError(
-                    "RowTime field should not be null, please convert it to a non-null long value."
-                )
-                raise UserCodeError(self.context.operator_name, row) from error
-            time = moment // _MILLISECOND_NS
+            time = row[order] // _MILLISECOND_NS
             if time <= (self._last(key) if is_bounded else self._watermark):
                 late += 1
             else:

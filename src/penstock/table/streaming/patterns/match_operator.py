@@ -26,12 +26,13 @@ from penstock.core.patterns.memory import NO_LINK, Memory
 from penstock.core.patterns.skipping import SkipError
 from penstock.core.records import MAX_WATERMARK, MIN_TIMESTAMP, Batch
 from penstock.table.data.errors import TableRuntimeError
+from penstock.table.data.flat import milliseconds
 from penstock.table.streaming.patterns.program import MatchProgram, MatchSpecification, Offered
 from penstock.table.streaming.patterns.references import Matched
 from penstock.table.streaming.rows.evaluating import EvaluatingOperator
+from penstock.table.streaming.rows.null_times import check_times
 from penstock.table.streaming.rows.row_keys import RowKeys
 from penstock.table.streaming.rows.sessions import StreamSession
-from penstock.table.streaming.rows.watermark_operator import milliseconds
 
 #: The states: what matchers remember, rows that wait, and when partial matches take too long.
 MEMORIES: Final = "match_memories"
@@ -236,10 +237,9 @@ class EventTimeMatchOperator(MatchOperator):
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Let rows wait that are not late."""
         taken, keys, rows = self._taken(batch)
-        column = taken.columns.column(self._specification.order[0].index)
-        if column.null_count:
-            error = TableRuntimeError("RowTime field should not be null, please convert it to a non-null long value.")
-            raise UserCodeError(self.context.operator_name, f"a batch of {len(taken)} rows") from error
+        order, names = self._specification.order[0].index, self._specification.names
+        check_times(taken, order, names, self.context.operator_name, "MATCH_RECOGNIZE")
+        column = taken.columns.column(order)
         late = 0
         for key, time_ms, row in zip(keys, milliseconds(column).tolist(), rows, strict=True):
             if time_ms <= self._watermark:

@@ -30,8 +30,9 @@ Offered: TypeAlias = tuple[Row, tuple[bool, ...]]
 
 @dataclass(frozen=True, slots=True)
 class MatchSpecification:
-    """What a plan says, with the types of the columns of the input; see `MatchRecognize`."""
+    """A planned pattern, with the names and types of the input's columns; see `MatchRecognize`."""
 
+    names: tuple[str, ...]
     types: tuple[DataType, ...]
     partition: tuple[int, ...]
     order: tuple[SortKey, ...]

@@ -45,19 +45,23 @@ def with_normalizers(plan: Node, table: Callable[[Scan], TableReader], has_dupli
     if found is None:
         return with_inputs(plan, [with_normalizers(part, table, has_duplicates) for part in plan.inputs()])
     source, key = found
-    reader = _reader(source, table)
-    is_by_key = Changes.UPDATE in reader.changes and (reader.is_upsert or not reader.has_before)
-    comes_again = has_duplicates and reader.changes != INSERTS and bool(reader.key)
-    if not is_by_key and not comes_again:
+    reader = reader_of(source, table)
+    if not goes_by_key(reader, has_duplicates):
         return plan
     # The planner knows nodes by their ids, and the node that this one takes the place of is no longer the same one.
     table_below = replace(plan)
     return ChangelogNormalize(schema=plan.schema, input=table_below, key=tuple(key[place] for place in reader.key))
 
 
-def _reader(source: Source, table: Callable[[Scan], TableReader]) -> TableReader | StreamRows:
+def reader_of(source: Source, table: Callable[[Scan], TableReader]) -> TableReader | StreamRows:
     """What is known of the changes of a table or stream."""
     return table(source) if isinstance(source, Scan) else source
+
+
+def goes_by_key(reader: TableReader | StreamRows, has_duplicates: bool) -> bool:
+    """Whether a table is updated by key. `has_duplicates`: changes may arrive more than once."""
+    is_by_key = Changes.UPDATE in reader.changes and (reader.is_upsert or not reader.has_before)
+    return is_by_key or (has_duplicates and reader.changes != INSERTS and bool(reader.key))
 
 
 def _table_below(node: Node, is_narrowed: bool = False) -> tuple[Source, dict[int, int]] | None:
@@ -105,13 +109,21 @@ class NormalizeRule(Rule[ChangelogNormalize]):
 
     def stream(self, node: ChangelogNormalize, planning: Planning, wants_before: bool) -> Stream:
         """See `Rule`."""
-        reader = _reader(source_of(node), planning.table)
+        reader = reader_of(source_of(node), planning.table)
         is_whole = isinstance(reader, TableReader) and reader.has_full_deletes
         has_whole_rows = not reader.is_upsert or is_whole or Changes.DELETE not in reader.changes
+        # A rejected row becomes a deletion that does not have the columns of the previous row.
+        has_whole_rows = has_whole_rows and not _drops_rows(node)
         is_asked = wants_before and not reader.has_before
         if not planning.options.has_duplicates and not is_asked and (has_whole_rows or id(node) in planning.by_key):
             return planning.stream(node.input, False)
         return normalized(node, planning, wants_before)
+
+
+def _drops_rows(node: ChangelogNormalize) -> bool:
+    """Whether the watermark step below drops rows with a NULL event time."""
+    below = node.input.input if isinstance(node.input, Project) else node.input
+    return isinstance(below, WatermarkAssigner) and below.drops_null
 
 
 def normalized(

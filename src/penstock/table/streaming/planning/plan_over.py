@@ -69,7 +69,10 @@ def over_operator(node: logical.Over, names: list[str], session: StreamSession) 
     if time is TimeAttribute.PROCTIME and (node.is_rows or distance is None):
         return partial(OverAtOnceOperator, node.partition, order.index, node.calls, types, names, distance, session)
     kind = OverInEventTimeOperator if time is TimeAttribute.ROWTIME else OverInProcessingTimeOperator
-    return partial(kind, node.partition, order.index, node.calls, types, names, node.is_rows, distance, session)
+    columns = node.input.schema.names
+    return partial(
+        kind, node.partition, order.index, node.calls, types, names, node.is_rows, distance, session, columns
+    )
 
 
 def _check(node: logical.Over) -> None:

@@ -45,6 +45,7 @@ def match_operator(node: MatchRecognize, session: StreamSession) -> Factory:
     for key in node.order[1:]:
         comparable_of(node.input.schema[key.index].type)
     specification = MatchSpecification(
+        names=tuple(node.input.schema.names),
         types=tuple(node.input.schema.types),
         partition=node.partition,
         order=node.order,

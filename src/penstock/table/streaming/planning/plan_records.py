@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
+from typing import Final
 
 from penstock.base.errors import UnsupportedError
+from penstock.plan.transformation import Upstream
+from penstock.table.connectors.tables import TableReader
 from penstock.table.data.errors import ValidationError
 from penstock.table.evaluation.stability import is_pure
 from penstock.table.plan import logical
 from penstock.table.plan.changes import INSERTS, Changes
 from penstock.table.plan.text import node_text
+from penstock.table.streaming.planning.plan_normalize import goes_by_key
 from penstock.table.streaming.planning.rule import Factory, Planning, Rule
 from penstock.table.streaming.planning.streams import Stream, names_of
 from penstock.table.streaming.planning.table_options import ALIGNMENT_GROUP, WatermarkOptions, watermark_options
@@ -17,8 +23,18 @@ from penstock.table.streaming.records.record_stream import FromRecordsOperator, 
 from penstock.table.streaming.records.source_watermark_operator import SourceWatermarkOperator, is_source_watermark
 from penstock.table.streaming.records.split_watermarks import TableTime
 from penstock.table.streaming.rows.calc_operator import CalcOperator
+from penstock.table.streaming.rows.null_times import REJECTED_ROWS, NullTimes
 from penstock.table.streaming.rows.watermark_operator import WatermarkAssignerOperator
 from penstock.table.typed.nodes import Field, transformed
+
+_REMEDY: Final = (
+    "Every row of a table with a watermark needs an event time. Set the table's option 'scan.watermark.null-time' to "
+    "'drop' to leave out and count such rows, or to 'route' to write them into another table"
+)
+_REMEDY_OF_STREAM: Final = (
+    "Every row of a table with a watermark needs an event time: filter such records out of the stream, or declare the "
+    "watermark for another column"
+)
 
 
 class StreamRowsRule(Rule[logical.StreamRows]):
@@ -41,6 +57,46 @@ class StreamRowsRule(Rule[logical.StreamRows]):
         return Stream(upstreams, node.schema, node.changes, node.has_before)
 
 
+class RejectedRowsRule(Rule[logical.RejectedRows]):
+    """The rejected rows of a table, which have a NULL event time."""
+
+    nodes = (logical.RejectedRows,)
+
+    def changes(self, node: logical.RejectedRows, planning: Planning) -> Changes:
+        """The table's changes, or inserts if no previous rows are known."""
+        reader = planning.table(node.table)
+        return INSERTS if _are_inserts(reader, planning) else reader.changes
+
+    def stream(self, node: logical.RejectedRows, planning: Planning, wants_before: bool) -> Stream:
+        """See `Rule`. Previous rows of updates stay: the new row may have an event time and not be here."""
+        return planning.rejected(node)
+
+
+class WatermarkRule(Rule[logical.WatermarkAssigner]):
+    """How far event time has come."""
+
+    nodes = (logical.WatermarkAssigner,)
+
+    def changes(self, node: logical.WatermarkAssigner, planning: Planning) -> Changes:
+        """In a table that is updated by key, a row with a NULL event time deletes the previous row."""
+        changes, leaf = planning.changes(node.input), _leaf(node)
+        if node.drops_null and isinstance(leaf, logical.Scan) and _is_by_key(planning.table(leaf), planning):
+            changes |= Changes.DELETE
+        return changes
+
+    def asks_before(self, node: logical.WatermarkAssigner, planning: Planning, wants_before: bool) -> bool:
+        """As for a filter: the previous row may have an event time when the new row has none."""
+        return _asks_before(node, planning, wants_before)
+
+    def stream(self, node: logical.WatermarkAssigner, planning: Planning, wants_before: bool) -> Stream:
+        """See `Rule`."""
+        return with_watermarks(node, planning, wants_before)
+
+
+def _asks_before(node: logical.WatermarkAssigner, planning: Planning, wants_before: bool) -> bool:
+    return wants_before or (node.drops_null and planning.updates(node.input))
+
+
 def with_watermarks(node: logical.WatermarkAssigner, planning: Planning, wants_before: bool) -> Stream:
     """The stream of what is below, with event time: made where a table is read if that can be, else in a step above.
 
@@ -54,10 +110,13 @@ def with_watermarks(node: logical.WatermarkAssigner, planning: Planning, wants_b
         found = _made_in_source(node, options, planning, wants_before)
         if found is not None:
             return found
-    inner = planning.stream(node.input, wants_before)
+    inner = planning.stream(node.input, _asks_before(node, planning, wants_before))
     operator = _watermarks(node, options, planning)
     upstreams = planning.step("Watermark Assigner", operator, inner.upstreams, inner.changes != INSERTS)
-    return Stream(upstreams, node.schema, inner.changes, inner.has_before)
+    if node.route is not None:
+        rejected = Stream(_left_out(upstreams), node.schema, planning.changes(node.route.input), inner.has_before)
+        planning.route(node.route, lambda: rejected)
+    return Stream(upstreams, node.schema, planning.changes(node), inner.has_before)
 
 
 def _made_in_source(
@@ -73,20 +132,47 @@ def _made_in_source(
     watermark = transformed(node.expression, lambda one: places[one.index] if isinstance(one, Field) else one)
     if not all(map(is_pure, (time, watermark))):
         return None
-    of_table = TableTime(time, watermark, width, planning.session, options.gap)
-    found = planning.timed(scan, options.applied(of_table.strategy()), wants_before)
-    if found is None or calc.expressions is None:
-        return None if found is None else Stream(found.upstreams, node.schema, found.changes, found.has_before)
-    operator = partial(CalcOperator, None, columns, names_of(node.schema), planning.session)
-    upstreams = planning.step("Calc", operator, found.upstreams, found.changes != INSERTS)
-    return Stream(upstreams, node.schema, found.changes, found.has_before)
+    null_times = _null_times(node, scan.schema.names, planning)
+    of_table = TableTime(time, watermark, width, planning.session, null_times, options.gap)
+    before = _asks_before(node, planning, wants_before)
+    found = planning.timed(scan, options.applied(of_table.strategy()), before)
+    if found is None:
+        return None
+
+    def computed(stream: Stream) -> Stream:
+        """Compute the table's columns from the scanned columns."""
+        if calc.expressions is None:
+            return replace(stream, schema=node.schema)
+        operator = partial(CalcOperator, None, columns, names_of(node.schema), planning.session)
+        upstreams = planning.step("Calc", operator, stream.upstreams, stream.changes != INSERTS)
+        return replace(stream, upstreams=upstreams, schema=node.schema)
+
+    timed = replace(computed(found), changes=planning.changes(node))
+    if node.route is not None:
+        reader, upstreams = planning.table(scan), _left_out(_sources(found.upstreams))
+        rejected = Stream(upstreams, scan.schema, planning.changes(node.route.input), reader.has_before)
+        planning.route(node.route, lambda: computed(rejected))
+    return timed
+
+
+def _left_out(upstreams: Iterable[Upstream]) -> tuple[Upstream, ...]:
+    """The side outputs with the rows that leave these streams."""
+    return tuple(replace(one, side_tag=REJECTED_ROWS) for one in upstreams)
+
+
+def _sources(upstreams: Iterable[Upstream]) -> Iterator[Upstream]:
+    """The sources at the head of these streams, whose steps have one input each."""
+    for one in upstreams:
+        below = one.transformation.inputs
+        if below:
+            yield from _sources(below)
+        else:
+            yield one
 
 
 def _watermarks(node: logical.WatermarkAssigner, options: WatermarkOptions, planning: Planning) -> Factory:
     """The operator that says how far event time has come."""
-    leaf: logical.Node = node
-    while leaf.inputs():
-        (leaf,) = leaf.inputs()
+    leaf, null_times = _leaf(node), _null_times(node, node.input.schema.names, planning)
     if not is_source_watermark(node.expression):
         if options.alignment is not None:
             raise UnsupportedError(
@@ -96,7 +182,13 @@ def _watermarks(node: logical.WatermarkAssigner, options: WatermarkOptions, plan
                 "with_watermark_alignment"
             )
         return partial(
-            WatermarkAssignerOperator, node.column, node.expression, planning.session, options.gap, options.idle_ms
+            WatermarkAssignerOperator,
+            node.column,
+            node.expression,
+            planning.session,
+            null_times,
+            options.gap,
+            options.idle_ms,
         )
     if not isinstance(leaf, logical.StreamRows):
         raise ValidationError(
@@ -104,4 +196,38 @@ def _watermarks(node: logical.WatermarkAssigner, options: WatermarkOptions, plan
             f"see from_data_stream: {node_text(leaf)}. Declare the watermark with an expression, such as "
             "WATERMARK FOR ts AS ts - INTERVAL '5' SECOND"
         )
-    return partial(SourceWatermarkOperator, node.column)
+    return partial(SourceWatermarkOperator, node.column, null_times)
+
+
+def _leaf(node: logical.Node) -> logical.Node:
+    """The table or stream under a watermark."""
+    while node.inputs():
+        (node,) = node.inputs()
+    return node
+
+
+def _null_times(node: logical.WatermarkAssigner, names: Sequence[str], planning: Planning) -> NullTimes:
+    """How rows with a NULL event time are handled. `names`: the columns of the rows at that point, for errors."""
+    leaf, column = _leaf(node), node.schema.names[node.column]
+    if not isinstance(leaf, logical.Scan):
+        title = leaf.title if isinstance(leaf, logical.StreamRows) else node_text(leaf)
+        return NullTimes(column, title, tuple(names), _REMEDY_OF_STREAM)
+    reader = planning.table(leaf)
+    return NullTimes(
+        column,
+        ".".join(leaf.path),
+        tuple(names),
+        _REMEDY,
+        is_rejecting=node.drops_null,
+        by_key=_is_by_key(reader, planning),
+        as_inserts=_are_inserts(reader, planning),
+    )
+
+
+def _are_inserts(reader: TableReader, planning: Planning) -> bool:
+    """Whether rejected rows are written as inserts, because the table has no previous rows of updates."""
+    return _is_by_key(reader, planning) and not reader.has_before
+
+
+def _is_by_key(reader: TableReader, planning: Planning) -> bool:
+    return goes_by_key(reader, planning.options.has_duplicates)

@@ -15,11 +15,9 @@ from penstock.table.plan.logical import (
     Project,
     Replicate,
     SetOperation,
-    WatermarkAssigner,
 )
 from penstock.table.streaming.planning.optimizations import Optimization
 from penstock.table.streaming.planning.plan_normalize import asks_key_alone, normalized
-from penstock.table.streaming.planning.plan_records import with_watermarks
 from penstock.table.streaming.planning.rule import Planning, Rule
 from penstock.table.streaming.planning.streams import Stream, names_of
 from penstock.table.streaming.rewrites.calc import is_identity
@@ -66,20 +64,6 @@ class CalcRule(Rule[CalcNode]):
 def _completes_upserts(node: Node, planning: Planning) -> TypeGuard[ChangelogNormalize]:
     """Whether a node completes upserts, and takes the filter above it."""
     return isinstance(node, ChangelogNormalize) and planning.options.allows(Optimization.FILTERED_UPSERTS)
-
-
-class WatermarkRule(Rule[WatermarkAssigner]):
-    """How far event time has come."""
-
-    nodes = (WatermarkAssigner,)
-
-    def changes(self, node: WatermarkAssigner, planning: Planning) -> Changes:
-        """See `Rule`."""
-        return planning.changes(node.input)
-
-    def stream(self, node: WatermarkAssigner, planning: Planning, wants_before: bool) -> Stream:
-        """See `Rule`."""
-        return with_watermarks(node, planning, wants_before)
 
 
 class CorrelateRule(Rule[Correlate]):

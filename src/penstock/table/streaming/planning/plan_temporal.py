@@ -83,6 +83,7 @@ class TemporalJoinRule(Rule[TemporalJoin]):
             condition=None if condition == TRUE else condition,
             types=(node.left.schema.types, node.right.schema.types),
             names=streams.names_of(node.schema),
+            columns=(node.left.schema.names, node.right.schema.names),
             ends_by_before=_has_filter(node.right if view is None else view.input, planning),
             is_view=view is not None and view.has_updates,
             shown=None if view is None else len(node.right.schema),

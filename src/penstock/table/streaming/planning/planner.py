@@ -22,6 +22,7 @@ from penstock.core.operators.source.source import SourceOperator
 from penstock.core.task.channels.partitioners import GlobalPartitioner
 from penstock.plan.transformation import Transformation, Upstream
 from penstock.table.analyser.calls import Calls
+from penstock.table.catalog.null_times import NULL_TIME_TABLE
 from penstock.table.connectors.push_down import NO_PUSH_DOWN, PushDown
 from penstock.table.connectors.tables import TableReader, TableWriter
 from penstock.table.data.errors import ValidationError
@@ -42,14 +43,13 @@ from penstock.table.streaming.planning.plan_normalize import NormalizeRule, with
 from penstock.table.streaming.planning.plan_over import OverRule
 from penstock.table.streaming.planning.plan_patterns import MatchRule
 from penstock.table.streaming.planning.plan_ranks import RankRule, SortRule
-from penstock.table.streaming.planning.plan_records import StreamRowsRule
+from penstock.table.streaming.planning.plan_records import RejectedRowsRule, StreamRowsRule, WatermarkRule
 from penstock.table.streaming.planning.plan_rows import (
     CalcRule,
     CorrelateRule,
     ExpandRule,
     ReplicateRule,
     UnionRule,
-    WatermarkRule,
 )
 from penstock.table.streaming.planning.plan_sources import ArrowRowsRule, ScanRule, ValuesRule
 from penstock.table.streaming.planning.plan_table_aggregates import TableAggregateRule
@@ -62,6 +62,7 @@ from penstock.table.streaming.planning.table_options import of_connector, parall
 from penstock.table.streaming.planning.upsert_keys import UpsertKeys
 from penstock.table.streaming.records.record_target import RecordTarget
 from penstock.table.streaming.rewrites.calc import Calc, calc_of
+from penstock.table.streaming.rewrites.columns import ScanKey, scan_key
 from penstock.table.streaming.rewrites.processing_time import orders_by_arrival, with_late_processing_time
 from penstock.table.streaming.rewrites.rewritten import rewritten
 from penstock.table.streaming.rows.rows_operator import ToRowsOperator
@@ -72,6 +73,7 @@ RULES: Final[tuple[Rule[Any], ...]] = (
     ArrowRowsRule(),
     ScanRule(),
     StreamRowsRule(),
+    RejectedRowsRule(),
     NormalizeRule(),
     CalcRule(),
     CorrelateRule(),
@@ -114,6 +116,7 @@ class StreamPlanner:
 
     `shares`: whether parts of plans that give the same rows are one part of the job. `is_taken`: whether another step
     of the program has an id. `tables`: how tables are read in part; `lookups`: how they are asked for the rows of keys.
+    `writer`: the writers of tables that rejected rows are routed into.
     """
 
     def __init__(
@@ -127,6 +130,7 @@ class StreamPlanner:
         is_taken: Callable[[str], bool] = lambda _: False,
         tables: PushDown = NO_PUSH_DOWN,
         lookups: Lookups | None = None,
+        writer: Callable[[logical.Write], TableWriter] | None = None,
     ) -> None:
         self.add = add
         self._reader = reader
@@ -148,6 +152,13 @@ class StreamPlanner:
         self._streams: dict[tuple[str, bool, tuple[bool, ...]], Stream] = {}
         self._is_taken = is_taken
         self._tables = tables
+        self._writer = writer
+        #: the rejected rows of each table, by its path and options
+        self._rejected: dict[ScanKey, Stream] = {}
+        #: the routes whose sinks are not planned yet
+        self._routes: list[logical.Write] = []
+        #: the tables whose routes are explained
+        self._explained: set[ScanKey] = set()
         #: the nodes whose steps are being added, the innermost one last; and the ids that steps have
         self._planned: list[Planned] = []
         self._stable: dict[int, tuple[logical.Node, bool]] = {}
@@ -229,7 +240,20 @@ class StreamPlanner:
             mode = shown(changes, wants_before)
             lines = ["  " * depth + f"{node_text(node).removesuffix(')')}, changelogMode={mode})"]
             inputs, asked = node.inputs(), _rule_of(node).asks_before(node, self, wants_before)
-        return "\n".join([*lines, *(self.explained(one, asked, depth + 1) for one in inputs)])
+        lines += [self.explained(one, asked, depth + 1) for one in inputs]
+        if not depth:
+            lines += [self.explained(one) for root in inputs for one in self._unexplained_routes(root)]
+        return "\n".join(lines)
+
+    def _unexplained_routes(self, node: logical.Node) -> Iterator[logical.Write]:
+        """The routes of the plan's tables that are not in an explained plan yet."""
+        if isinstance(node, logical.WatermarkAssigner) and node.route is not None:
+            key = _routed_table(node.route)
+            if key not in self._explained:
+                self._explained.add(key)
+                yield node.route
+        for one in node.inputs():
+            yield from self._unexplained_routes(one)
 
     # --- operators ----------------------------------------------------------------------------------------------------
 
@@ -281,6 +305,10 @@ class StreamPlanner:
 
     def sink(self, write: logical.Write, writer: TableWriter) -> None:
         """Write rows into a table. Raises `ValidationError` where changes come that the sink does not take."""
+        self._sink(write, writer)
+        self._add_routes()
+
+    def _sink(self, write: logical.Write, writer: TableWriter) -> None:
         title = ".".join(write.path)
         upstreams, sink = self.written(write, writer), writer.sink
         parallelism, changes = parallelism_of(write), self.changes(self.rewritten(write.input))
@@ -336,7 +364,9 @@ class StreamPlanner:
         if plan_sinks.may_overflow(node):
             stream = plan_sinks.checked(stream, node.schema, self)
         operator = partial(ToRowsOperator, node.schema.types, False)
-        return self.step("Rows", operator, stream.upstreams, are_changes=True)
+        upstreams = self.step("Rows", operator, stream.upstreams, are_changes=True)
+        self._add_routes()
+        return upstreams
 
     def shown(self, node: logical.Node) -> None:
         """Add what hands the rows of a node to the client, for plans that are only looked at."""
@@ -351,12 +381,44 @@ class StreamPlanner:
         stream = self._for_client(plan, target.accepts, target.wants_before, target.title)
         checked = plan_sinks.checked(stream, target.schema, self)
         operator = target.operator(self.session)
-        return self.step("To Records", operator, checked.upstreams, self.changes(plan) != INSERTS)
+        found = self.step("To Records", operator, checked.upstreams, self.changes(plan) != INSERTS)
+        self._add_routes()
+        return found
 
     def _for_client(self, node: logical.Node, accepts: Changes, wants_before: bool, title: str) -> Stream:
         changes = self.changes(node)
         self.accept(f"Table sink '{title}'", node, accepts)
         return self.stream(node, wants_before and Changes.UPDATE in changes)
+
+    # --- rows that leave a stream -------------------------------------------------------------------------------------
+
+    def route(self, write: logical.Write, rows: Callable[[], Stream]) -> None:
+        """See `Planning`."""
+        table = _routed_table(write)
+        if table not in self._rejected:
+            self._rejected[table] = rows()
+            self._routes.append(write)
+
+    def rejected(self, node: logical.RejectedRows) -> Stream:
+        """See `Planning`."""
+        return self._rejected[scan_key(node.table)]
+
+    def _add_routes(self) -> None:
+        """Add the sinks of the routes. Called after a query is planned, because each sink is a query of its own."""
+        while self._routes:
+            write = self._routes.pop(0)
+            assert self._writer is not None
+            try:
+                self._sink(write, self._writer(write))
+            except (ValidationError, UnsupportedError) as error:
+                no_key = " A route has no ON CONFLICT: declare the table without PRIMARY KEY." if write.key else ""
+                where = f"option '{NULL_TIME_TABLE.key()}' of table {'.'.join(_routed_table(write)[0])}"
+                raise type(error)(
+                    f"{where}: rows with a NULL event time cannot be written into table {'.'.join(write.path)}. "
+                    f"{error}{no_key}"
+                ) from error
+
+    # --- steps --------------------------------------------------------------------------------------------------------
 
     def accept(self, consumer: str, node: logical.Node, accepts: Changes) -> None:
         """Raise `ValidationError` where a node sends changes that its consumer does not take."""
@@ -419,6 +481,13 @@ class StreamPlanner:
             return None
         with self._planning(node, wants_before):
             return ScanRule.read(node, table, self, wants_before)
+
+
+def _routed_table(write: logical.Write) -> ScanKey:
+    """The path and options of the table whose rejected rows a route writes."""
+    rejected = logical.rejected_rows(write)
+    assert rejected is not None
+    return scan_key(rejected.table)
 
 
 def _source_of(node: logical.Node, refused: Changes, changes: Callable[[logical.Node], Changes]) -> logical.Node:

@@ -12,7 +12,7 @@ from penstock.plan.transformation import Transformation, Upstream
 from penstock.table.analyser.calls import Calls
 from penstock.table.connectors.tables import TableReader
 from penstock.table.plan.changes import Changes
-from penstock.table.plan.logical import Node, Scan
+from penstock.table.plan.logical import Node, RejectedRows, Scan, Write
 from penstock.table.plan.row_schema import RowSchema
 from penstock.table.streaming.planning.lookups import Lookups
 from penstock.table.streaming.planning.options import PlanOptions
@@ -70,6 +70,15 @@ class Planning(Protocol):
 
     def timed(self, node: Scan, strategy: WatermarkStrategy, wants_before: bool) -> Stream | None:
         """The stream of a table with watermarks that are made where it is read; None where the table has none."""
+
+    def route(self, write: Write, rows: Callable[[], Stream]) -> None:
+        """Write a table's rejected rows into another table, unless another read of the table does so already.
+
+        `rows`: adds the steps that produce them.
+        """
+
+    def rejected(self, node: RejectedRows) -> Stream:
+        """The stream of a table's rejected rows."""
 
 
 class Rule(ABC, Generic[NodeT]):

@@ -12,6 +12,7 @@ from penstock.base.config_options import ConfigOption
 from penstock.base.configuration import Configuration
 from penstock.base.value_types import DURATION_MS, INTEGER, STRING, choice
 from penstock.base.watermark_strategy import WatermarkAlignment, WatermarkStrategy
+from penstock.table.catalog.null_times import NULL_TIME, NULL_TIME_TABLE
 from penstock.table.data.errors import ValidationError
 from penstock.table.plan.logical import Node, Scan, Unary, Write
 
@@ -30,6 +31,8 @@ _ALL: Final[tuple[ConfigOption[Any], ...]] = (
     IDLE_TIMEOUT_MS,
     SCAN_PARALLELISM,
     SINK_PARALLELISM,
+    NULL_TIME,
+    NULL_TIME_TABLE,
     *_ALIGNMENT,
 )
 _KEYS: Final = frozenset(one.key() for one in _ALL)

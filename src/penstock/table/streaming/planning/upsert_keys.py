@@ -58,6 +58,8 @@ class UpsertKeys:
                 return frozenset({frozenset(key)}) if key else _NONE
             case logical.StreamRows(key=key):
                 return frozenset({frozenset(key)}) if key else _NONE
+            case logical.RejectedRows(table=table, key=key):
+                return frozenset({frozenset(key)}) if key and self._key_of(table) else _NONE
             case logical.WatermarkAssigner() | logical.ChangelogNormalize() | logical.Sort():
                 return self.of(node.input)
             case logical.Filter() | logical.Project():

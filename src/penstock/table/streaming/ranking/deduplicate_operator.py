@@ -16,13 +16,13 @@ import numpy as np
 from penstock.core.columns.batch import as_columns
 from penstock.core.operators.watermarks import LATE_RECORDS
 from penstock.core.records import MIN_TIMESTAMP, Batch
+from penstock.table.data.flat import milliseconds
 from penstock.table.data.logical_types import DataType
 from penstock.table.plan.changes import INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from penstock.table.streaming.rows.held_rows import RowEquality
 from penstock.table.streaming.rows.row_keys import RowKeys
 from penstock.table.streaming.rows.row_tuples import batch_of, tuples_of
 from penstock.table.streaming.rows.state_times import ExpiringOperator
-from penstock.table.streaming.rows.watermark_operator import milliseconds
 
 #: The state of both: the row of each partition.
 ROWS: Final = "rows"

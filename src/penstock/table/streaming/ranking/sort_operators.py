@@ -12,11 +12,11 @@ from penstock.core.columns.batch import as_columns
 from penstock.core.operators.base import StreamOperator
 from penstock.core.operators.watermarks import LATE_RECORDS
 from penstock.core.records import MIN_TIMESTAMP, Batch
+from penstock.table.data.flat import milliseconds
 from penstock.table.data.logical_types import DataType
 from penstock.table.plan.logical import SortKey
 from penstock.table.streaming.rows.ordering import sort_keys
 from penstock.table.streaming.rows.row_tuples import batch_of, tuples_of
-from penstock.table.streaming.rows.watermark_operator import milliseconds
 
 #: The states: the rows of each time (ms), and the last time whose rows have been sent.
 ROWS: Final = "rows"

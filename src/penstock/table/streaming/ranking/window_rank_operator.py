@@ -14,6 +14,7 @@ from penstock.core.operators.base import StreamOperator
 from penstock.core.operators.watermarks import LATE_RECORDS
 from penstock.core.records import Batch
 from penstock.state.captures import StateCapture
+from penstock.table.data.flat import milliseconds
 from penstock.table.data.logical_types import BigIntType, DataType
 from penstock.table.plan.logical import SortKey
 from penstock.table.streaming.ranking.top_n import Sent, TopN
@@ -21,7 +22,6 @@ from penstock.table.streaming.rows.ordering import sort_keys
 from penstock.table.streaming.rows.row_keys import RowKeys
 from penstock.table.streaming.rows.row_tuples import batch_of, tuples_of
 from penstock.table.streaming.rows.sessions import StreamSession
-from penstock.table.streaming.rows.watermark_operator import milliseconds
 from penstock.table.streaming.windows.kept_watermark import KeptWatermark
 from penstock.table.streaming.windows.window_ends import WindowEnds
 

@@ -45,7 +45,8 @@ class RecordTarget:
 
     def operator(self, session: StreamSession) -> Callable[[], StreamOperator]:
         """What makes the operator."""
-        return partial(ToRecordsOperator, self.shape, self.rowtime, self.wants_before, session)
+        names = tuple(self.plan.schema.names)
+        return partial(ToRecordsOperator, self.shape, self.rowtime, self.wants_before, session, names)
 
     def check_key(self, changes: Changes, keys: Callable[[], frozenset[frozenset[int]]]) -> None:
         """Refuse rows that replace others by a key of the plan that is not the declared one."""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from penstock.core.columns.batch import ColumnBatch, as_columns
+from penstock.core.columns.batch import as_columns
 from penstock.core.operators.base import StreamOperator, UserCodeError
 from penstock.core.records import Batch
-from penstock.table.data.errors import TableRuntimeError
-from penstock.table.streaming.rows.watermark_operator import milliseconds
+from penstock.table.streaming.rows.null_times import NullTimeError, NullTimes
 from penstock.table.typed.nodes import FunctionCall, Typed
 
 
@@ -18,17 +17,22 @@ def is_source_watermark(expression: Typed) -> bool:
 
 
 class SourceWatermarkOperator(StreamOperator):
-    """Gives rows the timestamps that their time attribute has. Watermarks pass as they come."""
+    """Gives rows the timestamps that their time attribute has. Watermarks pass as they come.
 
-    def __init__(self, column: int) -> None:
+    Args:
+        column: the place of the time attribute.
+        null_times: handles rows with a NULL event time.
+    """
+
+    def __init__(self, column: int, null_times: NullTimes) -> None:
         self._column = column
+        self._null_times = null_times
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Pass rows on with their timestamps."""
         taken = as_columns(batch, self.context.operator_name)
-        times = taken.columns.column(self._column)
-        if times.null_count:
-            raise UserCodeError(self.context.operator_name, f"a batch of {len(taken)} rows") from TableRuntimeError(
-                "RowTime field should not be null, please convert it to a non-null long value."
-            )
-        self.output.collect(ColumnBatch(taken.data, milliseconds(times), taken.kinds))
+        try:
+            timed = self._null_times.take_out(taken, taken.columns.column(self._column))
+        except NullTimeError as error:
+            raise UserCodeError(self.context.operator_name, error.record) from error
+        self.output.collect(timed.batch)

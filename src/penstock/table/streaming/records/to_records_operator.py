@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from penstock.core.columns.batch import ColumnBatch, as_columns
-from penstock.core.operators.base import StreamOperator, UserCodeError
+from penstock.core.operators.base import StreamOperator
 from penstock.core.records import Batch
-from penstock.table.data.errors import TableRuntimeError
+from penstock.table.data.flat import milliseconds
 from penstock.table.records.shapes import RecordShape
+from penstock.table.streaming.rows.null_times import check_times
 from penstock.table.streaming.rows.row_tuples import without_update_before
 from penstock.table.streaming.rows.sessions import StreamSession
-from penstock.table.streaming.rows.watermark_operator import milliseconds
 
 
 class ToRecordsOperator(StreamOperator):
@@ -21,9 +23,18 @@ class ToRecordsOperator(StreamOperator):
         keeps_before: whether previous rows of updates are among the records. Without, they are deletions: the query
             sends them only where no new row needs to follow, such as in a join with a further condition.
         session: the time zone of moments.
+        names: of the columns, for errors.
     """
 
-    def __init__(self, shape: RecordShape, rowtime: int | None, keeps_before: bool, session: StreamSession) -> None:
+    def __init__(
+        self,
+        shape: RecordShape,
+        rowtime: int | None,
+        keeps_before: bool,
+        session: StreamSession,
+        names: Sequence[str],
+    ) -> None:
+        self._names = tuple(names)
         self._shape = shape
         self._rowtime = rowtime
         self._keeps_before = keeps_before
@@ -45,8 +56,5 @@ class ToRecordsOperator(StreamOperator):
         if self._rowtime is None:
             return None
         times = batch.columns.column(self._rowtime)
-        if times.null_count:
-            raise UserCodeError(self.context.operator_name, f"a batch of {len(batch)} rows") from TableRuntimeError(
-                "RowTime field should not be null, please convert it to a non-null long value."
-            )
+        check_times(batch, self._rowtime, self._names, self.context.operator_name, "a stream with timestamps")
         return list(milliseconds(times).tolist())

@@ -185,13 +185,15 @@ class _Pruner:
         return logical.Expand(schema=_schema(node.schema, kept), input=inner, projections=moved), places
 
     def _watermark(self, node: logical.WatermarkAssigner, used: Used) -> tuple[Node, Places]:
+        # A route writes all columns of the table.
+        used = used if node.route is None else all_columns(node)
         used = self._timed(node, used | {node.column} | columns_in([node.expression]))
         inner, places = self.kept(node.input, used)
         if inner is node.input:
             return node, places
         schema = _schema(node.schema, sorted(places, key=places.__getitem__))
         expression = _moved(node.expression, places)
-        found = logical.WatermarkAssigner(schema=schema, input=inner, column=places[node.column], expression=expression)
+        found = replace(node, schema=schema, input=inner, column=places[node.column], expression=expression)
         return found, places
 
     def _window_table(self, node: logical.WindowTable, used: Used) -> tuple[Node, Places]:

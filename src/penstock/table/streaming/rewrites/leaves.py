@@ -110,6 +110,7 @@ class _Pruner:
         return Filter(schema=inner.schema, input=inner, condition=_moved(node.condition, places)), places
 
     def _watermark(self, node: WatermarkAssigner, used: Used) -> tuple[Node, Places]:
+        used = used if node.route is None else frozenset(_same_places(node))
         used = self._timed(node, used | frozenset(_paths_in([node.expression])) | {(node.column,)})
         inner, places = self._kept(node.input, used)
         if inner is node.input:

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.core.columns.batch import ColumnBatch, as_columns
 from penstock.core.operators.base import UserCodeError
+from penstock.core.operators.watermarks import NULL_TIME_RECORDS
 from penstock.core.records import MAX_WATERMARK, MIN_TIMESTAMP, Batch
 from penstock.table.data.errors import TableRuntimeError
-from penstock.table.data.flat import flat_values
+from penstock.table.data.flat import milliseconds
 from penstock.table.data.logical_types import DayTimeIntervalType
 from penstock.table.evaluation.columns import Columns
 from penstock.table.evaluation.evaluator import Evaluator
 from penstock.table.streaming.rows.evaluating import EvaluatingOperator
+from penstock.table.streaming.rows.null_times import REJECTED_ROWS, NullTimeError, NullTimes
 from penstock.table.streaming.rows.sessions import StreamSession
 from penstock.table.typed.nodes import Constant, Field, FunctionCall, Typed
 
@@ -98,14 +99,25 @@ class WatermarkAssignerOperator(EvaluatingOperator):
     Args:
         column: the place of the time attribute, whose value is the timestamp of a row.
         expression: over the columns of a row, see `RowTimes`.
+        session: of the operator.
+        null_times: handles rows with a NULL event time.
         gap: after how many rows there is a watermark; 0 for one after each batch.
-        idle_ms: after how long (ms) without rows the stream is idle; 0 for never.
+        idle_ms: after how long (ms) without rows the stream is idle; 0 for never. Rejected rows do not count.
     """
 
-    def __init__(self, column: int, expression: Typed, session: StreamSession, gap: int = 0, idle_ms: int = 0) -> None:
+    def __init__(
+        self,
+        column: int,
+        expression: Typed,
+        session: StreamSession,
+        null_times: NullTimes,
+        gap: int = 0,
+        idle_ms: int = 0,
+    ) -> None:
         self._column = column
         self._expression = expression
         self._session = session
+        self._null_times = null_times
         self._gap = gap
         self._idle_ms = idle_ms
         self._watermark = MIN_TIMESTAMP
@@ -115,21 +127,31 @@ class WatermarkAssignerOperator(EvaluatingOperator):
         """Make what runs the expression."""
         evaluate = Evaluator([self._expression], self.running(self._session))
         self._times = RowTimes(self._column, self._expression, evaluate, self._gap)
+        if self._null_times.is_rejecting:
+            self.context.count(NULL_TIME_RECORDS, 0)
         self._last_row_ms = self.context.now_ms()
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
-        """Pass rows on with their timestamps, then tell how far event time has come."""
+        """Pass rows on with their timestamps, then say how far event time has come."""
         taken = as_columns(batch, self.context.operator_name)
+        try:
+            timed, _, rejected = self._null_times.take_out(taken, taken.columns.column(self._column))
+        except NullTimeError as error:
+            raise UserCodeError(self.context.operator_name, error.record) from error
+        if rejected is not None:
+            self.context.count(NULL_TIME_RECORDS, len(rejected))
+            self.output.collect_side(REJECTED_ROWS, rejected)
+            if not len(timed):
+                return
         if self._idle_ms:
             self._wake()
         try:
-            timed = taken.with_rowtimes(rowtimes_of(taken.columns.column(self._column)))
-            for part, watermark in self._times.follow(timed, Columns.of(taken.columns)):
+            for part, watermark in self._times.follow(timed, Columns.of(timed.columns)):
                 self.output.collect(part)
                 if watermark is not None:
                     self._advance(watermark)
         except TableRuntimeError as error:
-            raise UserCodeError(self.context.operator_name, f"a batch of {len(taken)} rows") from error
+            raise UserCodeError(self.context.operator_name, f"a batch of {len(timed)} rows") from error
 
     def _advance(self, watermark: int) -> None:
         if watermark > self._watermark:
@@ -186,17 +208,3 @@ def _delay_ms(expression: Typed) -> int | None:
     if not isinstance(delay, Constant) or not isinstance(delay.type, DayTimeIntervalType):
         return None
     return delay.value if isinstance(delay.value, int) else None
-
-
-def rowtimes_of(times: pa.Array) -> Any:
-    """The timestamps of rows (ms). Raises `TableRuntimeError` for a row that has none."""
-    if times.null_count:
-        raise TableRuntimeError("RowTime field should not be null, please convert it to a non-null long value.")
-    return milliseconds(times)
-
-
-def milliseconds(times: pa.Array) -> Any:
-    """Points in time as a numpy array of milliseconds since 1970."""
-    if times.type.unit != "ms":
-        times = times.cast(pa.timestamp("ms", times.type.tz), safe=False)
-    return times.view(pa.int64()).to_numpy(zero_copy_only=False) if times.null_count else flat_values(times)

@@ -20,7 +20,7 @@ from penstock.core.windowing.time_windows import (
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
 )
-from penstock.table.streaming.rows.watermark_operator import milliseconds
+from penstock.table.data.flat import milliseconds
 from penstock.table.streaming.windows.column_windows import ColumnWindows, ColumnWindowsOperator
 
 TUMBLE: Final = "TUMBLE"

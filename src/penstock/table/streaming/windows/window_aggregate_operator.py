@@ -15,6 +15,7 @@ from penstock.core.records import MIN_TIMESTAMP, Batch
 from penstock.state.captures import StateCapture
 from penstock.state.equality import canonical_column
 from penstock.table.data.errors import TableRuntimeError
+from penstock.table.data.flat import milliseconds
 from penstock.table.data.logical_types import DataType
 from penstock.table.data.values import column_of, values_of
 from penstock.table.plan.changes import DELETE, INSERT, UPDATE_BEFORE
@@ -24,7 +25,6 @@ from penstock.table.streaming.aggregates.operands import operands_of
 from penstock.table.streaming.rows.evaluating import EvaluatingOperator
 from penstock.table.streaming.rows.row_keys import RowKeys
 from penstock.table.streaming.rows.sessions import StreamSession
-from penstock.table.streaming.rows.watermark_operator import milliseconds
 from penstock.table.streaming.windows.kept_watermark import KeptWatermark
 from penstock.table.streaming.windows.window_ends import WindowEnds
 from penstock.table.streaming.windows.window_times import WindowTime

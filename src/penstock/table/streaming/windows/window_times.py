@@ -12,11 +12,11 @@ import pyarrow as pa
 from penstock.core.columns.batch import ColumnBatch
 from penstock.core.operators.context import OperatorContext
 from penstock.table.analyser.window_properties import is_processing
+from penstock.table.data.flat import milliseconds
 from penstock.table.data.logical_types import LocalZonedTimestampType
 from penstock.table.data.zones import to_local
 from penstock.table.plan.logical import WindowTable
 from penstock.table.streaming.rows.sessions import StreamSession
-from penstock.table.streaming.rows.watermark_operator import milliseconds
 
 _MOMENT: Final = pa.timestamp("ms", "UTC")
 
