@@ -87,16 +87,18 @@ class AlignedWindowOperator(WindowOperatorBase):
             self.emit_collected()
 
     def _by_windows(self, batch: Batch, timestamps: list[int]) -> Iterable[tuple[list[Window], Batch]]:
-        """The batch in parts whose records all belong to the same windows; order within each is kept."""
-        parts: dict[int, tuple[list[Window], Batch]] = {}
+        """The batch in parts whose records belong to the same windows, or are all late; order within each is kept."""
+        parts: dict[int | None, tuple[list[Window], Batch]] = {}
         low = high = 0
         add_value = add_time = None
         for value, timestamp in zip(batch.values, timestamps, strict=True):
             if add_value is None or add_time is None or not low <= timestamp < high:
                 low, high, windows = self._assigner.assign(timestamp)
-                part = parts.get(low)
+                are_late = bool(windows) and all(self.is_late(window[1]) for window in windows)
+                name = None if are_late else low
+                part = parts.get(name)
                 if part is None:
-                    part = parts[low] = (windows, Batch([], []))
+                    part = parts[name] = (windows, Batch([], []))
                 add_value, add_time = part[1].values.append, part[1].timestamps.append  # type: ignore[union-attr]
             add_value(value)
             add_time(timestamp)
