@@ -8,13 +8,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 from tests.operations.rest.rig import BEGAN_MS, COUNT, JOB, SOURCE, Client, Handle, a_view, serving
 
 from penstock.base.errors import CheckpointError
+from penstock.base.job_status import JobStatus
+from penstock.core.checkpoint.statistics import RestoredRecord
 from penstock.core.job.history import RescaleEnd, RescaleRequest
 from penstock.operations.rest.calls.errors import RestError
 from penstock.operations.rest.calls.operations import KEPT_SECONDS, OPERATIONS_MAX, Operations
+from penstock.storage.metadata import METADATA_NAME, CheckpointMetadata, encode_metadata
 
 TRIGGER = "c" * 32
 
@@ -154,32 +159,61 @@ def test_there_is_a_bound_on_operations() -> None:
     assert refused.value.code == 429
 
 
+def savepoint_in(folder: Path) -> Path:
+    """A folder with a savepoint of no files."""
+    folder.mkdir(parents=True)
+    metadata = CheckpointMetadata(7, JOB, "My Job", BEGAN_MS, True, ())
+    (folder / METADATA_NAME).write_bytes(encode_metadata(metadata))
+    return folder
+
+
+def disposal(client: Client, folder: Path) -> str:
+    """Why a folder cannot be deleted; nothing if it could be."""
+    begun = client.ask("POST", "/savepoint-disposal", {"savepoint-path": str(folder)})
+    assert begun.code == 200
+    state = settled(client, f"/savepoint-disposal/{begun.json['request-id']}")
+    cause = state["operation"].get("failure-cause")
+    assert folder.exists() == (cause is not None)
+    return "" if cause is None else str(cause["stack-trace"])
+
+
 def test_only_savepoints_are_deleted(tmp_path: Path) -> None:
-    savepoint, other = tmp_path / "savepoint-1", tmp_path / "photos"
-    for folder in (savepoint, other):
-        folder.mkdir()
+    savepoint, photos, dataset = savepoint_in(tmp_path / "savepoint-1"), tmp_path / "photos", tmp_path / "dataset"
+    for folder in (savepoint, photos, dataset):
+        folder.mkdir(exist_ok=True)
         (folder / "file").write_text("data")
-    (savepoint / "_metadata").write_text("{}")
+    parquet.write_table(pa.table({"a": [1]}), dataset / METADATA_NAME)
     with serving(Handle(a_view())) as client:
-        for folder, fails in ((savepoint, False), (other, True)):
-            begun = client.ask("POST", "/savepoint-disposal", {"savepoint-path": str(folder)})
-            assert begun.code == 200
-            state = settled(client, f"/savepoint-disposal/{begun.json['request-id']}")
-            assert ("failure-cause" in state["operation"], folder.exists()) == (fails, fails)
+        assert disposal(client, savepoint) == ""
+        assert "is no savepoint" in disposal(client, photos)
+        assert "_metadata" in disposal(client, dataset)
         assert client.ask("POST", "/savepoint-disposal", {}).code == 400
 
 
 def test_a_checkpoint_that_a_running_job_may_go_back_to_is_not_deleted(tmp_path: Path) -> None:
-    (tmp_path / "_metadata").write_text("{}")
+    """Nor another one beside it, whose files it may share."""
     view = a_view()
     last = view.checkpoints.last
     assert last is not None
-    held = replace(view.checkpoints, last=replace(last, path=tmp_path.as_uri()))
+    newest, older = savepoint_in(tmp_path / "chk-7"), savepoint_in(tmp_path / "chk-3")
+    held = replace(view.checkpoints, last=replace(last, path=newest.as_uri()), history=(), restored=None)
     with serving(Handle(replace(view, checkpoints=held))) as client:
-        begun = client.ask("POST", "/savepoint-disposal", {"savepoint-path": str(tmp_path)})
-        state = settled(client, f"/savepoint-disposal/{begun.json['request-id']}")
-        assert "in use" in state["operation"]["failure-cause"]["stack-trace"]
-        assert tmp_path.exists()
+        assert "in use" in disposal(client, newest)
+        assert "in use" in disposal(client, older)
+
+
+@pytest.mark.parametrize("is_savepoint", [False, True])
+def test_what_a_running_job_began_from_is_not_deleted(tmp_path: Path, is_savepoint: bool) -> None:
+    """D2: the job goes back to it until it has a checkpoint of its own."""
+    view = a_view()
+    began, other = savepoint_in(tmp_path / "began"), savepoint_in(tmp_path / "other")
+    restored = RestoredRecord(7, BEGAN_MS, is_savepoint, began.as_uri())
+    held = replace(view.checkpoints, last=None, history=(), restored=restored)
+    with serving(Handle(replace(view, checkpoints=held))) as client:
+        assert "in use" in disposal(client, began)
+        assert ("in use" in disposal(client, other)) == (not is_savepoint)
+    with serving(Handle(replace(view, checkpoints=held, status=JobStatus.CANCELED))) as client:
+        assert disposal(client, began) == ""
 
 
 def bounds(lower: int, upper: int) -> dict[str, Any]:

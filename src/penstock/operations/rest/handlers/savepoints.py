@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import time
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
@@ -20,6 +21,7 @@ from penstock.operations.rest.calls.routing import Call, Route
 from penstock.operations.rest.handlers.jobs import QueueStatus
 from penstock.operations.rest.shapes.checkpoints import find_checkpoint
 from penstock.operations.rest.shapes.failures import FailureCause, failure_cause
+from penstock.storage.files import load_metadata
 from penstock.storage.metadata import METADATA_NAME
 from penstock.storage.savepoint_directories import delete_savepoint
 
@@ -230,23 +232,33 @@ def dispose(call: Call) -> Triggered:
 
 
 def _delete(context: RestContext, path: str) -> None:
-    """Delete what is a savepoint, and nothing else."""
+    """Delete what is a savepoint, and nothing else: other programs have files called `_metadata`, too."""
     fs, directory = fsspec.core.url_to_fs(path)
-    if not fs.exists(f"{directory.rstrip('/')}/{METADATA_NAME}"):
+    directory = directory.rstrip("/")
+    if not fs.exists(f"{directory}/{METADATA_NAME}"):
         raise CheckpointError(f"{path} is no savepoint: there is no {METADATA_NAME} in it")
+    load_metadata(fs, directory)
     for _, view in context.views():
-        if not view.status.is_terminal_state() and _uses(view, directory.rstrip("/")):
+        if not view.status.is_terminal_state() and _uses(view, directory):
             raise CheckpointError(f"{path} is in use by job {view.name!r} ({view.job_id})")
     delete_savepoint(path)
 
 
 def _uses(view: JobView, directory: str) -> bool:
-    """Whether a job may go back to it: one of its checkpoints, or what it began from."""
+    """Whether a job may need it: what the job began from, and all checkpoints beside its own, which share files."""
     known = view.checkpoints
-    paths = [one.path for one in (known.last, *known.history) if one is not None and not one.is_savepoint]
+    checkpoints = [one.path for one in (known.last, *known.history) if one is not None and not one.is_savepoint]
     if known.restored is not None:
-        paths.append(known.restored.path)
-    return any(path and fsspec.core.url_to_fs(path)[1].rstrip("/") == directory for path in paths)
+        if known.restored.is_savepoint and known.restored.path and _plain(known.restored.path) == directory:
+            return True
+        checkpoints += [] if known.restored.is_savepoint else [known.restored.path]
+    return any(path and posixpath.dirname(_plain(path)) == posixpath.dirname(directory) for path in checkpoints)
+
+
+def _plain(path: str) -> str:
+    """A path without its scheme, as file systems name it."""
+    plain: str = fsspec.core.url_to_fs(path)[1]
+    return plain.rstrip("/")
 
 
 def disposal_state(call: Call) -> DisposalState:
