@@ -204,6 +204,24 @@ def test_the_newest_of_those_retained(driver: Driver) -> None:
     assert {record[:2] for record in LEDGER["out"]} == set(records(RECORDS))
 
 
+@pytest.mark.parametrize("retains", [False, True])
+def test_one_that_was_cancelled(driver: Driver, retains: bool) -> None:
+    """E5, G8: its checkpoints count if they were to be retained, and the job begins anew otherwise."""
+    retention = "RETAIN_ON_CANCELLATION" if retains else "DELETE_ON_CANCELLATION"
+    options = {"execution.checkpointing.externalized-checkpoint-retention": retention}
+    first = driver.first(2_550, lambda job: job.cancel(), **options)
+    assert first.run() is JobStatus.CANCELED
+    committed = len(LEDGER["out"])
+    assert 0 < committed < RECORDS
+    second = driver.job(**options)
+    if retains:
+        second.run()
+        check_the_whole_answer(second)
+    else:
+        assert second.run() is JobStatus.FINISHED, second.failure()
+        assert len(LEDGER["out"]) == committed + RECORDS
+
+
 def test_a_path_is_where_the_first_run_begins(driver: Driver, store_directory: Path) -> None:
     """H4: with both options the path counts as long as nothing else is there."""
     other = Driver(store_directory / "other")

@@ -69,3 +69,7 @@ def test_damage_is_told_where_it_may_be_newer() -> None:
     assert told(left("b", 2, 400), left("a", 9, 100), damaged("a", 10)) == []
     assert told(left("b", 2, 400), damaged("unknown", 1)) == ["/dir/unknown/chk-1"]
     assert told(damaged("b", 1)) == ["/dir/b/chk-1"]
+    assert told(left("b", 2, 400), damaged("unknown", 1), damaged("unknown", 2)) == [
+        "/dir/unknown/chk-1",
+        "/dir/unknown/chk-2",
+    ]
