@@ -356,6 +356,15 @@ class LeavesAll(Commits):
     def end_job(self) -> None: ...
 
 
+class LeavesThoseOfOtherSubtasks(Commits):
+    """What writers left that the job has no more after a rescale stays."""
+
+    def end_job(self) -> None:
+        for name in set(self.store.staged) - self.store.pinned:
+            if name.split("/")[1] == "0":
+                del self.store.staged[name]
+
+
 class ClosesWithAnError(Commits):
     def close(self) -> None:
         raise ConnectionError("gone")

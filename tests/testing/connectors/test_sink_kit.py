@@ -78,6 +78,7 @@ COMMITS = {
     planted.NewerIsNewer: "savepoint",
     planted.Reversed: "order",
     planted.LeavesAll: "leftovers",
+    planted.LeavesThoseOfOtherSubtasks: "leftovers",
     planted.ClosesWithAnError: "close",
 }
 
@@ -92,6 +93,12 @@ def test_a_bug_of_a_writer_is_found_by_name(writer: Any) -> None:
 @pytest.mark.parametrize("commits", COMMITS, ids=lambda one: one.__name__)
 def test_a_bug_of_a_committer_is_found_by_name(commits: Any) -> None:
     assert found(commits=commits) == COMMITS[commits]
+
+
+def test_leftovers_are_found_after_a_rescale() -> None:
+    with pytest.raises(ConformanceError) as caught:
+        check_sink(lambda: subject_of(staging(commits=planted.LeavesThoseOfOtherSubtasks)), "rescale")
+    assert caught.value.rule == "leftovers"
 
 
 def test_other_bugs_are_found_by_name() -> None:

@@ -290,12 +290,13 @@ class _Kit:
                         break
 
     def rescale(self) -> None:
-        """The same with another number of writers each time."""
-        for place in spread(self._places):
-            with self._writing(f"rescale over {self._parallelisms}, killed at step {place}") as writing:
-                deaths = {place, place + 15, place + 34}
-                if not self._with_deaths(writing, "rescale", deaths, self._parallelisms, _leave):
-                    return
+        """The same with another number of writers each time: more and more of them, and then fewer and fewer."""
+        for parallelisms in (self._parallelisms, self._parallelisms[::-1]):
+            for place in spread(self._places):
+                with self._writing(f"rescale over {parallelisms}, killed at step {place}") as writing:
+                    deaths = {place, place + 15, place + 34}
+                    if not self._with_deaths(writing, "rescale", deaths, parallelisms, _leave):
+                        break
 
     def zombie(self) -> None:
         """Writers that were given up go on beside their successors."""
@@ -351,6 +352,10 @@ class _Kit:
                     after(run)
                     former = None
         writing.sees(rule, records)
+        if self.is_exactly_once and writing.subject.leftovers is not None:
+            self._end_job(writing)
+            writing.sees(rule, records)
+            writing.no_leftovers()
         return died
 
     def _sees_restored(self, rule: str, writing: _Writing, written: Sequence[Any]) -> None:
