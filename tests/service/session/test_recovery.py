@@ -8,7 +8,41 @@ from pathlib import Path
 
 from tests.service.session.sessions import session_in, until
 
+from penstock.service.client.sessions import sessions
 from penstock.service.session.definitions import Definitions
+
+
+def test_a_terminated_session_leaves_its_jobs_to_the_next(tmp_path: Path) -> None:
+    """E7: SIGTERM ends its processes at once, cancels no job, and leaves no address behind."""
+    options = {
+        "execution.target": "local",
+        "high-availability.type": "FILE",
+        "high-availability.storageDir": str(tmp_path / "ha"),
+        "high-availability.cluster-id": "tests",
+    }
+    definitions = Definitions(str(tmp_path / "ha" / "tests"))
+    with session_in(tmp_path, options) as first:
+        goes_on = first.run("goes on")
+        until(lambda: first.checkpoints(goes_on) > 1)
+        (program,) = first.client.get("/programs")["programs"]
+        os.kill(first.known.process, signal.SIGTERM)
+        until(lambda: not is_alive(first.known.process))
+        assert not is_alive(program["process"])
+        assert sessions() == []
+        assert [definition.program_id for definition, _ in definitions.all()] == [program["id"]]
+    with session_in(tmp_path, options) as second:
+        (job,) = until(lambda: second.client.get("/jobs/overview")["jobs"])
+        assert job["name"] == "goes on"
+        assert until(lambda: second.client.get(f"/jobs/{job['jid']}/checkpoints")["latest"]["restored"])["id"] > 1
+    assert definitions.all() == []
+
+
+def is_alive(process: int) -> bool:
+    """Whether a process runs; one that has ended and waits for its parent does not."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
 
 
 def test_a_killed_sessions_jobs_go_on_in_the_next(tmp_path: Path) -> None:
