@@ -53,6 +53,18 @@ class Coroutines(Protocol):
         ...
 
 
+class CycleCollector(Protocol):
+    """Frees reference cycles of ended tasks, such as user functions that refer to themselves."""
+
+    def note(self) -> None:
+        """Note that tasks have ended, which may have left cycles."""
+        ...
+
+    def collect(self) -> None:
+        """Free cycles if tasks have ended since the last call. Called before other tasks begin."""
+        ...
+
+
 class Network(Protocol):
     """Buffers and credits from this worker to others; each channel is first-in first-out."""
 

@@ -134,6 +134,7 @@ class EventLoopThread:
         except BaseException as caught:  # noqa: BLE001 - handed to `done`, whatever it is
             error = caught
         self._returned.append((call, result, error))
+        del error  # its traceback refers to this frame, which is a reference cycle
         if len(self._returned) == 1:
             self._wake()
 

@@ -79,4 +79,5 @@ class HeapKeyedStateBackend(KeyedStateBackend):
             table.look_at_marks()
 
     def close(self) -> None:
-        pass
+        """Forget all entries: a user function may keep a state object, and with it the table, for longer."""
+        self.clear()

@@ -73,8 +73,11 @@ class SplitDealer:
         return StateFile(len(data), checksum(data), data=data)
 
     def close(self) -> None:
-        """Close the enumerator."""
+        """Close and drop the enumerator and its pending calls, which refer to the dealer in a cycle. Call it last."""
         self._enumerator.close()
+        self._now.clear()
+        self._next_epoch.clear()
+        del self._enumerator
 
     def _work(self) -> None:
         while self._now:

@@ -28,6 +28,7 @@ from penstock.core.ports import Clock, Coroutines
 from penstock.core.protocol import ExecutionId
 from penstock.core.records import MAX_WATERMARK, Batch
 from penstock.core.supersteps import Superstep
+from penstock.core.task.failures import EndedTask
 from penstock.core.task.operator_chain import OperatorChain
 from penstock.core.task.program import VertexProgram, load_program
 from penstock.state.heap import HeapKeyedStateBackend
@@ -79,7 +80,7 @@ def batch_vertices(job_graph: JobGraph, job_id: str) -> list[BatchVertex]:
     ]
 
 
-class BatchTask:
+class BatchTask(EndedTask):
     """See the module's text.
 
     The task calls `wait(ms)` when a source has nothing yet, or when calls are out that must return before the task can
@@ -160,10 +161,21 @@ class BatchTask:
             self._prepare_last()
             self._report()
             yield self._take_rows()
-        finally:
-            errors = chain.close()
-        for error in errors:
+        except GeneratorExit:
+            chain.close()
+            self.release()
+            raise
+        except BaseException:
+            chain.close()  # whoever describes the error looks at the operators, and releases them then
+            raise
+        for error in chain.close():
             raise error
+        self.release()
+
+    def release(self) -> None:
+        """Drop operators and state after the task has ended, see `StreamOperator.release`."""
+        if hasattr(self, "_chain"):  # its program may not have been loaded
+            self._chain.release()
 
     def _keep_step(self, head: LockstepOperator) -> Iterator[Rows]:
         rounds = head.rounds()

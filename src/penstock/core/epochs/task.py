@@ -29,6 +29,7 @@ from penstock.core.operators.source.source import Emitted, SourceOperator
 from penstock.core.ports import Clock, Coroutines, KeyedBackends, StateStorage
 from penstock.core.protocol import ExecutionId
 from penstock.core.records import MAX_WATERMARK, MIN_TIMESTAMP, Batch
+from penstock.core.task.failures import EndedTask
 from penstock.core.task.histories import StateHistories
 from penstock.core.task.operator_chain import OperatorChain
 from penstock.core.task.program import VertexProgram, load_program
@@ -42,7 +43,7 @@ ANSWER: Final = -3
 BATCH_RECORDS: Final = 4096
 
 
-class EpochTask:
+class EpochTask(EndedTask):
     """See the module's text. `run` may be called once.
 
     The task waits for calls that an epoch's records have made, so that their results belong to the epoch; `wait` and
@@ -155,10 +156,21 @@ class EpochTask:
             )
             self._rows.append(ANSWER, self._subtask, next(self._sequences), pickle.dumps(answer, 5))
             yield self._rows
-        finally:
-            errors = chain.close()
-        for error in errors:
+        except GeneratorExit:
+            chain.close()
+            self.release()
+            raise
+        except BaseException:
+            chain.close()  # whoever describes the error looks at the operators, and releases them then
+            raise
+        for error in chain.close():
             raise error
+        self.release()
+
+    def release(self) -> None:
+        """Drop operators and state after the task has ended, see `StreamOperator.release`."""
+        if hasattr(self, "_chain"):  # its program may not have been loaded
+            self._chain.release()
 
     def _let_go(self) -> Iterator[Rows]:
         """The output so far when there is much of it; otherwise empty rows, which show that the task makes progress."""

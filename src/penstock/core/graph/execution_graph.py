@@ -36,18 +36,18 @@ class Execution:
 
 
 class ExecutionVertex:
-    """One subtask: its current attempt and the former ones."""
+    """One subtask: its current attempt, and the previous one, which only `validate` reads."""
 
     def __init__(self, vertex: JobVertex, subtask: int, clock: Clock, attempt: int = 0) -> None:
         self.vertex = vertex
         self.subtask = subtask
         self._clock = clock
         self.current = Execution(ExecutionId(vertex.index, subtask, attempt), clock)
-        self.prior: list[Execution] = []
+        self.prior: Execution | None = None
 
     def reset(self, attempt: int) -> None:
         """Begin a new attempt."""
-        self.prior.append(self.current)
+        self.prior = self.current
         self.current = Execution(ExecutionId(self.vertex.index, self.subtask, attempt), self._clock)
 
     @property
@@ -96,8 +96,9 @@ class ExecutionGraph:
             assert current.id.attempt <= self.attempt, f"{vertex.name} is in an attempt of the job"
             of_region = attempts.setdefault(self.regions[vertex.id], current.id.attempt)
             assert current.id.attempt == of_region, f"the region of {vertex.name} is in one attempt"
-            for prior in vertex.prior:
-                assert prior.worker_id is None or prior.state.is_terminal, f"one {vertex.name} runs at a time"
+            prior = vertex.prior
+            has_ended = prior is None or prior.worker_id is None or prior.state.is_terminal
+            assert has_ended, f"one {vertex.name} runs at a time"
             if not current.state.is_terminal:
                 is_placed = current.state not in (ExecutionState.CREATED, ExecutionState.SCHEDULED)
                 is_somewhere = current.worker_id is not None

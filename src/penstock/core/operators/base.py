@@ -211,6 +211,14 @@ class StreamOperator:
     def close(self) -> None:
         """Release resources; called on every path, perhaps before `open`."""
 
+    def release(self) -> None:
+        """Drop all fields after the task has ended. The operator cannot be used afterwards.
+
+        An operator, its parts and the user's functions refer to each other in cycles. Reference counting never frees
+        cycles, so they would keep the state of a failed attempt until Python's collector runs.
+        """
+        vars(self).clear()
+
 
 class FunctionOperator(StreamOperator):
     """An operator around one user function, whose `open` and `close` it calls with the operator's own.

@@ -25,9 +25,10 @@ def operator_context(
 ) -> OperatorContext:
     """The context of one operator, with state of its own, empty; `tell` sends to the job master."""
     execution, settings = deployment.execution, deployment.settings
+    operator_id = chained.operator_id  # the closures must not refer to `chained`, which has the user's function
     return OperatorContext(
         job_id=deployment.job_id,
-        operator_id=chained.operator_id,
+        operator_id=operator_id,
         operator_name=chained.name,
         task_name=deployment.task_name,
         subtask_index=execution.subtask,
@@ -36,14 +37,14 @@ def operator_context(
         attempt=execution.attempt,
         clock=clock,
         checkpointing=settings.checkpointing,
-        keyed=backends.make(execution, chained.operator_id, chained.title, deployment.max_parallelism, key_groups),
+        keyed=backends.make(execution, operator_id, chained.title, deployment.max_parallelism, key_groups),
         operator_state=OperatorStateBackend(chained.name),
-        emit_to_client=lambda payload: tell(ClientOutput(execution, chained.operator_id, payload)),
-        request_split=lambda: tell(RequestSplit(execution, chained.operator_id)),
+        emit_to_client=lambda payload: tell(ClientOutput(execution, operator_id, payload)),
+        request_split=lambda: tell(RequestSplit(execution, operator_id)),
         migrations=program.migrations,
         job_parameters=program.job_parameters,
         auto_watermark_interval_ms=settings.auto_watermark_interval_ms,
-        report_watermark=lambda ms: tell(ReportWatermark(execution, chained.operator_id, ms)),
+        report_watermark=lambda ms: tell(ReportWatermark(execution, operator_id, ms)),
         coroutines=coroutines,
         state_latency=StateLatency(*settings.state_latency, clock.steady_ns) if settings.state_latency else None,
     )

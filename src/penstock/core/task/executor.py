@@ -9,7 +9,16 @@ from __future__ import annotations
 from typing import Final
 
 from penstock.core.graph.states import ExecutionState
-from penstock.core.ports import Background, Clock, Coroutines, KeyedBackends, MasterGateway, Network, StateStorage
+from penstock.core.ports import (
+    Background,
+    Clock,
+    Coroutines,
+    CycleCollector,
+    KeyedBackends,
+    MasterGateway,
+    Network,
+    StateStorage,
+)
 from penstock.core.protocol import (
     CancelTask,
     ChannelId,
@@ -46,6 +55,7 @@ class TaskExecutor:
         storage: StateStorage,
         backends: KeyedBackends | None = None,
         coroutines: Coroutines | None = None,
+        cycles: CycleCollector | None = None,
         metrics_interval_ms: int | None = METRICS_INTERVAL_MS,
     ) -> None:
         self.worker_id = worker_id
@@ -57,6 +67,7 @@ class TaskExecutor:
         self._storage = storage
         self._backends = backends or HeapBackends()
         self._coroutines = coroutines
+        self._cycles = cycles
         self._tasks: list[StreamTask] = []
         self._consumers: dict[ChannelId, StreamTask] = {}
         self._producers: dict[ChannelId, Subpartition] = {}
@@ -150,6 +161,8 @@ class TaskExecutor:
     # --- deployment ------------------------------------------------------------------------------------------------
 
     def _deploy(self, deployment: DeployTask) -> None:
+        if self._cycles is not None:
+            self._cycles.collect()
         attempt = deployment.execution.attempt
         # The tasks of an attempt are all deployed before those of the next one.
         self._early_credit = {c: n for c, n in self._early_credit.items() if c.attempt >= attempt}
@@ -224,6 +237,9 @@ class TaskExecutor:
             for partition in task.partitions.values():
                 for subpartition in partition.subpartitions:
                     self._producers.pop(subpartition.channel, None)
+            task.release()
+        if ended and self._cycles is not None:
+            self._cycles.note()
 
     def _report_metrics(self) -> None:
         if self._metrics_interval_ms is None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import traceback
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from types import TracebackType
 from typing import Any
 
@@ -23,6 +26,55 @@ def failure_of(error: BaseException, task_name: str | None) -> Failure:
     `CallError`, which answers a call of that code. `task_name` is named where no operator was at work.
     """
     return with_prospects(_described(error, task_name), error)
+
+
+class EndedTask(ABC):
+    """A task whose error is described by its caller, from its operators, after the task has ended."""
+
+    @abstractmethod
+    def release(self) -> None:
+        """Drop operators and state: the error has been described."""
+
+
+def forget_traceback(error: BaseException) -> None:
+    """Drop the tracebacks of an error that `failure_of` has described, and of the errors that caused it.
+
+    A traceback refers to the variables of each frame that the error passed: to the task, its state, and often to the
+    error itself. That cycle would keep the state of a failed attempt until Python's collector runs.
+    """
+    for one in _with_causes(error):
+        one.__traceback__ = None
+
+
+def clear_own_frames(error: BaseException) -> None:
+    """As `forget_traceback`, for an error that is raised to the user: clear the variables of Penstock's frames only.
+
+    A debugger still shows the variables of the user's functions. Frames that still run keep their variables. The task
+    that failed is released.
+    """
+    for one in _with_causes(error):
+        for frame, _ in traceback.walk_tb(one.__traceback__):
+            owner = frame.f_locals.get("self")
+            if isinstance(owner, EndedTask):
+                owner.release()
+            if frame.f_code.co_filename.startswith(_PACKAGE):
+                with contextlib.suppress(RuntimeError):
+                    frame.clear()
+                _ = frame.f_locals  # refreshes the copy of the variables that an earlier access has left in the frame
+
+
+def _with_causes(error: BaseException) -> Iterator[BaseException]:
+    errors: list[BaseException | None] = [error]
+    seen: set[int] = set()
+    while errors:
+        one = errors.pop()
+        if one is None or id(one) in seen:
+            continue
+        seen.add(id(one))
+        errors += [one.__cause__, one.__context__]
+        if isinstance(one, BaseExceptionGroup):
+            errors += one.exceptions
+        yield one
 
 
 def _described(error: BaseException, task_name: str | None) -> Failure:

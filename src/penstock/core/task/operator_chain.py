@@ -52,6 +52,14 @@ class ChainOutput:
         self._consumers(side_tag).append(partition.collect)
         self._partitions.append(partition)
 
+    def release(self) -> None:
+        """Drop all consumers, and the context that counts."""
+        self._batches.clear()
+        self._sides.clear()
+        self._operators.clear()
+        self._partitions.clear()
+        self._count = _count_nowhere
+
     def feeds_only(self, operator: StreamOperator) -> bool:
         """Whether all records of the main output go to that operator, and nowhere else."""
         return self._batches == [operator.process_batch]
@@ -233,6 +241,17 @@ class OperatorChain:
             except (Exception, SystemExit) as error:  # noqa: BLE001 - the others must be closed all the same
                 errors.append(error)
         return errors
+
+    def release(self) -> None:
+        """Drop operators, outputs, contexts and state. Called after `close`; see `StreamOperator.release`."""
+        for operator in self.operators:
+            operator.release()
+        for output in self._outputs:
+            output.release()
+        for context in self.contexts:
+            context.metrics.metrics.clear()  # a gauge refers to the function, which may refer to its context
+        self.operators, self.contexts, self._outputs, self._partitioners = [], [], [], []
+        self.waiting, self._timed, self._timed_behind_head = [], [], []
 
     def settle(self) -> None:
         """A settling point of all keyed state, see `state.backend`."""

@@ -104,6 +104,10 @@ class ProcessingLoop:
             EndOfPartition: self._on_end_of_partition,
         }
 
+    def release(self) -> None:
+        """Drop the handlers after the task has ended: they are methods of this loop, which is a reference cycle."""
+        self._handlers.clear()
+
     # --- one step --------------------------------------------------------------------------------------------------
 
     def step(self) -> Step:

@@ -61,7 +61,7 @@ from penstock.core.task.channels.input_gate import InputGate
 from penstock.core.task.channels.result_partition import ResultPartition
 from penstock.core.task.contexts import operator_context
 from penstock.core.task.ending import Ending, EndOfTask
-from penstock.core.task.failures import failure_of
+from penstock.core.task.failures import failure_of, forget_traceback
 from penstock.core.task.latency_markers import LatencyMarkers
 from penstock.core.task.metrics import metrics_of_task
 from penstock.core.task.opening import Opening
@@ -108,11 +108,13 @@ class StreamTask:
         self._checkpoints: TaskCheckpoints | None = None
         self._partitions_factory = partitions_factory
         self._clock = clock
-        self._master = master
+        #: sends to the job master
+        self._tell: Final[Callable[[Any], None]] = master.send
         self._storage = storage
         self._backends = backends
         self._coroutines = coroutines
-        self.snapshots = TaskSnapshots(deployment, storage, background, clock, self._tell, lambda: self.life.is_over)
+        life = self.life
+        self.snapshots = TaskSnapshots(deployment, storage, background, clock, master.send, lambda: life.is_over)
         self._handlers: Final[dict[type, Callable[[Any], None]]] = {
             StartTask: self._on_start,
             TriggerCheckpoint: self._on_trigger,
@@ -186,6 +188,21 @@ class StreamTask:
         """Go without a word to the job master."""
         self._close_operators()
         self.life.move(Phase.TERMINAL)
+
+    def release(self) -> None:
+        """Drop operators, state and channels after the task has ended. Only `life` can be used afterwards.
+
+        The parts of a task refer to each other in cycles, see `StreamOperator.release`.
+        """
+        assert self.life.is_over, f"task {self.execution} still runs"
+        if self.chain is not None:
+            self.chain.release()
+        if self._loop is not None:
+            self._loop.release()
+        self.gate.release()
+        self._handlers.clear()
+        self.partitions = {}
+        self.chain = self._loop = self._checkpoints = None
 
     def _step(self) -> Step:
         phase = self.life.phase
@@ -382,19 +399,18 @@ class StreamTask:
     def _fail(self, error: BaseException) -> None:
         names = [o.name for o in self.chain.program.operators] if self.chain else []
         failure = failure_of(error, names[0] if len(names) == 1 else self.deployment.task_name)
+        forget_traceback(error)
         self._close_operators()
         self._end(ExecutionState.FAILED, failure)
 
     def _close_operators(self) -> None:
         """On the way out of a task that did not finish."""
         if self.chain is not None and self.life.may.close_operators:
-            self.chain.close()
+            for error in self.chain.close():
+                forget_traceback(error)
 
     def _tell_state(self, state: ExecutionState, failure: Failure | None = None) -> None:
         self._tell(TaskStateChanged(self.execution, state.value, failure))
-
-    def _tell(self, message: Any) -> None:
-        self._master.send(message)
 
     # --- mail ------------------------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from penstock.core.graph.job_graph import JobGraph
 from penstock.core.master.steps import Last
 from penstock.core.operators.lockstep import Round, exchanged
 from penstock.core.ports import JobListener
+from penstock.drivers.cycle_collector import EndedTasks
 from penstock.drivers.event_loop import WaitingEventLoop
 from penstock.drivers.stepwise.batch_job import BatchJob
 from penstock.drivers.stepwise.epoch_job import EpochJob
@@ -79,8 +80,13 @@ class _Meeting:
 class LocalEpochJob(EpochJob):
     """See the module's text."""
 
+    def __init__(self, job_graph: JobGraph, configuration: Configuration, listener: JobListener) -> None:
+        super().__init__(job_graph, configuration, listener)
+        self._cycles = EndedTasks()
+
     def run_epoch(self, works: Mapping[Task, EpochWork]) -> Iterator[Last]:
         """Task after task."""
+        self._cycles.collect()  # cycles of a failed epoch
         storage, backends = self.storage.store(), self.backends.backends()
 
         def run(vertex: int, subtask: int, rows: Rows) -> Iterable[Rows]:
@@ -91,7 +97,11 @@ class LocalEpochJob(EpochJob):
                 )
                 yield from task.run([rows])
 
-        return run_in_order(self.job_graph, run, self.check_cancelled)
+        try:
+            yield from run_in_order(self.job_graph, run, self.check_cancelled)
+        except Exception:
+            self._cycles.note()
+            raise
 
     def interrupt(self) -> None:
         """Tasks look for themselves whether the job was cancelled."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import TypeVar
 
 from penstock.core.ports import Clock, Coroutines, KeyedBackends, StateStorage
 from penstock.core.protocol import ChannelId, RegisterWorker, ToMaster, ToWorker
 from penstock.core.records import Buffer
 from penstock.core.task.executor import TaskExecutor
+from penstock.drivers.cycle_collector import EndedTasks
 
 T = TypeVar("T")
 
@@ -28,7 +30,8 @@ class InlineBackground:
             result = work()
         except (Exception, SystemExit) as caught:  # noqa: BLE001 - handed to `done`, whatever it is
             error = caught
-        self._done.append(lambda: done(result, error))
+        self._done.append(partial(done, result, error))
+        del error  # its traceback refers to this frame, which is a reference cycle
 
     def deliver(self) -> bool:
         """Call what waits for results; True when there were any."""
@@ -57,6 +60,7 @@ class LocalCluster:
         self._process_id = process_id
         self._backends = backends
         self._coroutines = coroutines
+        self._cycles = EndedTasks()
         self._executors: dict[str, TaskExecutor] = {}
         self._made = 0
 
@@ -76,6 +80,7 @@ class LocalCluster:
                 storage=self._make_storage(),
                 backends=self._backends,
                 coroutines=self._coroutines,
+                cycles=self._cycles,
             )
             self.inbox.append(RegisterWorker(worker_id, "local", "localhost", self._process_id))
 

@@ -79,17 +79,29 @@ class ThreadBackground:
         self._finished.clear()
 
     def _run(self, index: int) -> None:
-        while (item := self._work.get()) is not None:
-            if self._closed:
-                continue
-            work, done = item
-            self._since[index] = time.monotonic()
-            result, error = None, None
-            try:
-                result = work()
-            except BaseException as caught:  # noqa: BLE001 - handed to `done`, whatever it is
-                error = caught
-            self._since[index] = None
-            self._finished.append((done, result, error))
-            if not self._closed:
-                self._wake()
+        while self._do_next(index):
+            pass
+
+    def _do_next(self, index: int) -> bool:
+        """Wait for work and do it; returns False at the end.
+
+        A call per item, because a waiting thread must not refer to the last work: a snapshot is as large as the state.
+        """
+        item = self._work.get()
+        if item is None:
+            return False
+        if self._closed:
+            return True
+        work, done = item
+        self._since[index] = time.monotonic()
+        result, error = None, None
+        try:
+            result = work()
+        except BaseException as caught:  # noqa: BLE001 - handed to `done`, whatever it is
+            error = caught
+        self._since[index] = None
+        self._finished.append((done, result, error))
+        del error  # its traceback refers to this frame, which is a reference cycle
+        if not self._closed:
+            self._wake()
+        return True

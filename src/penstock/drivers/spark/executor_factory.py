@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from penstock.core.task.executor import TaskExecutor
 from penstock.drivers.backends import BackendSettings
+from penstock.drivers.cycle_collector import EndedTasks
 from penstock.drivers.spark.worker_settings import WorkerServices
 from penstock.drivers.worker_storage import StorageSettings
 
@@ -27,4 +28,5 @@ class TaskExecutorFactory:
             storage=self.storage.storage(),
             backends=self.backends.backends(),
             coroutines=services.coroutines,
+            cycles=EndedTasks(),
         )

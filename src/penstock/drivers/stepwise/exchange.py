@@ -12,7 +12,7 @@ from penstock.core.epochs.work import EpochAnswer, Task
 from penstock.core.graph.job_graph import JobGraph
 from penstock.core.job.failures import batch_error
 from penstock.core.master.steps import Cancelled, Last, Left
-from penstock.core.task.failures import failure_of
+from penstock.core.task.failures import clear_own_frames, failure_of
 
 Row = tuple[int, int, int, int | None, int, bytes]
 #: (vertex, subtask, sorted rows) to the task's output
@@ -52,7 +52,9 @@ def run_in_order(
             except (Cancelled, JobExecutionError, GeneratorExit):
                 raise
             except (Exception, SystemExit) as error:
-                raise batch_error(failure_of(error, vertex.name), job_graph, vertex.index, subtask) from error
+                failed = batch_error(failure_of(error, vertex.name), job_graph, vertex.index, subtask)
+                clear_own_frames(error)
+                raise failed from error
 
 
 def _turns(groups: list[range], outputs: Callable[[int], Iterator[Rows]]) -> Iterator[tuple[int, Iterator[Rows]]]:

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 
 from penstock.base.completable_future import CompletableFuture
 from penstock.base.configuration import Configuration
-from penstock.base.errors import CheckpointError
+from penstock.base.errors import CheckpointError, JobExecutionError
 from penstock.base.job_execution_result import JobExecutionResult
 from penstock.base.job_id import JobID
 from penstock.base.job_status import JobStatus
@@ -44,6 +44,7 @@ from penstock.core.master.steps import (
     Wait,
 )
 from penstock.core.ports import JobListener
+from penstock.core.task.failures import clear_own_frames
 from penstock.drivers.cancellation import where_is
 from penstock.drivers.clock import SystemClock
 from penstock.drivers.driver_log import this_thread_is_of
@@ -177,6 +178,8 @@ class StepwiseJob(RunningJob):
         except (Cancelled, DeposedError):
             raise
         except Exception as error:
+            if isinstance(error, JobExecutionError):  # its message says where it was raised
+                clear_own_frames(error)
             if self._must_end.is_set():
                 raise (self._suspension or Cancelled()) from error
             raise

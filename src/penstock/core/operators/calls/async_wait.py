@@ -313,4 +313,5 @@ class AsyncWaitOperator(FunctionOperator):
         for call in getattr(self, "_pending", ()):
             if call.cancel is not None:
                 call.cancel()
+                call.cancel = None
         super().close()

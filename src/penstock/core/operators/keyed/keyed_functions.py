@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Final
 
 from penstock.core.operators.record.process import KeyedProcessOperator
 from penstock.core.operators.returned import NO_VALUES, wrong_value
@@ -13,7 +13,7 @@ class KeyedFunctionOperator(KeyedProcessOperator):
     """Calls a map, filter or flat-map function with its record's key as the current one."""
 
     def __init__(self, function: Any, key_selector: Callable[[Any], Any], kind: str) -> None:
-        super().__init__(_AsProcessFunction(function, kind), key_selector)
+        super().__init__(_KINDS[kind](function), key_selector)
         self._user_function = function
 
     def user_functions(self) -> tuple[Any, ...]:
@@ -24,32 +24,36 @@ class KeyedFunctionOperator(KeyedProcessOperator):
 class _AsProcessFunction:
     """A function of records in the shape of a keyed process function."""
 
-    def __init__(self, function: Any, kind: str) -> None:
+    def __init__(self, function: Any) -> None:
         self._function = function
-        self._kind = kind
 
     def open(self, runtime_context: Any) -> None:
         self._function.open(runtime_context)
-        self.process_element = {"map": self.map, "filter": self.filter, "flat_map": self.flat_map}[self._kind]
 
     def close(self) -> None:
         self._function.close()
 
-    def map(self, value: Any, ctx: Any) -> list[Any]:
-        """One record."""
+    def on_timer(self, timestamp: int, ctx: Any) -> None:
+        """No timer is ever set."""
+
+
+class _Map(_AsProcessFunction):
+    def process_element(self, value: Any, ctx: Any) -> list[Any]:
         result = self._function.map(value)
         if type(result) in NO_VALUES:
             raise wrong_value(result, "map()")
         return [result]
 
-    def filter(self, value: Any, ctx: Any) -> list[Any] | None:
-        """The record, or none."""
+
+class _Filter(_AsProcessFunction):
+    def process_element(self, value: Any, ctx: Any) -> list[Any] | None:
         return [value] if self._function.filter(value) else None
 
-    def flat_map(self, value: Any, ctx: Any) -> Iterable[Any] | None:
-        """What the function gives."""
+
+class _FlatMap(_AsProcessFunction):
+    def process_element(self, value: Any, ctx: Any) -> Iterable[Any] | None:
         expanded: Iterable[Any] | None = self._function.flat_map(value)
         return expanded
 
-    def on_timer(self, timestamp: int, ctx: Any) -> None:
-        """No timer is ever set."""
+
+_KINDS: Final = {"map": _Map, "filter": _Filter, "flat_map": _FlatMap}

@@ -165,6 +165,10 @@ class InputGate:
         self._ready: deque[InputChannel] = deque()
         self._return_credit = return_credit
 
+    def release(self) -> None:
+        """Drop the listener after the task has ended: it refers to the gate, which is a reference cycle."""
+        self.listener = None
+
     def on_buffer(self, channel: ChannelId, buffer: Buffer) -> None:
         """A buffer has arrived."""
         target = self._by_id[channel]

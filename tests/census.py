@@ -1,0 +1,57 @@
+"""Counts the objects of tasks that are alive in this process."""
+
+from __future__ import annotations
+
+import gc
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from penstock.core.batch.task import BatchTask
+from penstock.core.epochs.task import EpochTask
+from penstock.core.operators.base import StreamOperator
+from penstock.core.operators.context import OperatorContext
+from penstock.core.task.channels.input_gate import InputGate
+from penstock.core.task.channels.result_partition import ResultPartition
+from penstock.core.task.operator_chain import ChainOutput, OperatorChain
+from penstock.core.task.processing import ProcessingLoop
+from penstock.core.task.stream_task import StreamTask
+from penstock.state.backend import KeyedStateBackend
+from penstock.state.operator_state import OperatorStateBackend
+from penstock.state.states import State
+from penstock.state.table import StateTable
+
+#: the parts of a task
+KINDS = (
+    BatchTask,
+    ChainOutput,
+    EpochTask,
+    InputGate,
+    KeyedStateBackend,
+    OperatorChain,
+    OperatorContext,
+    OperatorStateBackend,
+    ProcessingLoop,
+    ResultPartition,
+    State,
+    StateTable,
+    StreamOperator,
+    StreamTask,
+)
+
+
+@contextmanager
+def without_collector() -> Iterator[None]:
+    """Disable Python's cycle collector, so objects in cycles stay alive and are counted."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+        gc.collect()
+
+
+def live_parts() -> Counter[str]:
+    """How many parts of tasks are alive, by class."""
+    return Counter(type(found).__name__ for found in gc.get_objects() if isinstance(found, KINDS))
