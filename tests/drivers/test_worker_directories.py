@@ -1,18 +1,30 @@
-"""Directories on a machine's disk: those of processes that are no more go, and no others (D3)."""
+"""Directories on a machine's disk: directories of ended processes are removed, and no others (D3)."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from tests.state.rocks import keyed
 
 from penstock.core.protocol import ExecutionId
+from penstock.core.task.operator_chain import OperatorChain
+from penstock.core.task.program import VertexProgram
 from penstock.drivers.rocksdb_backends import RocksDBBackends
 from penstock.drivers.worker_directories import WorkerDirectories
+from penstock.state.backend import KeyedStateBackend
+from penstock.state.descriptors import ValueStateDescriptor
+from penstock.state.rocksdb.backend import RocksDBKeyedStateBackend
+from penstock.state.rocksdb.budget import MemoryBudget
+from penstock.state.rocksdb.memory import SlotMemory
 from penstock.state.rocksdb.settings import RocksDBSettings
 
 HOLDER = """
@@ -43,16 +55,36 @@ def test_the_number_of_a_process_says_nothing(tmp_path: Path, monkeypatch: pytes
     assert made.path.is_dir()
 
 
-def test_what_a_killed_process_has_left_goes(tmp_path: Path) -> None:
-    """D3: with the process goes its lock, whatever kills it; other jobs' directories are not looked at."""
+@pytest.mark.parametrize("job_id", ["job", "another job"])
+def test_directory_of_a_killed_process_is_removed_whatever_the_next_job(tmp_path: Path, job_id: str) -> None:
+    """D3: the lock ends with the process. A driver that starts again after a kill has a new job id."""
     with subprocess.Popen([sys.executable, "-c", HOLDER, str(tmp_path)], stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None
         path = Path(holder.stdout.readline().strip())
-        WorkerDirectories(str(tmp_path), "job")
+        other = tmp_path / "penstock-logs-job-1"
+        other.mkdir()
+        (other / ".lock").touch()
+        WorkerDirectories(str(tmp_path), job_id)
         assert (path / "state").read_text() == "precious"
         holder.send_signal(signal.SIGKILL)
-    WorkerDirectories(str(tmp_path), "another job")
-    assert path.is_dir()
+    WorkerDirectories(str(tmp_path), job_id)
+    assert list(tmp_path.iterdir()) == [other]
+    WorkerDirectories(str(tmp_path), job_id, "penstock-logs-")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_directory_that_cannot_be_removed_now_is_removed_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """D3: such as while a file system still uses its files. The lock file stays until the last file is removed."""
+    made = WorkerDirectories(str(tmp_path), "job").make()
+    (made.path / "state").touch()
+
+    def refuse(path: str) -> None:
+        raise OSError(f"{path} is in use")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.unlink", refuse)
+        made.remove()
+    assert (made.path / "state").exists()
     WorkerDirectories(str(tmp_path), "job")
     assert list(tmp_path.iterdir()) == []
 
@@ -78,4 +110,63 @@ def test_the_stores_of_rocksdb_live_in_such(tmp_path: Path) -> None:
     WorkerDirectories(str(tmp_path), "job")
     assert len(list(tmp_path.iterdir())) == 1
     backend.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+# --- failures ---------------------------------------------------------------------------------------------------------
+
+EXECUTION = ExecutionId(0, 0, 0)
+EVERY_GROUP = (0, 127)
+
+
+def test_directory_is_removed_when_closing_fails(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """D3: RocksDB writes its buffers when it closes, which fails on a full disk. Nobody needs them any more."""
+    budget = MemoryBudget(64 << 20, "taskmanager.memory.managed.size", 0.5, 0.33)
+    memory = SlotMemory(budget)
+    backends = RocksDBBackends(WorkerDirectories(str(tmp_path), "job"), RocksDBSettings(memory=memory))
+    opened = []
+    for name in ("other", "sum of orders"):
+        backend = backends.make(EXECUTION, name, name, 128, EVERY_GROUP)
+        assert isinstance(backend, RocksDBKeyedStateBackend)
+        keyed(backend, "key")
+        backend.value_state(ValueStateDescriptor("v")).update(1)
+        backend.settle()
+        opened.append(backend)
+    assert memory.buffer_bytes == budget.write_buffer_bytes(2)
+    other, failing = opened
+    shutil.rmtree(failing.directory / "db")  # so that writing the buffers fails
+    failing.close()
+    assert "sum of orders: cannot close the RocksDB state" in caplog.text
+    assert list(tmp_path.iterdir()) == [other.directory]
+    assert memory.buffer_bytes == budget.write_buffer_bytes(1)
+    failing.close()  # changes nothing
+    other.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+class MakesFirstOnly(RocksDBBackends):
+    """The disk has room for one directory."""
+
+    is_full = False
+
+    def make(self, *of: Any) -> KeyedStateBackend:
+        if self.is_full:
+            raise OSError("No space left on device")
+        self.is_full = True
+        return super().make(*of)
+
+
+def test_task_whose_second_operator_gets_no_directory_leaves_none(tmp_path: Path) -> None:
+    """D3: the state of the first operator is closed, though the task has no operators yet that it could close."""
+    chain = OperatorChain(VertexProgram((), ()), {})
+    backends = MakesFirstOnly(WorkerDirectories(str(tmp_path), "job"), RocksDBSettings())
+
+    def contexts() -> Iterator[Any]:
+        for name in ("first", "second"):
+            keyed_state = backends.make(EXECUTION, name, name, 128, EVERY_GROUP)
+            assert len(list(tmp_path.iterdir())) == 1
+            yield SimpleNamespace(keyed=keyed_state)
+
+    with pytest.raises(OSError, match="No space left"):
+        chain.setup(contexts())
     assert list(tmp_path.iterdir()) == []

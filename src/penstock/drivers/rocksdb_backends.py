@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import logging
+
 from penstock.core.protocol import ExecutionId
 from penstock.drivers.worker_directories import WorkerDirectories, WorkerDirectory
 from penstock.state.backend import KeyedStateBackend
+from penstock.state.errors import StateError
 from penstock.state.rocksdb.backend import RocksDBKeyedStateBackend
 from penstock.state.rocksdb.settings import RocksDBSettings
+
+_log = logging.getLogger("penstock.state")
 
 
 class RocksDBBackends:
@@ -36,5 +41,14 @@ class _OwnDirectory(RocksDBKeyedStateBackend):
         super().__init__(max_parallelism, directory.path, owner, key_groups, settings)
 
     def close(self) -> None:
-        super().close()
-        self._own.remove()
+        """Close the store and remove the directory.
+
+        RocksDB writes its buffers when it closes, which fails on a full disk. The store is removed, so this is logged
+        and does not fail the task.
+        """
+        try:
+            super().close()
+        except StateError as error:
+            _log.warning("%s", error)
+        finally:
+            self._own.remove()

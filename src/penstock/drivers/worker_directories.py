@@ -1,9 +1,9 @@
-"""Directories of a worker's process on its machine's disk. A process that is killed leaves its own on the disk.
+"""Directories of a worker's process on its machine's disk, which outlive a process that is killed.
 
-The process that makes a directory holds a lock on a file in it for as long as it uses the directory. The lock goes with
-the process, and holds for all that see the disk: containers that number their processes alike, and machines with a
-shared disk. A directory whose lock can be taken was therefore left by a process that has ended. Where a file system has
-no locks, only the process that made a directory removes it.
+The process that makes a directory locks a file in it while it uses the directory. The lock ends with the process. It
+works for all processes that see the disk: containers with the same process ids, and machines with a shared disk. If the
+lock of a directory is free, the process that made the directory has ended. On a file system without locks a directory
+is removed only by the process that made it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ except ImportError:  # Windows
 
 PREFIX: Final = "penstock-state-"
 LOCK_NAME: Final = ".lock"
-#: A process that looks for left-over directories may take a new lock for one of these, for a moment.
+#: another process that sweeps may lock a new directory for a moment
 TRIES_MAX: Final = 3
 
 
@@ -34,23 +34,39 @@ class WorkerDirectory:
         self._lock = lock
 
     def remove(self) -> None:
-        """Remove the directory with all that is in it; a second call does nothing."""
-        shutil.rmtree(self.path, ignore_errors=True)
+        """Remove the directory and its contents. A second call does nothing.
+
+        If a file cannot be removed, the directory keeps its lock file, so that a later sweep finds it.
+        """
+        with contextlib.suppress(OSError):
+            for entry in list(os.scandir(self.path)):
+                if entry.is_dir(follow_symlinks=False):
+                    shutil.rmtree(entry.path, ignore_errors=True)
+                elif entry.name != LOCK_NAME:
+                    with contextlib.suppress(OSError):
+                        os.unlink(entry.path)
+            if os.listdir(self.path) in ([], [LOCK_NAME]):
+                shutil.rmtree(self.path, ignore_errors=True)
         lock, self._lock = self._lock, None
         if lock is not None:
             os.close(lock)
 
 
 class WorkerDirectories:
-    """Makes them below `parent` (None: the machine's directory of temporary files), for one job.
+    """Makes directories for a job, after a sweep: directories of ended processes are removed, whatever their job was.
 
-    Directories that ended processes of the job left there are removed first.
+    A driver that was killed is started again with a new job id, so the job id says nothing about a directory's owner.
+
+    Args:
+        parent: where the directories are made; None for the machine's directory of temporary files.
+        job_id: of the job; a part of their names.
+        prefix: the beginning of their names. Only directories with the same prefix are swept.
     """
 
     def __init__(self, parent: str | None, job_id: str, prefix: str = PREFIX) -> None:
         self.parent = Path(parent or tempfile.gettempdir())
         self._prefix = f"{prefix}{job_id}-"
-        remove_left_behind(self.parent, self._prefix)
+        remove_left_behind(self.parent, prefix)
 
     def make(self) -> WorkerDirectory:
         """A new directory; the caller removes it."""
@@ -65,7 +81,7 @@ class WorkerDirectories:
 
 
 def remove_left_behind(parent: Path, prefix: str) -> None:
-    """Remove the directories that are no longer in use."""
+    """Remove the directories of this prefix whose processes have ended."""
     for directory in parent.glob(f"{prefix}*"):
         lock = _locked(directory)
         if lock is not None:
@@ -73,7 +89,7 @@ def remove_left_behind(parent: Path, prefix: str) -> None:
 
 
 def _locked(directory: Path, flags: int = 0) -> int | None:
-    """The descriptor of the lock of a directory that this process has taken; None where another has it, or none can."""
+    """Lock a directory; returns the lock's descriptor, or None if the lock is held or not supported."""
     if fcntl is None:
         return None
     file = directory / LOCK_NAME
@@ -83,7 +99,7 @@ def _locked(directory: Path, flags: int = 0) -> int | None:
         return None
     with contextlib.suppress(OSError):
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # A process that looked while the file was new and not locked may have removed it.
+        # Another process that swept before the file was locked may have removed it.
         if os.stat(file).st_ino == os.fstat(descriptor).st_ino:
             return descriptor
     os.close(descriptor)

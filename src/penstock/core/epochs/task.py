@@ -100,7 +100,7 @@ class EpochTask(EndedTask):
         chain = self._chain = OperatorChain(program, self._exchanges)  # type: ignore[arg-type]
         self._input = CountedInput(chain.head.process_batch)
         self._calls = OpenCalls(chain, clock, wait)
-        chain.setup([self._context_for(program, index) for index in range(len(program.operators))])
+        chain.setup(self._context_for(program, index) for index in range(len(program.operators)))
         self._outputs = [
             _Onwards(operator.output, work.watermarks.get(index, MIN_TIMESTAMP))
             for index, operator in enumerate(chain.operators)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from penstock.core.operators.base import StreamOperator
@@ -153,8 +153,22 @@ class OperatorChain:
     def head(self) -> StreamOperator:
         return self.operators[0]
 
-    def setup(self, contexts: list[OperatorContext]) -> None:
-        """Hand each operator its context and its output, tail to head; what it sends can be partitioned already."""
+    def setup(self, made: Iterable[OperatorContext]) -> None:
+        """Give each operator its context and its output, tail to head; its output can be partitioned already.
+
+        `made`: the contexts, created one by one. If one of them cannot be created, the state of the others is closed.
+        """
+        contexts: list[OperatorContext] = []
+        try:
+            for context in made:
+                contexts.append(context)
+            self._setup(contexts)
+        except BaseException:
+            for context in contexts:
+                context.keyed.close()
+            raise
+
+    def _setup(self, contexts: list[OperatorContext]) -> None:
         self.contexts = contexts
         for operator_index, partitioner in self._partitioners:
             partitioner.open(contexts[operator_index])

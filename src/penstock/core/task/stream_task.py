@@ -272,12 +272,10 @@ class StreamTask:
         chain = self.chain = OperatorChain(program, self.partitions)
         key_groups = self.snapshots.key_groups
         chain.setup(
-            [
-                operator_context(
-                    deployment, program, o, self._clock, self._backends, key_groups, self._tell, self._coroutines
-                )
-                for o in program.operators
-            ]
+            operator_context(
+                deployment, program, o, self._clock, self._backends, key_groups, self._tell, self._coroutines
+            )
+            for o in program.operators
         )
         Opening(deployment, self._storage, self.snapshots, self.gate, self.partitions).restore(chain)
         if deployment.finished_on_restore:

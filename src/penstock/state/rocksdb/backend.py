@@ -122,11 +122,15 @@ class RocksDBKeyedStateBackend(KeyedStateBackend):
             table.validate(key_groups)
 
     def close(self) -> None:
-        """Close the store; what is not in a checkpoint is lost. The directory stays, and is the caller's to remove."""
+        """Close the store; changes after the last checkpoint are lost. The caller removes the directory.
+
+        Raises:
+            StateError: if RocksDB cannot write its buffers. The store is closed all the same.
+        """
         self._is_closed = True
-        if self._cache is not None:
-            self._cache.store.close()
-            self._cache = None
+        cache, self._cache = self._cache, None
+        if cache is not None:
+            cache.store.close()
 
     # --- states -------------------------------------------------------------------------------------------------------
 

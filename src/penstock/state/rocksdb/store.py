@@ -141,6 +141,7 @@ class RowStore:
         self._settings = settings
         self._memory = None if read_only else settings.memory
         self._has_new_share = False
+        self._is_closed = False
         if self._memory is not None:
             self._memory.join(self)
         self._set_buffer_bytes()
@@ -289,6 +290,17 @@ class RowStore:
         return {name: self._db.property_int_value(name) or 0 for name in names}
 
     def close(self) -> None:
-        """Close the store; a second call changes nothing."""
-        self._db.close()
-        self._leave_memory()
+        """Close the store. A second call changes nothing.
+
+        Raises:
+            StateError: if RocksDB cannot write its buffers. The store is closed all the same.
+        """
+        if self._is_closed:
+            return
+        self._is_closed = True
+        try:
+            self._db.close()
+        except Exception as error:
+            raise self._failed("close", error) from error
+        finally:
+            self._leave_memory()
