@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.base.errors import CallTimeoutError
 from penstock.connectors.collect import CollectedRecords
+from penstock.drivers.interrupts import ends_on_second_interrupt
 
 if TYPE_CHECKING:
     from penstock.drivers.running_job import RunningJob
@@ -61,7 +62,11 @@ class CloseableIterator:
 
     def _take_arrived(self, timeout_seconds: float | None) -> None:
         """Go on with the results that arrive next. Raises what made the job fail, and `queue.Empty` at the timeout."""
-        arrived = self._arrived.get(timeout=timeout_seconds)
+        try:
+            arrived = self._arrived.get_nowait()
+        except queue.Empty:
+            with ends_on_second_interrupt():
+                arrived = self._arrived.get(timeout=timeout_seconds)
         self._current = iter(arrived)
         if not arrived:
             self._ended = True

@@ -22,6 +22,7 @@ from penstock.core.protocol import StopMode
 from penstock.drivers.answers import Answers
 from penstock.drivers.cancellation import CancellationWatch
 from penstock.drivers.driver_log import DriverLog
+from penstock.drivers.interrupts import ends_on_second_interrupt
 from penstock.drivers.job_client import JobClient
 from penstock.drivers.log_settings import LogSettings
 from penstock.drivers.moves import Moves
@@ -164,21 +165,23 @@ class RunningJob(JobClient):
         """Wait for the outcome; Ctrl-C meanwhile cancels the job, and takes effect when nothing of it is left.
 
         While a function does not return, the log names it now and then. A second Ctrl-C, or a second `cancel`, ends the
-        waiting.
+        waiting. If the first Ctrl-C has no effect, because a call holds Python's global interpreter lock, the second
+        one ends the process.
 
         Raises:
             JobExecutionError: if the job failed or was cancelled.
         """
-        try:
-            while not wait([self._told], SIGNALS_SECONDS).done:
-                pass
-            return self._told.result()
-        except KeyboardInterrupt:
+        with ends_on_second_interrupt():
             try:
-                self.end()
+                while not wait([self._told], SIGNALS_SECONDS).done:
+                    pass
+                return self._told.result()
             except KeyboardInterrupt:
-                self._cancellation.say_what_is_left()
-            raise
+                try:
+                    self.end()
+                except KeyboardInterrupt:
+                    self._cancellation.say_what_is_left()
+                raise
 
     def _cancel_once(self) -> None:
         if not self._cancellation.has_begun:

@@ -1,0 +1,72 @@
+"""Lets a second Ctrl-C end a process in which no Python code can run.
+
+Python handles a signal in the main thread, which needs the global interpreter lock (GIL). On the local target functions
+run in the program's process. If one of them calls C code that does not return and holds the lock, Ctrl-C has no effect.
+So the system's own action is put back when a signal arrives (`SA_RESETHAND`), and the Python handler puts itself back
+as the first thing that it does. If it does not get to run, the next Ctrl-C ends the process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import platform
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any, Final
+
+_RESET_HANDLER: Final = -0x80000000
+#: The structure below differs on other systems and processors.
+_IS_KNOWN: Final = sys.platform == "linux" and platform.machine() in ("x86_64", "aarch64")
+
+
+class _Action(ctypes.Structure):
+    """`struct sigaction`."""
+
+    _fields_ = (
+        ("handler", ctypes.c_void_p),
+        ("mask", ctypes.c_uint8 * 128),
+        ("flags", ctypes.c_int),
+        ("restorer", ctypes.c_void_p),
+    )
+
+
+@contextlib.contextmanager
+def ends_on_second_interrupt() -> Iterator[None]:
+    """SIGINT has its present effect meanwhile, and ends the process if Python has not handled the one before.
+
+    This changes nothing outside of the main thread, if the program ignores SIGINT, and on systems other than Linux.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    if not _IS_KNOWN or not callable(before) or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    action = _Action()
+
+    def on_interrupt(number: int, frame: FrameType | None) -> Any:
+        _set(action)
+        return before(number, frame)
+
+    signal.signal(signal.SIGINT, on_interrupt)
+    if _call(None, action):
+        action.flags |= _RESET_HANDLER
+        _set(action)
+    try:
+        yield
+    finally:
+        if signal.getsignal(signal.SIGINT) is on_interrupt:
+            signal.signal(signal.SIGINT, before)
+
+
+def _set(action: _Action) -> None:
+    if action.handler:
+        _call(action, None)
+
+
+def _call(action: _Action | None, former: _Action | None) -> bool:
+    """Call `sigaction`; returns whether it has succeeded."""
+    pointers = [None if one is None else ctypes.byref(one) for one in (action, former)]
+    return bool(ctypes.CDLL(None).sigaction(int(signal.SIGINT), *pointers) == 0)
