@@ -11,13 +11,12 @@ from penstock.core.protocol import (
     ChannelId,
     EndOfDataReached,
     ExecutionId,
-    FromWorker,
     RegisterWorker,
     ToWorker,
 )
 from penstock.core.records import Batch, Buffer
 from penstock.drivers.spark.keys import JobKeys
-from penstock.drivers.spark.master_endpoint import MasterEndpoint
+from penstock.drivers.spark.master_endpoint import FromEndpoint, MasterEndpoint
 from penstock.drivers.spark.worker_endpoint import WorkerEndpoint
 
 HOST = "127.0.0.1"
@@ -126,7 +125,7 @@ class LiveJob:
         self.a.connect(CHANNEL.attempt, {"b": self.b.data_address})
         self.b.connect(CHANNEL.attempt, {"a": self.a.data_address})
         inbox_a, inbox_b = Inbox(), Inbox()
-        arrived: list[tuple[str, FromWorker]] = []
+        arrived: list[tuple[str, FromEndpoint]] = []
         register = RegisterWorker("b", self.b.data_address, HOST, 1)
         self.b.send(register)
         while not arrived:

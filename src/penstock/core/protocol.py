@@ -54,6 +54,8 @@ class Failure(msgspec.Struct, frozen=True):
     what: str = ""
     is_final_at_first: bool = False
     is_outside: bool = False
+    #: the function in which a worker's process was blocked
+    blocked_at: str = ""
 
 
 class InputChannels(msgspec.Struct, frozen=True):
@@ -273,6 +275,17 @@ class WorkerLost(msgspec.Struct, frozen=True, tag=True):
     reason: str
 
 
+class WorkerBlocked(msgspec.Struct, frozen=True, tag=True):
+    """Said by the driver: no Python thread of the worker's process can run, so it sends no heartbeats.
+
+    `at`: the user's function that seems to hold Python's lock (GIL), and its line. `stack`: its stack.
+    """
+
+    worker_id: str
+    at: str
+    stack: str
+
+
 class WorkerLeaving(msgspec.Struct, frozen=True, tag=True):
     """Said by the driver: the worker still lives, and will be taken away; `reason` says by whom, and from where."""
 
@@ -446,6 +459,7 @@ ToMaster: TypeAlias = (
     RegisterWorker
     | Heartbeat
     | WorkerLost
+    | WorkerBlocked
     | WorkerLeaving
     | WorkerRequestFailed
     | TaskStateChanged

@@ -75,6 +75,8 @@ def test_neither_record_nor_addresses_nor_ids_make_a_difference() -> None:
     lost = "worker worker-{}-{} (process {} on host) was lost: its Python process died"
     one, other = (Failure(lost.format(*ids)) for ids in ((1, "0123abcd", 77), (12, "ff00ff00", 8)))
     assert likeness(one, None) == likeness(other, None)
+    blocked = [Failure(f"worker {w} on host-{w} was lost", blocked_at=at) for w, at in ((1, "f"), (2, "f"), (2, "g"))]
+    assert likeness(blocked[0], None) == likeness(blocked[1], None) != likeness(blocked[2], None)
 
 
 def test_operator_type_and_words_make_a_difference() -> None:

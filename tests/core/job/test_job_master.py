@@ -23,6 +23,7 @@ from penstock.core.protocol import (
     NotifyCheckpointComplete,
     RequestSplit,
     TaskMetrics,
+    WorkerBlocked,
     WorkerRequestFailed,
 )
 from penstock.testing import VirtualClock
@@ -430,6 +431,27 @@ def test_silent_worker() -> None:
     assert rig.released == ["w2"]
     assert rig.status == "FAILING"
     assert "silent for 500 ms" in str(rig.master.failure)
+
+
+def test_worker_whose_process_is_blocked_is_lost_with_the_function_that_blocks_it() -> None:
+    """E2: a call that holds Python's lock stops the heartbeats, and only the driver can name it."""
+    rig = running(conf={"heartbeat.timeout": "500 ms", "execution.checkpointing.interval": None})
+    rig.master.on_message(WorkerBlocked("nobody", "f (a.py:1)", ""))
+    for at in ("f (a.py:1)", "f (a.py:1)"):
+        rig.master.on_message(WorkerBlocked("w2", at, "the stack"))
+    assert len([line for line in rig.logs if "f (a.py:1)" in line]) == 1
+    rig.advance(200)
+    for worker_id in ("w1", "w2"):
+        rig.master.on_message(Heartbeat(worker_id))
+    rig.advance(400)
+    rig.master.on_message(Heartbeat("w1"))
+    rig.master.on_message(WorkerBlocked("w2", "g (b.py:2)", "the stack of g\n"))
+    rig.advance(200)
+    assert rig.released == ["w2"]
+    failure = str(rig.master.failure)
+    assert "silent for 500 ms (heartbeat.timeout). The call in g (b.py:2) does not return and holds Python's" in failure
+    assert "the stack of g" in failure
+    assert "a.py" not in failure
 
 
 def test_messages_of_former_attempts_are_not_heard() -> None:

@@ -1,5 +1,6 @@
 """Functions on real workers that do not return, or end the program."""
 
+import ctypes
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -61,3 +62,30 @@ def test_a_function_that_calls_sys_exit_fails_the_job(spark: SparkHandle) -> Non
     with pytest.raises(UserFunctionError, match="SystemExit: 3") as caught:
         client.wait()
     assert caught.value.operator_name == "map"
+
+
+def block(number: int) -> tuple[int, int]:
+    """Call C code that does not return and does not release Python's lock."""
+    ctypes.PyDLL(None).sleep(1_000)
+    return number, number
+
+
+def test_a_call_that_holds_pythons_lock_is_named_and_counted_as_the_same_failure(spark: SparkHandle) -> None:
+    """E2, G8: the worker sends no heartbeats, and the next attempt meets the same call."""
+    conf = {
+        "heartbeat.interval": "500 ms",
+        "heartbeat.timeout": "4 s",
+        "restart-strategy.type": "fixed-delay",
+        "restart-strategy.fixed-delay.attempts": "100",
+        "restart-strategy.fixed-delay.delay": "1 ms",
+        "penstock.restart.identical-failures-max": "2",
+    }
+    listener = CollectingListener()
+    client = submit(counting_job(10, None, 1, block), Configuration.from_dict(conf), listener)
+    with pytest.raises(
+        JobExecutionError, match=r"was silent for 4000 ms .*The call in block \(test_stuck_func"
+    ) as caught:
+        client.get_job_execution_result().result(PATIENCE_S)
+    assert ", in block\n" in str(caught.value)
+    assert caught.value.__notes__[0].startswith("not restarted: the same failure occurred 2 times")
+    assert any("is blocked: it was silent for" in line and "in block (test_stuck" in line for line in listener.lines)

@@ -1,5 +1,6 @@
 """The endpoints of master and workers, over real sockets: on loopback, and between workers Unix sockets as well."""
 
+import ctypes
 import logging
 import os
 import socket
@@ -27,12 +28,14 @@ from penstock.core.protocol import (
     ProcessFigures,
     RegisterWorker,
     ShutDownWorker,
+    WorkerBlocked,
 )
 from penstock.core.records import Batch, Buffer, EndOfPartition, Watermark
-from penstock.drivers.spark import data_links, heartbeats, worker_endpoint
+from penstock.drivers.spark import data_links, heartbeats, master_endpoint, worker_endpoint
 from penstock.drivers.spark.data_address import host_identity
 from penstock.drivers.spark.keys import JobKeys
-from penstock.drivers.spark.master_endpoint import MasterEndpoint
+from penstock.drivers.spark.master_endpoint import FromEndpoint, MasterEndpoint
+from penstock.drivers.spark.stalls import Stall
 from penstock.drivers.spark.worker_endpoint import WorkerEndpoint
 from penstock.wire.errors import RecordSerializationError, RecordTooLargeError
 
@@ -54,7 +57,7 @@ class Cluster:
         self.transport = transport
         self.keys = JobKeys.generate()
         self.master = MasterEndpoint(self.keys, HOST, HOST, FRAME_BYTES)
-        self.from_workers: list[tuple[str, FromWorker]] = []
+        self.from_workers: list[tuple[str, FromEndpoint]] = []
         self.workers: dict[str, WorkerEndpoint] = {}
         self.inboxes: dict[str, Inbox] = {}
         self.relays: list[Relay] = []
@@ -475,7 +478,7 @@ def test_heartbeats_are_sent_and_answered(cluster: Cluster) -> None:
     """Heartbeats come while the worker's own thread does nothing, and the master's answers end its silence."""
     worker = cluster.worker("w")
     worker.start_heartbeats(5)
-    heard: list[tuple[str, FromWorker]] = []
+    heard: list[tuple[str, FromEndpoint]] = []
     while len(heard) < 10:
         heard += cluster.master.receive(1_000)
     assert {(worker_id, type(message)) for worker_id, message in heard} == {("w", Heartbeat)}
@@ -490,7 +493,7 @@ def test_heartbeats_say_what_the_process_uses(
     monkeypatch.setattr(heartbeats, "FIGURES_INTERVAL_MS", 5)
     monkeypatch.setattr(heartbeats, "process_figures", lambda: figures)
     cluster.worker("w").start_heartbeats(1_000_000)
-    heard: list[tuple[str, FromWorker]] = []
+    heard: list[tuple[str, FromEndpoint]] = []
     while len(heard) < 3:
         heard += cluster.master.receive(1_000)
     assert set(heard) == {("w", Heartbeat("w", busy_ms=None, process=figures))}
@@ -498,6 +501,43 @@ def test_heartbeats_say_what_the_process_uses(
     while ("w", Heartbeat("w")) not in heard[-2:]:
         heard = cluster.master.receive(1_000)
     assert caplog.text.count("cannot tell what its process uses") == 1
+
+
+def test_master_gets_the_stacks_of_a_process_whose_lock_is_held(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The heartbeat thread cannot run meanwhile. Its next heartbeat says that the process works again."""
+    dumps: list[str] = []
+
+    def found(dump: str) -> Stall:
+        dumps.append(dump)
+        return Stall("f", dump)
+
+    monkeypatch.setattr(master_endpoint, "find_stall", found)
+    worker = cluster.worker("w")
+    worker.send(RegisterWorker("w", worker.data_address, HOST, 1))
+    cluster.run_until(lambda: cluster.from_workers, "the registration")
+    worker.start_heartbeats(20, stall_ms=100)
+
+    def is_blocked() -> bool:
+        ctypes.PyDLL(None).usleep(200_000)
+        return any("in is_blocked" in dump for dump in dumps)
+
+    cluster.run_until(is_blocked, "the stacks")
+    assert any(isinstance(message, WorkerBlocked) for _, message in cluster.from_workers)
+    cluster.run_until(lambda: not cluster.master._dumps, "a heartbeat")
+
+
+def test_stacks_of_a_worker_that_did_not_register_are_refused(cluster: Cluster) -> None:
+    """The job master does not know such a worker."""
+    cluster.worker("w").start_heartbeats(20, stall_ms=40)
+
+    def is_refused() -> bool:
+        ctypes.PyDLL(None).usleep(200_000)
+        return cluster.master.rejected_messages > 0
+
+    cluster.run_until(is_refused, "the refusal")
+    assert not any(isinstance(message, WorkerBlocked) for _, message in cluster.from_workers)
 
 
 def test_silence_of_a_dead_master(cluster: Cluster) -> None:

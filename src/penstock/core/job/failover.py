@@ -31,6 +31,8 @@ def likeness(failure: Failure, task_name: str | None) -> str:
 
     Neither subtask nor record is part of it: when a function fails for all records, which record comes first is chance.
     """
+    if failure.blocked_at:
+        return f"blocked at {failure.blocked_at}"
     place = failure.operator_name or task_name or ""
     if failure.user_code or failure.traceback is not None:
         return _ADDRESSES.sub("0x", f"{place}\n{failure.reason}\n{failure.traceback or ''}")

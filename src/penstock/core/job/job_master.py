@@ -63,7 +63,7 @@ from penstock.core.job.slow_workers import SlowWorkers
 from penstock.core.job.timers import Timers
 from penstock.core.job.turns import Turns, turn
 from penstock.core.job.view import JobView, job_view, subtask_views
-from penstock.core.job.workers_of_tasks import unacknowledged
+from penstock.core.job.workers_of_tasks import unacknowledged, worker_name
 from penstock.core.ports import CheckpointStore, Clock
 from penstock.core.protocol import (
     AcknowledgeCheckpoint,
@@ -80,6 +80,7 @@ from penstock.core.protocol import (
     TaskMetrics,
     TaskStateChanged,
     ToMaster,
+    WorkerBlocked,
     WorkerLeaving,
     WorkerLost,
     WorkerRequestFailed,
@@ -88,6 +89,10 @@ from penstock.storage.leadership import DeposedError
 from penstock.storage.metadata import CheckpointMetadata
 
 _S = JobStatus
+_BLOCKED = (
+    "The call in {} does not return and holds Python's global interpreter lock (GIL), so no other thread of the "
+    "process can run. Call code that releases the lock, or run it in a process of its own"
+)
 
 
 class JobMaster:
@@ -218,7 +223,7 @@ class JobMaster:
         for worker_id in self._slot_pool.silent(now):
             self._effects.release(worker_id)
             silence = f"it was silent for {self._slot_pool.heartbeat_timeout_ms} ms (heartbeat.timeout)"
-            self._on_worker_lost(worker_id, silence)
+            self._on_worker_lost(worker_id, silence, self._slot_pool.blocked(worker_id))
         self._deploy_when_ready()
         if self._slot_pool.is_timed_out(now):
             self._on_slots_timeout()
@@ -370,6 +375,8 @@ class JobMaster:
             self._on_register(message)
         elif isinstance(message, WorkerLost):
             self._on_worker_lost(message.worker_id, message.reason)
+        elif isinstance(message, WorkerBlocked):
+            self._on_worker_blocked(message)
         elif isinstance(message, WorkerLeaving):
             self._on_worker_leaving(message)
         elif isinstance(message, WorkerRequestFailed):
@@ -525,7 +532,7 @@ class JobMaster:
 
     # --- failures --------------------------------------------------------------------------------------------------
 
-    def _on_worker_lost(self, worker_id: str, reason: str) -> None:
+    def _on_worker_lost(self, worker_id: str, reason: str, blocked: WorkerBlocked | None = None) -> None:
         is_news, registration = self._slot_pool.lose(worker_id)
         if not is_news:
             return
@@ -538,13 +545,23 @@ class JobMaster:
             return
         where = f"worker {worker_id} (process {registration.process_id} on {registration.host}) was lost: {reason}"
         lost = self._tasks.lose(worker_id)
-        if lost:
+        if lost and blocked is not None:
+            reason = f"{where}. {_BLOCKED.format(blocked.at)}"
+            failure = Failure(reason, traceback=blocked.stack, blocked_at=blocked.at)
+            self._fail(failure, lost=lost, worker=registration)
+        elif lost:
             self._fail(Failure(where), lost=lost, worker=registration)
         elif self._slot_pool.is_waiting:
             self._effects.log(where)
             self._acquire_slots()
         elif self._rescaling.wants_workers:
             self._slot_pool.request()
+
+    def _on_worker_blocked(self, message: WorkerBlocked) -> None:
+        if self._slot_pool.on_blocked(message):
+            silence_ms = self._slot_pool.silence_ms(message.worker_id)
+            blocked = f"is blocked: it was silent for {silence_ms} ms. {_BLOCKED.format(message.at)}"
+            self._effects.log(f"{worker_name(self._slot_pool, message.worker_id)} {blocked}")
 
     def _on_worker_leaving(self, message: WorkerLeaving) -> None:
         """A worker lives, and will be taken away: no more tasks go there, and those that are there move elsewhere."""

@@ -17,7 +17,7 @@ from penstock.core.graph.job_graph import Slot
 from penstock.core.job.resource_requirements import is_adaptive, is_reactive
 from penstock.core.job.scheduler import assign_slots
 from penstock.core.ports import Clock
-from penstock.core.protocol import Heartbeat, ProcessFigures, RegisterWorker
+from penstock.core.protocol import Heartbeat, ProcessFigures, RegisterWorker, WorkerBlocked
 
 #: How long a job waits for slots before the log says so, and how often it says so after that.
 PATIENCE_MS: Final = 10_000
@@ -62,6 +62,8 @@ class _Worker:
     heard_ms: int
     #: what it was at when it was heard, when it had been at it for a while
     whereabouts: str = ""
+    #: where its process is blocked, if it is
+    blocked: WorkerBlocked | None = None
     #: what its process uses, as it said last
     process: ProcessFigures | None = None
     #: whether it will be taken away
@@ -222,7 +224,21 @@ class SlotPool:
         if worker is not None:
             worker.heard_ms = self.clock.steady_ms()
             worker.whereabouts = heartbeat.whereabouts
+            worker.blocked = None
             worker.process = heartbeat.process or worker.process
+
+    def on_blocked(self, blocked: WorkerBlocked) -> bool:
+        """Note where a worker's process is blocked, until its next heartbeat; returns whether this is new."""
+        worker = self._workers.get(blocked.worker_id)
+        if worker is None:
+            return False
+        former, worker.blocked = worker.blocked, blocked
+        return former is None or former.at != blocked.at
+
+    def blocked(self, worker_id: str) -> WorkerBlocked | None:
+        """Where a worker's process is blocked; None if it is not, as far as is known."""
+        worker = self._workers.get(worker_id)
+        return None if worker is None else worker.blocked
 
     def whereabouts(self, worker_id: str) -> str:
         """Which user's function does not return, as the worker said last; empty when it said nothing."""

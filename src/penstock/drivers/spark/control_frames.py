@@ -7,9 +7,11 @@ from typing import Final
 from penstock.base.errors import WrongValueError
 from penstock.wire.messages import VERSION
 
-#: A worker has two connections to the master; the identity of each is one of these bytes and the worker's id.
+#: A worker has three connections to the master; the identity of each is one of these bytes and the worker's id.
 CONTROL_ROLE: Final = b"C"
 HEARTBEAT_ROLE: Final = b"H"
+#: for the stacks of a process that is blocked, see `stalls`
+STALL_ROLE: Final = b"S"
 #: The master's answer to a heartbeat.
 PONG: Final = VERSION.to_bytes(1, "big") + b"pong"
 WORKER_ID_BYTES_MAX: Final = 200

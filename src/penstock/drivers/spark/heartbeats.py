@@ -27,6 +27,7 @@ from penstock.drivers.spark.heartbeat_answers import HeartbeatAnswers
 from penstock.drivers.spark.keys import WorkerKeys
 from penstock.drivers.spark.loop_watch import LoopState
 from penstock.drivers.spark.sockets import Context, Waker, connect_client
+from penstock.drivers.spark.stalls import StallWatch
 from penstock.wire.messages import MessageCodec
 
 _log = logging.getLogger("penstock.spark")
@@ -76,10 +77,12 @@ class HeartbeatSender:
         interval_ms: int,
         state: Callable[[], LoopState] = LoopState,
         answer: AnswerQuestion = answer_nothing,
+        stall_ms: int | None = None,
     ) -> None:
         """Begin, with a heartbeat every `interval_ms` or more often. `state` says what the worker is at.
 
-        `answer` begins to answer a question, and must not take long.
+        `answer` begins to answer a question, and must not take long. If no heartbeat can be sent for `stall_ms`, the
+        master gets the stacks of this process, see `StallWatch`; None for never.
 
         Raises:
             ValueError: if the interval is not positive.
@@ -91,6 +94,8 @@ class HeartbeatSender:
             raise WrongTimeError("heartbeats were started twice")
         self._interval_ms = min(interval_ms, FIGURES_INTERVAL_MS)
         self._state = state
+        # Two heartbeats must be missing, or a process that works would send its stacks.
+        self._stall_ms = None if stall_ms is None else max(stall_ms, 2 * self._interval_ms)
         self._answers = HeartbeatAnswers(answer, self._waker.wake, self._max_frame_bytes)
         self._thread = threading.Thread(target=self._run, name=f"penstock-heartbeats-{self._worker_id}", daemon=True)
         self._thread.start()
@@ -105,6 +110,7 @@ class HeartbeatSender:
 
     def _run(self) -> None:
         dealer = self._context.socket(zmq.DEALER)
+        stalls = self._watch_stalls()
         try:
             dealer.setsockopt(zmq.ROUTING_ID, identity(HEARTBEAT_ROLE, self._worker_id))
             connect_client(
@@ -115,11 +121,22 @@ class HeartbeatSender:
                 self._max_frame_bytes,
                 UNSENT_HEARTBEATS_MAX,
             )
-            self._beat(dealer)
+            self._beat(dealer, stalls)
         finally:
             dealer.close(linger=0)
+            if stalls is not None:
+                stalls.close()
 
-    def _beat(self, dealer: zmq.Socket[bytes]) -> None:
+    def _watch_stalls(self) -> StallWatch | None:
+        if self._stall_ms is None:
+            return None
+        try:
+            return StallWatch(self._keys, self._worker_id, self._master_address, self._max_frame_bytes, self._stall_ms)
+        except (OSError, zmq.ZMQError) as error:
+            _log.warning("worker %s cannot say where it is when its process is blocked: %s", self._worker_id, error)
+            return None
+
+    def _beat(self, dealer: zmq.Socket[bytes], stalls: StallWatch | None) -> None:
         codec: MessageCodec[Heartbeat] = MessageCodec(Heartbeat, self._max_frame_bytes)
         poller = zmq.Poller()
         poller.register(dealer, zmq.POLLIN)
@@ -129,6 +146,8 @@ class HeartbeatSender:
             now = time.monotonic()
             if now >= due:
                 due = now + self._interval_ms / 1000
+                if stalls is not None:
+                    stalls.rearm()
                 # A master that takes no heartbeats is noticed by its silence.
                 with contextlib.suppress(zmq.Again):
                     heartbeat = Heartbeat(self._worker_id, *self._state(), self._figures())

@@ -10,29 +10,36 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeAlias
 
 import zmq
 
 from penstock.base.errors import ProtocolError, shorten
-from penstock.core.protocol import FromWorker, Heartbeat, RegisterWorker, ToWorker
+from penstock.core.protocol import FromWorker, Heartbeat, RegisterWorker, ToWorker, WorkerBlocked
 from penstock.drivers.spark.authentication import KeyAuthenticator
-from penstock.drivers.spark.control_frames import CONTROL_ROLE, HEARTBEAT_ROLE, PONG, identity
+from penstock.drivers.spark.control_frames import CONTROL_ROLE, HEARTBEAT_ROLE, PONG, STALL_ROLE, identity
 from penstock.drivers.spark.keys import JobKeys
 from penstock.drivers.spark.sockets import LAST_WORDS_LINGER_MS, ConnectionMonitor, Waker, bind_server
+from penstock.drivers.spark.stalls import DUMP_BEGIN, DUMP_CHARS_MAX, find_stall
 from penstock.drivers.spark.worker_connections import WorkerConnections
 from penstock.drivers.spark.worker_questions import number_of
 from penstock.wire.messages import RECORD_BYTES_MAX, MessageCodec, MessageReceiver, OutOfTurnError
 
 logger = logging.getLogger(__name__)
 
+#: A message of a worker, or what the endpoint has found out about it.
+FromEndpoint: TypeAlias = FromWorker | WorkerBlocked
+
 #: Messages that one `receive` takes at most.
 MESSAGES_PER_RECEIVE: Final = 1_000
 #: Peers whose rejection is remembered, so that each is logged once only.
 PEERS_LOGGED_MAX: Final = 1_000
+#: The workers whose stacks are kept, the last ones.
+DUMPS_MAX: Final = 100
 #: Workers that one job may have had in all.
 WORKERS_MAX: Final = 1_000_000
 _FRAMES: Final = 2  # the peer's identity, which ZeroMQ puts there, and the message
+_STALL_FRAMES: Final = 3  # as above, with the id of a local connection of the worker in between
 
 
 class MasterEndpoint:
@@ -83,6 +90,8 @@ class MasterEndpoint:
         self._received: dict[str, MessageReceiver[FromWorker]] = {}  # of workers that were heard
         self._sent: dict[str, int] = {}
         self._unheard: set[str] = set()
+        #: the stacks of workers that are blocked, as far as they have come
+        self._dumps: dict[str, str] = {}
         self._logged: set[bytes] = set()
         self._closed = False
         self._on_answer: Callable[[str, bytes], None] = _refuse_answer
@@ -93,11 +102,11 @@ class MasterEndpoint:
         """How many connections failed to authenticate so far. Owner thread only."""
         return self._monitor.refused()
 
-    def receive(self, timeout_ms: int) -> list[tuple[str, FromWorker]]:
+    def receive(self, timeout_ms: int) -> list[tuple[str, FromEndpoint]]:
         """Messages with their workers' ids; waits at most `timeout_ms` for the first, and then takes what is there."""
         is_ready = self._wait(timeout_ms)
         self._waker.clear()
-        received: list[tuple[str, FromWorker]] = []
+        received: list[tuple[str, FromEndpoint]] = []
         for _ in range(MESSAGES_PER_RECEIVE if is_ready else 0):
             try:
                 frames = self._router.recv_multipart(zmq.NOBLOCK, copy=False)
@@ -165,13 +174,16 @@ class MasterEndpoint:
         self._waker.close()
         self._context.term()
 
-    def _accept(self, frames: list[zmq.Frame], received: list[tuple[str, FromWorker]]) -> None:
+    def _accept(self, frames: list[zmq.Frame], received: list[tuple[str, FromEndpoint]]) -> None:
+        role, worker_id = _parse_identity(frames[0].bytes)
+        if worker_id in self._unheard:
+            raise ProtocolError("an earlier message of it was lost")
+        if role == STALL_ROLE:
+            self._accept_dump(worker_id, frames, received)
+            return
         if len(frames) != _FRAMES:
             raise ProtocolError(f"a control message of {len(frames) - 1} frames instead of one")
         peer, frame = (part.bytes for part in frames)
-        role, worker_id = _parse_identity(peer)
-        if worker_id in self._unheard:
-            raise ProtocolError("an earlier message of it was lost")
         message: FromWorker | None
         if role == HEARTBEAT_ROLE and number_of(frame):
             self._on_answer(worker_id, frame)
@@ -189,9 +201,24 @@ class MasterEndpoint:
         if isinstance(message, RegisterWorker):
             self._registered.append((int(frames[-1].get(zmq.SRCFD)), worker_id))
         if role == HEARTBEAT_ROLE:
+            self._dumps.pop(worker_id, None)
             self._send(peer, PONG)
         if message is not None:
             received.append((worker_id, message))
+
+    def _accept_dump(self, worker_id: str, frames: list[zmq.Frame], received: list[tuple[str, FromEndpoint]]) -> None:
+        """Take a part of the stacks of a process that is blocked."""
+        if len(frames) != _STALL_FRAMES:
+            raise ProtocolError(f"a part of a stack of {len(frames) - 1} frames instead of two")
+        if worker_id not in self._received:
+            raise ProtocolError("a worker sent its stacks before it registered")
+        dump = self._dumps.pop(worker_id, "") + frames[-1].bytes.decode("ascii", "replace")
+        dump = self._dumps[worker_id] = dump[max(0, dump.rfind(DUMP_BEGIN)) :][:DUMP_CHARS_MAX]
+        if len(self._dumps) > DUMPS_MAX:
+            del self._dumps[next(iter(self._dumps))]
+        stall = find_stall(dump)
+        if stall is not None:
+            received.append((worker_id, WorkerBlocked(worker_id, stall.at, stall.stack)))
 
     def _next_of(self, worker_id: str, frame: bytes) -> FromWorker | None:
         """Hold a worker to its numbering: without a gap, from zero. None when its message goes on."""
@@ -230,6 +257,6 @@ def _parse_identity(peer: bytes) -> tuple[bytes, str]:
         worker_id = name.decode()
     except UnicodeDecodeError:
         worker_id = ""
-    if role not in (CONTROL_ROLE, HEARTBEAT_ROLE) or not worker_id:
+    if role not in (CONTROL_ROLE, HEARTBEAT_ROLE, STALL_ROLE) or not worker_id:
         raise ProtocolError("its identity is not that of a worker")
     return role, worker_id

@@ -96,9 +96,10 @@ def _run(settings: WorkerSettings, logs: ProcessLogs | None = None) -> tuple[str
             _spare_garbage_collection()
             watch = LoopWatch(clock)
             answers = Answers(threading.current_thread(), logs)
-            endpoint.start_heartbeats(settings.heartbeat_interval_ms, watch.state, answers.begin)
-            receiver = WorkerReceiver(executor, gateway, clock)
             timeout_ms = settings.heartbeat_timeout_ms
+            # The stacks must reach the master before it counts the worker as lost.
+            endpoint.start_heartbeats(settings.heartbeat_interval_ms, watch.state, answers.begin, timeout_ms // 2)
+            receiver = WorkerReceiver(executor, gateway, clock)
             return WorkerLoop(endpoint, executor, receiver, background, coroutines, clock, timeout_ms, watch).run()
         finally:
             executor.close()

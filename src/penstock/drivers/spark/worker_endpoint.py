@@ -226,9 +226,13 @@ class WorkerEndpoint:
         interval_ms: int,
         state: Callable[[], LoopState] = LoopState,
         answer: AnswerQuestion = answer_nothing,
+        stall_ms: int | None = None,
     ) -> None:
-        """Let the master know, from a thread of its own, that this process lives, and what it is at; let it ask."""
-        self._heartbeats.start(interval_ms, state, answer)
+        """Let the master know, from a thread of its own, that this process lives, and what it is at; let it ask.
+
+        `stall_ms`: the time without heartbeats after which the master gets the stacks of this process.
+        """
+        self._heartbeats.start(interval_ms, state, answer, stall_ms)
 
     def wake(self) -> None:
         """Make `receive` return early; any thread may."""
