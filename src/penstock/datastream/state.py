@@ -18,6 +18,7 @@ from penstock.state.states import (
     MergingState,
     ReducingState,
     State,
+    StateView,
     ValueState,
 )
 from penstock.state.ttl_config import StateTtlConfig
@@ -40,6 +41,7 @@ __all__ = [
     "State",
     "StateDescriptor",
     "StateTtlConfig",
+    "StateView",
     "ValueState",
     "ValueStateDescriptor",
 ]

@@ -3,13 +3,17 @@
 It lies on the heap whatever the backend of keyed state. `put` copies the value: the records of a broadcast reach all
 subtasks of a process by reference, and each subtask's state must be its own. `get` returns the state's value itself,
 not a copy: only the side that may write may change it, and only `put` promises to store the change.
+
+On both sides `items`, `keys` and `values` return the same kind of view as keyed map state: of the contents at the time
+of the call. The list in a view is shared by all calls until the state changes, because the side that reads often calls
+them for every record.
 """
 
 from __future__ import annotations
 
 import copy
 import pickle
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, Generic, NoReturn, TypeVar
 
 from penstock.base.single_precision import Rounding, rounding
@@ -17,6 +21,7 @@ from penstock.base.typeinfo import TypeInformation
 from penstock.codecs.pickling import dumps
 from penstock.state.errors import StateError
 from penstock.state.snapshot import OperatorCapture
+from penstock.state.states import StateView
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -24,16 +29,37 @@ V = TypeVar("V")
 BROADCAST_MODE: Final = "broadcast"
 
 
+class BroadcastEntries(dict[K, V]):
+    """The map of a broadcast state, which both sides share; code that changes it calls `note_change`."""
+
+    __slots__ = ("_views",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._views: dict[str, StateView[Any]] = {}
+
+    def note_change(self) -> None:
+        """Forget the views: they list the previous contents."""
+        if self._views:
+            self._views = {}
+
+    def view(self, what: str, list_items: Callable[[dict[K, V]], Iterable[Any]]) -> StateView[Any]:
+        """The view of that name; `list_items` makes its list when the map has changed since the last call."""
+        view = self._views.get(what)
+        if view is None:
+            view = self._views[what] = StateView(list(list_items(self)))
+        return view
+
+
 class ReadOnlyBroadcastState(Generic[K, V]):
     """What the side that is not broadcast sees of a broadcast state: writing raises `StateError`.
 
     Its values are shared with the state and must not be changed in place: other subtasks would not see the change.
-    `items`, `keys` and `values` are views, which make no copy.
     """
 
     __slots__ = ("_entries", "_name")
 
-    def __init__(self, name: str, entries: dict[K, V]) -> None:
+    def __init__(self, name: str, entries: BroadcastEntries[K, V]) -> None:
         self._name = name
         self._entries = entries
 
@@ -45,17 +71,17 @@ class ReadOnlyBroadcastState(Generic[K, V]):
         """Whether there is a value under `key`."""
         return key in self._entries
 
-    def items(self) -> Iterable[tuple[K, V]]:
-        """All pairs, in the order in which their keys were first put."""
-        return self._entries.items()
+    def items(self) -> StateView[tuple[K, V]]:
+        """All pairs at this moment."""
+        return self._entries.view("items", dict.items)
 
-    def keys(self) -> Iterable[K]:
-        """All keys."""
-        return self._entries.keys()
+    def keys(self) -> StateView[K]:
+        """All keys, in the same way."""
+        return self._entries.view("keys", dict.keys)
 
-    def values(self) -> Iterable[V]:
-        """All values."""
-        return self._entries.values()
+    def values(self) -> StateView[V]:
+        """All values, in the same way; the values themselves are not copied."""
+        return self._entries.view("values", dict.values)
 
     def is_empty(self) -> bool:
         """Whether the map holds nothing."""
@@ -108,14 +134,13 @@ class ReadOnlyBroadcastState(Generic[K, V]):
 class BroadcastState(ReadOnlyBroadcastState[K, V]):
     """A broadcast state as the broadcast side sees it.
 
-    Its writer must do the same in every subtask: see `BroadcastProcessFunction`. `items`, `keys` and `values` are
-    copies, so that the map may be changed meanwhile.
+    Its writer must do the same in every subtask: see `BroadcastProcessFunction`.
     """
 
     __slots__ = ("_round",)
 
     def __init__(self, name: str) -> None:
-        super().__init__(name, {})
+        super().__init__(name, BroadcastEntries())
         self._round: Rounding | None = None
 
     def declare(self, value_type: TypeInformation | None) -> None:
@@ -126,22 +151,11 @@ class BroadcastState(ReadOnlyBroadcastState[K, V]):
         """The same state for a side that may only read it."""
         return ReadOnlyBroadcastState(self._name, self._entries)
 
-    def items(self) -> Iterable[tuple[K, V]]:
-        """All pairs, in the order in which their keys were first put; a copy."""
-        return list(self._entries.items())
-
-    def keys(self) -> Iterable[K]:
-        """All keys; a copy."""
-        return list(self._entries)
-
-    def values(self) -> Iterable[V]:
-        """All values; a copy of the list, not of the values."""
-        return list(self._entries.values())
-
     def put(self, key: K, value: V) -> None:
         """Store a copy of a value; raises `StateError` for one that cannot be copied."""
         try:
             self._entries[key] = copy.deepcopy(value) if self._round is None else copy.deepcopy(self._round(value))
+            self._entries.note_change()
         except Exception as error:
             raise StateError(
                 f"broadcast state {self._name!r}: a {type(value).__qualname__} cannot be stored: {error}"
@@ -155,22 +169,26 @@ class BroadcastState(ReadOnlyBroadcastState[K, V]):
     def remove(self, key: K) -> None:
         """Remove the value under `key`, when there is one."""
         self._entries.pop(key, None)
+        self._entries.note_change()
 
     def clear(self) -> None:
         """Remove everything."""
         self._entries.clear()
+        self._entries.note_change()
 
     def __delitem__(self, key: K) -> None:
         del self._entries[key]
+        self._entries.note_change()
 
     def restore(self, pairs: Iterable[tuple[K, V]]) -> None:
         """Put the entries of a snapshot back."""
         self._entries.update(pairs)
+        self._entries.note_change()
 
     def capture(self, owner: str) -> BroadcastCapture:
         """The entries as they are now, pickled in one call; raises `StateError` that names `owner` and the state."""
         try:
-            frozen = dumps(self._entries)
+            frozen = dumps(dict(self._entries))
         except Exception as error:
             raise StateError(f"{owner}: an entry of state {self._name!r} cannot be pickled: {error}") from error
         return BroadcastCapture(self._name, frozen, len(self._entries))

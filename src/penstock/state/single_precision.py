@@ -6,7 +6,7 @@ as they are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from copy import copy
 from typing import Any, TypeVar
 
@@ -19,7 +19,7 @@ from penstock.state.descriptors import (
     StateDescriptor,
     ValueStateDescriptor,
 )
-from penstock.state.states import AggregatingState, ListState, MapState, ReducingState, ValueState
+from penstock.state.states import AggregatingState, ListState, MapState, ReducingState, StateView, ValueState
 
 D = TypeVar("D", bound=StateDescriptor)
 
@@ -95,7 +95,7 @@ class _List(ListState[Any]):
         self._state = state
         self._round = made
 
-    def get(self) -> Iterator[Any]:
+    def get(self) -> list[Any]:
         return self._state.get()
 
     def add(self, value: Any) -> None:
@@ -134,13 +134,13 @@ class _Map(MapState[Any, Any]):
     def contains(self, key: Any) -> bool:
         return self._state.contains(self._key(key))
 
-    def items(self) -> Iterable[tuple[Any, Any]]:
+    def items(self) -> StateView[tuple[Any, Any]]:
         return self._state.items()
 
-    def keys(self) -> Iterable[Any]:
+    def keys(self) -> StateView[Any]:
         return self._state.keys()
 
-    def values(self) -> Iterable[Any]:
+    def values(self) -> StateView[Any]:
         return self._state.values()
 
     def is_empty(self) -> bool:

@@ -2,13 +2,18 @@
 
 Each object reads the backend's current key on every access, so that only that key's state can be reached. User code
 may keep and change what it read; only `update`, `add` and `put` promise to store it.
+
+`ListState.get` returns a list, and `keys`, `items` and `values` of a map return views, both of the contents at the time
+of the call: later changes of the state do not show in them. They can be read any number of times. Their values are the
+state's own objects, not copies. The order of a map's entries differs between backends.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Generic, Protocol, TypeVar
+from collections.abc import Callable, Collection, Iterable, Iterator
+from itertools import islice
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from penstock.state.errors import StateError
 
@@ -17,7 +22,10 @@ K = TypeVar("K")
 V = TypeVar("V")
 IN = TypeVar("IN", contravariant=True)
 OUT = TypeVar("OUT", covariant=True)
+ITEM = TypeVar("ITEM", covariant=True)
 _MISSING: Any = object()
+#: The items of a view that its text shows.
+_SHOWN_MAX: Final = 20
 
 
 class _NoKey:
@@ -51,6 +59,38 @@ class EntryTable(Protocol):
     def entries(self, namespace: Any) -> dict[Any, Any]: ...
 
     def changed(self, namespace: Any) -> set[Any]: ...
+
+
+class StateView(Collection[ITEM]):
+    """The keys, values or pairs of a map at the time of the call; it can be read any number of times.
+
+    `len` and `in` work as well. On RocksDB a large map stays on disk, and each pass and each `len` reads it. All passes
+    have the same order, which is not defined otherwise.
+    """
+
+    __slots__ = ("_items",)
+
+    def __init__(self, items: Collection[ITEM]) -> None:
+        #: in an order of its own; nothing changes it
+        self._items = items
+
+    def __iter__(self) -> Iterator[ITEM]:
+        return iter(self._items)
+
+    def __contains__(self, item: object) -> bool:
+        return item in self._items
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __bool__(self) -> bool:
+        return next(iter(self._items), _MISSING) is not _MISSING
+
+    def __repr__(self) -> str:
+        shown = list(map(repr, islice(self._items, _SHOWN_MAX + 1)))
+        if len(shown) > _SHOWN_MAX:
+            shown[_SHOWN_MAX] = "..."
+        return f"StateView([{', '.join(shown)}])"
 
 
 class State:
@@ -116,9 +156,9 @@ class ListState(MergingState[T, Iterable[T]]):
 
     __slots__ = ()
 
-    def get(self) -> Iterator[T]:
-        """The current key's items, in the order in which they were added."""
-        return iter(self._entries.get(self._backend.current_key, ()))
+    def get(self) -> list[T]:
+        """The current key's items, oldest first, in a new list that belongs to the caller."""
+        return list(self._entries.get(self._backend.current_key, ()))
 
     def add(self, value: T) -> None:
         """Append an item."""
@@ -152,7 +192,7 @@ class ListState(MergingState[T, Iterable[T]]):
             self.clear()
 
     def __iter__(self) -> Iterator[T]:
-        return self.get()
+        return iter(self.get())
 
 
 class MapState(State, Generic[K, V]):
@@ -200,17 +240,17 @@ class MapState(State, Generic[K, V]):
         """Whether there is a value under `key`."""
         return key in self._map()
 
-    def items(self) -> Iterable[tuple[K, V]]:
-        """All pairs; a copy, so that the map may be changed meanwhile."""
-        return list(self._map().items())
+    def items(self) -> StateView[tuple[K, V]]:
+        """All pairs at this moment; the map may be changed while they are read."""
+        return StateView(list(self._map().items()))
 
-    def keys(self) -> Iterable[K]:
-        """All keys; a copy."""
-        return list(self._map())
+    def keys(self) -> StateView[K]:
+        """All keys, in the same way."""
+        return StateView(list(self._map()))
 
-    def values(self) -> Iterable[V]:
-        """All values; a copy."""
-        return list(self._map().values())
+    def values(self) -> StateView[V]:
+        """All values, in the same way."""
+        return StateView(list(self._map().values()))
 
     def is_empty(self) -> bool:
         """Whether the map holds nothing."""

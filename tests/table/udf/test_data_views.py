@@ -33,6 +33,9 @@ def test_a_list_view() -> None:
     assert list(other) == []
     assert other != view
     assert isinstance(view, DataView)
+    before = view.get()
+    view.add_all(view.get())
+    assert (before, before, len(view.get())) == ([1, 2, 1], [1, 2, 1], 6)
 
 
 def test_a_map_view() -> None:

@@ -6,7 +6,7 @@ written as one when there are many.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from penstock.state.key_bytes import key_bytes, plain_of
@@ -142,13 +142,13 @@ class RocksListState(ListState[T]):
         self._backend = backend
         self._lists = lists
 
-    def get(self) -> Iterator[T]:
-        """The current key's items, in the order in which they were added."""
+    def get(self) -> list[T]:
+        """The current key's items, oldest first, in a new list that belongs to the caller."""
         key = self._backend.current_key
         cell = self._lists[key]
         if not cell.is_loaded:
             self._lists.load(key, cell)
-        return iter(cell.items)
+        return list(cell.items)
 
     def add(self, value: T) -> None:
         """Append an item."""
@@ -159,8 +159,12 @@ class RocksListState(ListState[T]):
 
     def add_all(self, values: Iterable[T]) -> None:
         """Append several items."""
-        for value in values:
-            self.add(value)
+        values = list(values)
+        if values:
+            lists, key = self._lists, self._backend.current_key
+            lists[key].items.extend(values)
+            lists.marked.add(key)
+            lists.cache.grown += len(values)
 
     def update(self, values: Iterable[T]) -> None:
         """Replace the items; an empty list clears the state."""

@@ -5,17 +5,17 @@ Each key of the stream has a pane of its own, made when it is asked for.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any, TypeVar
 
 from penstock.state.errors import StateError
 from penstock.state.key_bytes import key_bytes, plain_of
 from penstock.state.key_groups import key_group_of_bytes
 from penstock.state.rocksdb.cache import WriteCache
-from penstock.state.rocksdb.pane import Pane
+from penstock.state.rocksdb.pane import Pane, PaneSnapshot
 from penstock.state.rocksdb.rows import MAP, key_end, namespace_head, pickled_keys, sized
 from penstock.state.rocksdb.store import Batch, Row
-from penstock.state.states import MapState
+from penstock.state.states import MapState, StateView
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -141,15 +141,50 @@ class RocksMapState(MapState[K, V]):
         """Remove the state of the current key."""
         self._maps[self._backend.current_key].clear()
 
-    def items(self) -> Iterable[tuple[K, V]]:
-        """All pairs as they are now, loaded during the iteration; the map may be changed meanwhile."""
-        pairs: Iterable[tuple[K, V]] = self._maps[self._backend.current_key].items()
-        return pairs
+    def items(self) -> StateView[tuple[K, V]]:
+        """All pairs at this moment; the map may be changed while they are read."""
+        return StateView(_Pairs(self._maps[self._backend.current_key].snapshot()))
 
-    def keys(self) -> Iterable[K]:
+    def keys(self) -> StateView[K]:
         """All keys, in the same way."""
-        return self._maps[self._backend.current_key].keys()  # type: ignore[no-any-return]
+        return StateView(_Keys(self._maps[self._backend.current_key].snapshot()))
 
-    def values(self) -> Iterable[V]:
+    def values(self) -> StateView[V]:
         """All values, in the same way."""
-        return self._maps[self._backend.current_key].values()  # type: ignore[no-any-return]
+        return StateView(_Values(self._maps[self._backend.current_key].snapshot()))
+
+
+class _Pairs(Collection[Any]):
+    """The entries of a snapshot."""
+
+    __slots__ = ("_snapshot",)
+
+    def __init__(self, snapshot: PaneSnapshot) -> None:
+        self._snapshot = snapshot
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._snapshot.all_items()
+
+    def __contains__(self, item: object) -> bool:
+        return any(item is other or item == other for other in self)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self._snapshot.all_keys())
+
+
+class _Keys(_Pairs):
+    """The keys of a snapshot."""
+
+    __slots__ = ()
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._snapshot.all_keys()
+
+
+class _Values(_Pairs):
+    """The values of a snapshot."""
+
+    __slots__ = ()
+
+    def __iter__(self) -> Iterator[Any]:
+        return (value for _, value in self._snapshot.all_items())

@@ -17,7 +17,7 @@ from itertools import chain, islice
 from typing import Any
 
 from penstock.state.rocksdb.cache import WriteCache
-from penstock.state.rocksdb.store import Batch, Row
+from penstock.state.rocksdb.store import Batch, Row, View
 
 _MISSING: Any = object()
 #: Up to this many entries count as few.
@@ -209,8 +209,16 @@ class Pane(dict[Any, Any]):
 
     def keys(self) -> Any:
         cached, gone, rows = self.in_memory(), set(self._gone), self._unknown_rows()
+        return chain(cached, self.stored_keys(rows, cached, gone))
+
+    def stored_keys(self, rows: Iterable[Row], cached: dict[Any, Any], gone: set[Any]) -> Iterator[Any]:
+        """As `stored`, without the values, which are not read."""
         keys = (self._key_of(row, raw) for row, raw in rows)
-        return chain(cached, (key for key in keys if key not in cached and key not in gone))
+        return (key for key in keys if key not in cached and key not in gone)
+
+    def snapshot(self) -> PaneSnapshot:
+        """All entries at this moment, which can be read any number of times."""
+        return PaneSnapshot(self, self.in_memory(), set(self._gone), self._unknown_rows())
 
     def values(self) -> Any:
         return (value for _, value in self.items())
@@ -306,3 +314,39 @@ class Pane(dict[Any, Any]):
             return
         # For the keys that are kept, what is known of the store is kept too.
         self._gone = {key: known for key, known in self._gone.items() if key in young}
+
+
+class PaneSnapshot:
+    """The entries that a pane had when this object was made. Rows of a large pane stay in the store.
+
+    Values in memory are the pane's own objects. Each pass loads the values of rows again.
+    """
+
+    __slots__ = ("_cached", "_gone", "_listed", "_pane", "_rest", "_view")
+
+    def __init__(self, pane: Pane, cached: dict[Any, Any], gone: set[Any], rows: Iterator[Row]) -> None:
+        self._pane = pane
+        self._cached = cached
+        self._gone = gone
+        self._listed = list(islice(rows, _FEW + 1))
+        self._rest: Iterator[Row] | None = None
+        self._view: View | None = None
+        if len(self._listed) > _FEW:
+            # The first pass goes on with this scan, which is faster than a view; other passes need one.
+            self._rest, self._view = rows, pane._cache.store.view()
+
+    def _rows(self) -> Iterator[Row]:
+        if self._view is None:
+            return iter(self._listed)
+        rest, self._rest = self._rest, None
+        if rest is not None:
+            return chain(self._listed, rest)
+        return chain.from_iterable(map(self._view.scan, self._pane.prefixes()))
+
+    def all_items(self) -> Iterator[tuple[Any, Any]]:
+        """All entries: those in memory first."""
+        return chain(self._cached.items(), self._pane.stored(self._rows(), self._cached, self._gone))
+
+    def all_keys(self) -> Iterator[Any]:
+        """The keys of all entries, in the same order."""
+        return chain(self._cached, self._pane.stored_keys(self._rows(), self._cached, self._gone))

@@ -11,7 +11,7 @@ with `ReturnExpiredIfNotCleanedUp`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from penstock.state.descriptors import (
@@ -21,7 +21,7 @@ from penstock.state.descriptors import (
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
-from penstock.state.states import AggregatingState, ListState, MapState, ReducingState, ValueState
+from penstock.state.states import AggregatingState, ListState, MapState, ReducingState, StateView, ValueState
 from penstock.state.ttl.expiry import Expiry, expiry_of
 
 if TYPE_CHECKING:
@@ -62,15 +62,15 @@ class TtlListState(ListState[T]):
         self._inner = inner
         self._expiry = expiry
 
-    def get(self) -> Iterator[T]:
+    def get(self) -> list[T]:
         expiry = self._expiry
         now = expiry.access()
-        pairs = list(self._inner.get())
+        pairs = self._inner.get()
         live = [pair for pair in pairs if pair[1] + expiry.ttl_ms > now]
         shown = pairs if expiry.shows_expired else live
         if pairs and (expiry.reading_counts or len(live) < len(pairs)):
             self._inner.update([(item, now) for item, _ in live] if expiry.reading_counts else live)
-        return iter([item for item, _ in shown])
+        return [item for item, _ in shown]
 
     def add(self, value: T) -> None:
         now = self._expiry.access()
@@ -129,11 +129,14 @@ class TtlMapState(MapState[K, V]):
     def remove(self, key: K) -> None:
         self._inner.remove(key)
 
-    def items(self) -> Iterable[tuple[K, V]]:
+    def items(self) -> StateView[tuple[K, V]]:
+        return StateView(self._pairs())
+
+    def _pairs(self) -> list[tuple[K, V]]:
         expiry, inner = self._expiry, self._inner
         now = expiry.access()
         shown = []
-        for key, (value, accessed_ms) in list(inner.items()):
+        for key, (value, accessed_ms) in inner.items():
             has_expired = accessed_ms + expiry.ttl_ms <= now
             if has_expired:
                 inner.remove(key)
@@ -143,11 +146,11 @@ class TtlMapState(MapState[K, V]):
                 shown.append((key, value))
         return shown
 
-    def keys(self) -> Iterable[K]:
-        return [key for key, _ in self.items()]
+    def keys(self) -> StateView[K]:
+        return StateView([key for key, _ in self._pairs()])
 
-    def values(self) -> Iterable[V]:
-        return [value for _, value in self.items()]
+    def values(self) -> StateView[V]:
+        return StateView([value for _, value in self._pairs()])
 
     def is_empty(self) -> bool:
         """Whether no value would be returned; this does not count as a read that puts the expiry off."""
@@ -170,7 +173,7 @@ class TtlMapState(MapState[K, V]):
         self._inner.remove(key)
 
     def __len__(self) -> int:
-        return sum(1 for _ in self.items())
+        return len(self._pairs())
 
 
 class TtlReducingState(ReducingState[T]):

@@ -29,9 +29,9 @@ class ListView(DataView, Generic[T]):
     def __init__(self) -> None:
         self._list: list[T] = []
 
-    def get(self) -> Iterator[T]:
-        """All values, in the order in which they were added."""
-        return iter(self._list)
+    def get(self) -> list[T]:
+        """All values, oldest first, in a new list."""
+        return list(self._list)
 
     def add(self, value: T) -> None:
         """Add a value at the end."""
@@ -39,7 +39,7 @@ class ListView(DataView, Generic[T]):
 
     def add_all(self, values: Iterable[T]) -> None:
         """Add several values at the end."""
-        self._list.extend(values)
+        self._list += list(values)
 
     def clear(self) -> None:
         """Take everything out."""
@@ -84,7 +84,7 @@ class MapView(DataView, Generic[K, V]):
         return key in self._map
 
     def items(self) -> Iterable[tuple[K, V]]:
-        """All keys with their values. It may be changed while they are gone through."""
+        """All keys with their values at this moment; the map may be changed while they are read."""
         return list(self._map.items())
 
     def keys(self) -> Iterable[K]:

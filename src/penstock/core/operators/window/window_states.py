@@ -7,7 +7,7 @@ descriptor has a time to live, the state of a window expires as a whole, counted
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any, Final
 
 from penstock.base.errors import WrongTypeError
@@ -174,8 +174,8 @@ class WindowListState(ListState[Any]):
         self._states = states
         self._token = token
 
-    def get(self) -> Iterator[Any]:
-        return iter(list(self._states.get(self._token) or ()))
+    def get(self) -> list[Any]:
+        return list(self._states.get(self._token) or ())
 
     def add(self, value: Any) -> None:
         self.add_all((value,))

@@ -9,7 +9,7 @@ the heap a checkpoint writes the views of the groups that changed as a whole.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 from penstock.base.errors import MisuseError
@@ -30,9 +30,9 @@ class KeptListView(ListView[Any]):
         super().__init__()
         self._state = state
 
-    def get(self) -> Iterator[Any]:
+    def get(self) -> list[Any]:
         """See `ListView`."""
-        return iter(self._state.get())
+        return self._state.get()
 
     def add(self, value: Any) -> None:
         """See `ListView`."""
