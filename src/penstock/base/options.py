@@ -553,6 +553,14 @@ IDENTICAL_FAILURES_MAX = option(
 
 # The end of tasks ----------------------------------------------------------------------------------------------------
 
+TIMERS_AFTER_END_MAX = option(
+    "penstock.timers.after-end-of-input.max",
+    COUNT,
+    100_000,
+    "The maximum number of timers that a key may set after the end of its input, when all timers are due. Beyond it "
+    "the job fails and names the operator, because it would never end. 0 drops these timers, which the metric "
+    "`numTimersDropped` counts.",
+)
 TASK_CANCELLATION_INTERVAL_MS = option(
     "task.cancellation.interval",
     POSITIVE_TIME_MS,

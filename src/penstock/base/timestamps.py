@@ -1,4 +1,4 @@
-"""What a timestamp is: an int, milliseconds since the epoch. Anything else is refused, with the remedy."""
+"""Timestamps: a timestamp is an int, milliseconds since the epoch. Everything else is refused, with the remedy."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import Any, Final
 from penstock.base.errors import MisuseError, short_repr
 
 _TEXT_CHARS_MAX: Final = 80
+_FIRST_MS: Final = -(2**63)
+_LAST_MS: Final = 2**63 - 1
 
 
 def whole_ms(timestamp: Any, what: str) -> int:
@@ -17,6 +19,36 @@ def whole_ms(timestamp: Any, what: str) -> int:
     Raises:
         MisuseError: if it is not a whole number, of Python's or numpy's.
     """
+    whole = _whole(timestamp)
+    if whole is not None:
+        return whole
+    shown = f"{short_repr(timestamp, _TEXT_CHARS_MAX)} ({type(timestamp).__name__})"
+    raise MisuseError(
+        f"{what} returned {shown}; it must return an int: milliseconds since the epoch. {_remedy(timestamp)}"
+    )
+
+
+def timer_ms(timestamp: Any, call: str) -> int:
+    """The time of a timer as a plain int; `call` names the method that was given it, for the error.
+
+    Raises:
+        MisuseError: if it is not a whole number, of Python's or numpy's, or does not fit into 64 bits.
+    """
+    whole = _whole(timestamp)
+    shown = f"{call} was given {short_repr(timestamp, _TEXT_CHARS_MAX)} ({type(timestamp).__name__})"
+    if whole is None:
+        raise MisuseError(
+            f"{shown}; the time of a timer is an int: milliseconds since the epoch. {_timer_remedy(timestamp)}"
+        )
+    if not _FIRST_MS <= whole <= _LAST_MS:
+        raise MisuseError(
+            f"{shown}; the time of a timer fits into 64 bits: at most 2**63 - 1 (sys.maxsize), the end of event time, "
+            "and at least -2**63. A time in microseconds or nanoseconds must be divided first"
+        )
+    return whole
+
+
+def _whole(timestamp: Any) -> int | None:
     if type(timestamp) is int:
         return timestamp
     if not _is_moment(timestamp):
@@ -24,10 +56,15 @@ def whole_ms(timestamp: Any, what: str) -> int:
             return int(operator.index(timestamp))
         except TypeError:
             pass
-    shown = f"{short_repr(timestamp, _TEXT_CHARS_MAX)} ({type(timestamp).__name__})"
-    raise MisuseError(
-        f"{what} returned {shown}; it must return an int: milliseconds since the epoch. {_remedy(timestamp)}"
-    )
+    return None
+
+
+def _timer_remedy(timestamp: Any) -> str:
+    if isinstance(timestamp, int | float):
+        return "Pass int(x), or int(x * 1000) if it is in seconds"
+    if timestamp is None:
+        return "ctx.timestamp() is None for records without a timestamp: assign timestamps first"
+    return _remedy(timestamp).replace("Return ", "Pass ").replace("return ", "pass ")
 
 
 def _is_moment(timestamp: Any) -> bool:

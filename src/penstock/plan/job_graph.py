@@ -19,6 +19,7 @@ from penstock.base.options import (
     OPERATOR_CHAINING_ENABLED,
     PARALLELISM,
     RUNTIME_MODE,
+    TIMERS_AFTER_END_MAX,
 )
 from penstock.codecs.script import pack_script
 from penstock.core.connector import Boundedness, Source
@@ -59,6 +60,7 @@ def _build(graph: StreamGraph, configuration: Configuration, job_name: str) -> J
         configuration.read(OPERATOR_CHAINING_ENABLED),
         configuration.read(BUFFER_TIMEOUT_MS),
         dict(job_parameters),
+        configuration.read(TIMERS_AFTER_END_MAX),
     )
     is_local = configuration.read(EXECUTION_TARGET) == "local"
     script = b"" if is_local else pack_script()
@@ -102,11 +104,17 @@ class _Chain:
 
 class _JobGraphBuilder:
     def __init__(
-        self, graph: StreamGraph, chaining: bool, buffer_timeout_default_ms: int, job_parameters: dict[str, str]
+        self,
+        graph: StreamGraph,
+        chaining: bool,
+        buffer_timeout_default_ms: int,
+        job_parameters: dict[str, str],
+        timers_after_end_max: int,
     ) -> None:
         self._graph = graph
         self._buffer_timeout_default_ms = buffer_timeout_default_ms
         self._job_parameters = job_parameters
+        self._timers_after_end_max = timers_after_end_max
         self._chaining = chaining
         self._chains: list[_Chain] = []
         self._chain_of: dict[str, _Chain] = {}
@@ -196,6 +204,7 @@ class _JobGraphBuilder:
                     registered(),
                     self._buffer_timeout_ms(chain, out_edges),
                     self._job_parameters,
+                    self._timers_after_end_max,
                 ),
                 head.name,
             ),

@@ -66,6 +66,7 @@ def bounded_context(
         request_split=lambda: None,
         migrations=program.migrations,
         job_parameters=program.job_parameters,
+        timers_after_end_max=program.timers_after_end_max,
         coroutines=coroutines,
         superstep=None if superstep is None else SuperstepContext(superstep),
         run=run and f"{attempt}-{run}",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from penstock.base.accumulators import Accumulator
 from penstock.base.histograms import SlidingHistogram
@@ -15,6 +15,9 @@ from penstock.state.backend import KeyedStateBackend
 from penstock.state.key_columns import ColumnStates
 from penstock.state.latency import StateLatency
 from penstock.state.operator_state import OperatorStateBackend
+
+#: How many timers a key may set after the end of its input, unless the job says otherwise.
+TIMERS_AFTER_END_MAX: Final = 100_000
 
 
 @dataclass
@@ -45,6 +48,8 @@ class OperatorContext:
     is_batch: bool = False
     job_parameters: Mapping[str, str] = field(default_factory=dict)
     accumulators: dict[str, Accumulator[Any, Any]] = field(default_factory=dict)
+    #: how many timers a key may set after the end of its input, see `core.operators.timers`
+    timers_after_end_max: int = TIMERS_AFTER_END_MAX
     #: restored state in columns, see `state.key_columns`
     columns: ColumnStates = field(default_factory=ColumnStates)
     #: None where a driver has no event loop

@@ -8,11 +8,58 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from heapq import heapify, heappop, heappush
-from typing import Any
+from typing import Any, Final
 
+from penstock.base.errors import OperationError, short_repr
+from penstock.core.operators.context import OperatorContext
 from penstock.state.backend import KeyedTable
+from penstock.state.states import NO_KEY
 
 _MISSING = object()
+#: The metric of timers that were set too late to fire.
+DROPPED_TIMERS: Final = "numTimersDropped"
+
+
+class EndlessTimersError(OperationError):
+    """A key goes on setting timers after the end of its input. Another attempt would not end, either."""
+
+    suppresses_restart = True
+
+
+class TimersAfterEnd:
+    """Admits the timers that keys set after the end of their input, each key up to a limit.
+
+    All timers are due then, so one that always sets another would never end. With the limit 0 none is admitted.
+    """
+
+    __slots__ = ("_context", "_counts")
+
+    def __init__(self, context: OperatorContext) -> None:
+        self._context = context
+        self._counts: dict[Any, int] = {}
+
+    def admit(self, key: Any) -> bool:
+        """Whether the key may set another timer.
+
+        Raises:
+            EndlessTimersError: if the key has set too many.
+        """
+        limit = self._context.timers_after_end_max
+        if limit == 0:
+            self._context.count(DROPPED_TIMERS)
+            return False
+        count = self._counts[key] = self._counts.get(key, 0) + 1
+        if count > limit:
+            raise EndlessTimersError(
+                f"{self._context.operator_name}: key {short_repr(key)} has set more than {limit} timers after the end "
+                "of its input, when all timers are due, so it would never end. Set no timer when the current watermark "
+                "is 2**63 - 1. If the timers do end, raise penstock.timers.after-end-of-input.max; 0 drops them"
+            )
+        return True
+
+    def clear(self) -> None:
+        """Begin with other keys."""
+        self._counts.clear()
 
 
 class TimerQueue:
@@ -49,7 +96,8 @@ class TimerQueue:
         else:
             known = self._lone.get(timestamp, _MISSING)
             if known is _MISSING:
-                hash(item)  # raises where no key is current, which nothing below does
+                if item is NO_KEY:
+                    hash(item)  # raises: the errors of state are for timers as well
                 heappush(self._heap, timestamp)
                 if table.lone is not None:
                     table.lone[timestamp] = item

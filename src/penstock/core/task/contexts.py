@@ -43,6 +43,7 @@ def operator_context(
         request_split=lambda: tell(RequestSplit(execution, operator_id)),
         migrations=program.migrations,
         job_parameters=program.job_parameters,
+        timers_after_end_max=program.timers_after_end_max,
         auto_watermark_interval_ms=settings.auto_watermark_interval_ms,
         report_watermark=lambda ms: tell(ReportWatermark(execution, operator_id, ms)),
         coroutines=coroutines,

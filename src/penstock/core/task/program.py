@@ -9,6 +9,7 @@ from typing import Any
 
 from penstock.base.errors import PenstockError
 from penstock.core.operators.base import StreamOperator
+from penstock.core.operators.context import TIMERS_AFTER_END_MAX
 from penstock.core.task.channels.partitioners import Partitioner
 
 
@@ -48,7 +49,7 @@ class VertexProgram:
     """The operators of a vertex, head first, and its edges. `migrations`: see `penstock.state.migrations`.
 
     `buffer_timeout_ms` is for the buffers of its edges; with None the job's value holds. `job_parameters` are the
-    user's own settings, for functions to read.
+    user's own settings, for functions to read. `timers_after_end_max`: see `core.operators.timers`.
     """
 
     operators: tuple[ChainedOperator, ...]
@@ -56,6 +57,7 @@ class VertexProgram:
     migrations: dict[str, Callable[..., Any]] = field(default_factory=dict)
     buffer_timeout_ms: int | None = None
     job_parameters: dict[str, str] = field(default_factory=dict)
+    timers_after_end_max: int = TIMERS_AFTER_END_MAX
 
 
 class ProgramError(PenstockError, RuntimeError):

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import islice
 from types import GeneratorType
-from typing import Any
+from typing import Any, Final
 
-from penstock.base.errors import WrongTypeError
+from penstock.base.errors import MisuseError, WrongTypeError
+from penstock.base.timestamps import timer_ms
 from penstock.core.operators.base import FunctionOperator
 from penstock.core.operators.context import OperatorContext
 from penstock.core.operators.emitting import split_side_outputs
 from penstock.core.operators.returned import results_of
-from penstock.core.operators.timers import TimerQueue
-from penstock.core.records import MAX_WATERMARK, MIN_TIMESTAMP, Batch
+from penstock.core.operators.timers import DROPPED_TIMERS, TimerQueue, TimersAfterEnd
+from penstock.core.records import MAX_TIMESTAMP, MAX_WATERMARK, MIN_TIMESTAMP, Batch
 from penstock.state.states import NO_KEY
 
+#: Timers whose results are emitted together; at the end of the input very many may be due.
+FIRED_AT_ONCE: Final = 4096
 EVENT_TIMERS = "_penstock_timers_event"
 PROCESSING_TIMERS = "_penstock_timers_processing"
 
@@ -28,13 +32,21 @@ class TimeDomain(enum.Enum):
 
 
 class TimerService:
-    """Times and timers of a process function; all times in ms since the epoch. Timers belong to the current key."""
+    """Times and timers of a process function; all times in ms since the epoch. Timers belong to the current key.
+
+    The time of a timer is an int of 64 bits; other times raise `MisuseError`. At the end of the input all event-time
+    timers fire. A timer that is set then fires as well, up to `penstock.timers.after-end-of-input.max` for each key.
+    """
 
     def __init__(self, context: OperatorContext) -> None:
         self._context = context
         self._keyed = context.keyed
         self.watermark = MIN_TIMESTAMP
         self._is_quiesced = False
+        #: whether event time has come to its end; in batch execution, of a key, processing time as well
+        self._has_ended = False
+        self._has_clock_ended = False
+        self._after_end = TimersAfterEnd(context)
         event_table = context.keyed.table(EVENT_TIMERS)
         self.event_timers = TimerQueue(event_table)
         self._event_buckets = event_table.panes
@@ -45,37 +57,64 @@ class TimerService:
         return self._context.clock.now_ms()
 
     def current_watermark(self) -> int:
-        """The event time that this subtask has reached, ms."""
+        """The event time that this subtask has reached, ms; 2**63 - 1 after the end of the input."""
         return self.watermark
 
     def register_event_time_timer(self, timestamp: int) -> None:
-        """Call `on_timer` for the current key when the watermark passes `timestamp`; not once the input has ended."""
+        """Call `on_timer` for the current key when the watermark passes `timestamp`."""
         key = self._keyed.current_key
         bucket = self._event_buckets.get(timestamp)
         # Most often the timer is there already.
-        if (bucket is None or key not in bucket) and not self._is_quiesced:
-            self.event_timers.put(timestamp, key, bucket)
+        if bucket is None or key not in bucket:
+            if timestamp.__class__ is not int or timestamp > MAX_TIMESTAMP or timestamp < MIN_TIMESTAMP:
+                timestamp = timer_ms(timestamp, "register_event_time_timer()")
+            if not self._has_ended or self._is_taken(key):
+                self.event_timers.put(timestamp, key, bucket)
 
     def register_processing_time_timer(self, timestamp: int) -> None:
         """Call `on_timer` for the current key when the clock passes `timestamp`; never, when the input ends before."""
-        if not self._is_quiesced:
-            self.processing_timers.register(timestamp, self._keyed.current_key)
+        if timestamp.__class__ is not int or timestamp > MAX_TIMESTAMP or timestamp < MIN_TIMESTAMP:
+            timestamp = timer_ms(timestamp, "register_processing_time_timer()")
+        key = self._keyed.current_key
+        if not self._has_clock_ended or self._is_taken(key):
+            self.processing_timers.register(timestamp, key)
+
+    def _is_taken(self, key: Any) -> bool:
+        """Whether a timer that is set after the end of the input will fire."""
+        if self._is_quiesced:
+            self._context.count(DROPPED_TIMERS)
+            return False
+        return self._after_end.admit(key)
 
     def quiesce(self) -> None:
         """Take no more timers (F5): event time has come to its end, and processing time no longer counts."""
-        self._is_quiesced = True
+        self._is_quiesced = self._has_ended = self._has_clock_ended = True
 
-    def begin_anew(self) -> None:
-        """Batch execution goes on with other keys: event time begins again, and timers are taken again."""
-        self._is_quiesced = False
-        self.watermark = MIN_TIMESTAMP
+    def advance(self, watermark: int) -> None:
+        """Event time has come to the watermark (ms)."""
+        self.watermark = watermark
+        self._has_ended = watermark == MAX_WATERMARK or self._is_quiesced
+
+    def end_clock(self) -> None:
+        """Batch execution: the records of a key have come, and timers of both kinds are due."""
+        self._has_clock_ended = True
+
+    def restart(self) -> None:
+        """Batch execution goes on with other keys, and event time begins again."""
+        self._has_clock_ended = False
+        self._after_end.clear()
+        self.advance(MIN_TIMESTAMP)
 
     def delete_event_time_timer(self, timestamp: int) -> None:
         """Forget the current key's timer at `timestamp`, when there is one."""
+        if timestamp.__class__ is not int:
+            timestamp = timer_ms(timestamp, "delete_event_time_timer()")
         self.event_timers.delete(timestamp, self._keyed.current_key)
 
     def delete_processing_time_timer(self, timestamp: int) -> None:
         """Forget the current key's timer at `timestamp`, when there is one."""
+        if timestamp.__class__ is not int:
+            timestamp = timer_ms(timestamp, "delete_processing_time_timer()")
         self.processing_timers.delete(timestamp, self._keyed.current_key)
 
 
@@ -89,6 +128,24 @@ class UnkeyedTimerService(TimerService):
     register_processing_time_timer = register_event_time_timer
     delete_event_time_timer = register_event_time_timer
     delete_processing_time_timer = register_event_time_timer
+
+
+class RefusingTimerService(TimerService):
+    """Times of a function on a keyed stream that has no `on_timer`, so that a timer would have nothing to call."""
+
+    def __init__(self, context: OperatorContext, function: Any) -> None:
+        super().__init__(context)
+        self._function_name = type(function).__name__
+
+    def register_event_time_timer(self, timestamp: int, *_: Any) -> None:
+        """Raise `MisuseError`: the function lacks the method that timers call."""
+        raise MisuseError(
+            f"{self._context.operator_name}: {self._function_name} has a timer but no on_timer() for it to call: "
+            "derive the function from KeyedProcessFunction (with two inputs from KeyedCoProcessFunction), or define "
+            "on_timer(self, timestamp, ctx)"
+        )
+
+    register_processing_time_timer = register_event_time_timer
 
 
 class ProcessContext:
@@ -192,7 +249,12 @@ class KeyedProcessOperator(FunctionOperator):
 
     def open(self) -> None:
         """Open the function."""
-        self._timers = TimerService(self.context)
+        self._on_timer: Any = getattr(self.function, "on_timer", None)
+        if self._on_timer is None:
+            self._timers: TimerService = RefusingTimerService(self.context, self.function)
+            self._on_timer = self._timers.register_event_time_timer  # for timers that a savepoint holds
+        else:
+            self._timers = TimerService(self.context)
         self.make_contexts()
         super().open()
 
@@ -244,7 +306,7 @@ class KeyedProcessOperator(FunctionOperator):
 
     def process_watermark(self, timestamp: int) -> None:
         """Fire the event-time timers that are due, then pass the watermark on."""
-        self._timers.watermark = timestamp
+        self._timers.advance(timestamp)
         self._fire(self._timers.event_timers, timestamp, TimeDomain.EVENT_TIME)
         self.output.emit_watermark(timestamp)
 
@@ -264,28 +326,35 @@ class KeyedProcessOperator(FunctionOperator):
         self._timers.processing_timers.clear()
 
     def end_keys(self) -> None:
-        """Fire all timers of both kinds; those that are set meanwhile are not taken, as in Flink's batch execution."""
-        self._timers.quiesce()
+        """Fire all timers of both kinds, timers that are set meanwhile included: all of them are due."""
+        timers = self._timers
+        timers.end_clock()
         super().end_keys()
-        self._fire(self._timers.processing_timers, MAX_WATERMARK, TimeDomain.PROCESSING_TIME)
-        self._timers.begin_anew()
+        while timers.processing_timers.next_timestamp() is not None:
+            self._fire(timers.processing_timers, MAX_WATERMARK, TimeDomain.PROCESSING_TIME)
+            self._fire(timers.event_timers, MAX_WATERMARK, TimeDomain.EVENT_TIME)
+        timers.restart()
 
     def advance_keys(self, timestamp: int) -> None:
         """Fire the event-time timers that are due."""
         before = self._timers.watermark
         self.process_watermark(timestamp)
-        self._timers.watermark = before
+        self._timers.advance(before)
 
     def _fire(self, queue: TimerQueue, up_to: int, domain: TimeDomain) -> None:
+        self._timer_ctx.domain = domain
+        due = queue.due(up_to)
+        while self._fire_some(islice(due, FIRED_AT_ONCE)) == FIRED_AT_ONCE:
+            pass
+
+    def _fire_some(self, due: Iterator[tuple[int, Any]]) -> int:
+        """Fire timers and emit their results; returns how many there were."""
         results: list[Any] = []
         times: list[int] = []
-        keyed, ctx = self.context.keyed, self._timer_ctx
-        # A map or flat-map function of two inputs sets no timers, and has nothing to call.
-        on_timer: Any = getattr(self.function, "on_timer", None)
-        ctx.domain = domain
+        keyed, ctx, on_timer = self.context.keyed, self._timer_ctx, self._on_timer
         fired = 0
         try:
-            for timestamp, keyed.current_key in queue.due(up_to):
+            for timestamp, keyed.current_key in due:
                 fired += 1
                 ctx.element_timestamp = timestamp
                 yielded = on_timer(timestamp, ctx)
@@ -303,3 +372,4 @@ class KeyedProcessOperator(FunctionOperator):
         out = split_side_outputs(self.output, results, times)
         if len(out):
             self.output.collect(out)
+        return fired

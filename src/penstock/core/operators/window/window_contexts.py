@@ -6,10 +6,13 @@ from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
 from penstock.base.metrics import MetricGroup
+from penstock.base.timestamps import timer_ms
 from penstock.core.operators.context import OperatorContext
 from penstock.core.operators.runtime_context import RuntimeContext
+from penstock.core.operators.timers import DROPPED_TIMERS, TimersAfterEnd
 from penstock.core.operators.window.window_states import TRIGGER_STATES, WindowStates
 from penstock.core.operators.window.window_timers import WindowTimers
+from penstock.core.records import MAX_TIMESTAMP, MAX_WATERMARK, MIN_TIMESTAMP
 from penstock.core.windowing.assigners import WindowAssigner
 from penstock.core.windowing.evictors import Evictor
 from penstock.core.windowing.triggers import Trigger
@@ -92,6 +95,7 @@ class TriggerContext(_TimesContext, Trigger.OnMergeContext):
         self._merged: Sequence[WindowToken] = ()
         #: Whether processing-time timers are taken; not any more at the end, of the input or of a key in batch.
         self.takes_processing_timers = True
+        self.after_end = TimersAfterEnd(times.context)
         self.event_timers = WindowTimers(keyed.table(EVENT_TIMERS))
         self.processing_timers = WindowTimers(keyed.table(PROCESSING_TIMERS))
 
@@ -102,16 +106,29 @@ class TriggerContext(_TimesContext, Trigger.OnMergeContext):
         return self
 
     def register_processing_time_timer(self, time: int) -> None:
+        if time.__class__ is not int or not MIN_TIMESTAMP <= time <= MAX_TIMESTAMP:
+            time = timer_ms(time, "register_processing_time_timer()")
         if self.takes_processing_timers:
             self.processing_timers.register(time, self._keyed.current_key, self._token)
+        else:
+            self._times.context.count(DROPPED_TIMERS)
 
     def register_event_time_timer(self, time: int) -> None:
-        self.event_timers.register(time, self._keyed.current_key, self._token)
+        if time.__class__ is not int or not MIN_TIMESTAMP <= time <= MAX_TIMESTAMP:
+            time = timer_ms(time, "register_event_time_timer()")
+        timers, key, token = self.event_timers, self._keyed.current_key, self._token
+        if self._times.watermark == MAX_WATERMARK and (timers.holds(time, key, token) or not self.after_end.admit(key)):
+            return
+        timers.register(time, key, token)
 
     def delete_processing_time_timer(self, time: int) -> None:
+        if time.__class__ is not int:
+            time = timer_ms(time, "delete_processing_time_timer()")
         self.processing_timers.delete(time, self._keyed.current_key, self._token)
 
     def delete_event_time_timer(self, time: int) -> None:
+        if time.__class__ is not int:
+            time = timer_ms(time, "delete_event_time_timer()")
         self.event_timers.delete(time, self._keyed.current_key, self._token)
 
     def get_partitioned_state(self, state_descriptor: StateDescriptor) -> Any:

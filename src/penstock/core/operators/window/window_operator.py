@@ -285,11 +285,12 @@ class WindowOperator(WindowOperatorBase):
         self._ctx.processing_timers.clear()
 
     def end_keys(self) -> None:
-        """Fire all timers of both kinds; those of the clock that are set meanwhile are not taken, as in Flink."""
+        """Fire all timers of both kinds. Timers of the clock that triggers set meanwhile are dropped and counted."""
         super().end_keys()
         self._ctx.takes_processing_timers = False
         self._fire_timers(self._ctx.processing_timers, MAX_WATERMARK, self._trigger.on_processing_time)
         self._ctx.takes_processing_timers = True
+        self._ctx.after_end.clear()
 
     def _fire_timers(
         self, timers: WindowTimers, up_to: int, on_time: Callable[[int, Any, TriggerContext], TriggerResult]

@@ -40,6 +40,11 @@ class WindowTimers:
             due[token] = None
         self._table.changed(timestamp).add(key)
 
+    def holds(self, timestamp: int, key: Any, token: WindowToken) -> bool:
+        """Whether a window of a key is due at `timestamp`."""
+        bucket = self._buckets.get(timestamp)
+        return bucket is not None and token in (bucket.get(key) or ())
+
     def delete(self, timestamp: int, key: Any, token: WindowToken) -> None:
         """Forget a window of a key at `timestamp`, when it is there."""
         bucket = self._buckets.get(timestamp)
