@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from tests.datastream.environments import collect, local_environment
 
-from penstock.base.errors import MisuseError, UserFunctionError
+from penstock.base.errors import MisuseError, UnknownMethodError, UserFunctionError
 from penstock.base.restart_strategy import RestartStrategies
-from penstock.datastream.functions import KeyedCoProcessFunction, KeyedProcessFunction
+from penstock.datastream.functions import KeyedCoProcessFunction, KeyedProcessFunction, ProcessFunction
 from penstock.datastream.join_functions import CoGroupFunction, FlatJoinFunction
 from penstock.datastream.window import CountTrigger, GlobalWindows
 
@@ -66,17 +66,22 @@ def test_a_generator_function_where_one_value_is_wanted_is_refused_when_the_prog
         BUILT[where](function)
 
 
+class Pairs(ProcessFunction):
+    def process_element(self, value: Any, ctx: Any) -> Any:
+        return value, "x"
+
+
 def test_a_returned_tuple_fails_the_job_at_once_with_operator_and_record() -> None:
     """A2, G8: another attempt would meet the same, so there is none."""
     env = local_environment(execution__checkpointing__interval=10)
     env.set_restart_strategy(RestartStrategies.fixed_delay_restart(1000, 1))
-    stream = env.from_collection([7]).flat_map(lambda value: (value, "x")).name("pairs")
+    stream = env.from_collection([7]).process(Pairs()).name("pairs")
     with pytest.raises(UserFunctionError) as failure:
         collect(stream)
     text = str(failure.value)
     assert "operator 'pairs'" in text
     assert "record: 7" in text
-    assert "the function returned (7, 'x') (tuple): it must yield its results or return a list" in text
+    assert "process_element() returned (7, 'x') (tuple): it must yield its results or return a list" in text
     assert "core/operators" not in text
 
 
@@ -98,3 +103,25 @@ def test_the_functions_of_joins_are_asked_too(method: str, function: Any) -> Non
     stream = joined.window(GlobalWindows.create()).trigger(CountTrigger.of(2)).apply(function)
     with pytest.raises(UserFunctionError, match=rf"{method}\(\) returned \(1, 1\) \(tuple\)"):
         collect(stream)
+
+
+KEYED_METHODS = {
+    "window": r"key_by\(…\).window\(…\).*window_all\(windows\)",
+    "count_window": r"count_window_all\(size\)",
+    "reduce": r"key_by\(…\).reduce\(…\)",
+    "sum": r"window_all\(windows\).sum\(field\)",
+    "max_by": r"window_all\(windows\).max_by\(field\)",
+    "interval_join": r"key_by\(…\).interval_join\(…\)",
+}
+
+
+@pytest.mark.parametrize("name", KEYED_METHODS)
+def test_methods_of_keyed_streams_say_that_they_need_a_key(name: str) -> None:
+    """A1: the error says how to get a key, and how to do without; other names are unknown as usual."""
+    stream: Any = numbers()
+    with pytest.raises(UnknownMethodError, match=KEYED_METHODS[name]):
+        getattr(stream, name)(1)
+    assert not hasattr(stream, name)
+    assert hasattr(stream.key_by(abs), name)
+    with pytest.raises(AttributeError, match="'DataStream' object has no attribute 'windows'"):
+        stream.windows(1)

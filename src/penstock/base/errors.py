@@ -15,6 +15,7 @@ Which class to raise:
 | `ContractError` | `RuntimeError` | a class of the program that breaks the rules of its interface |
 | `UnsupportedError` | `NotImplementedError` | what Penstock does not do |
 | `UnknownNameError` | `KeyError` | a name that is not known |
+| `UnknownMethodError` | `AttributeError` | a method that only objects of another kind have |
 | `MissingPathError` | `FileNotFoundError` | a path with nothing there |
 | `MisuseError` | `TypeError` | a user function in the wrong place: the job fails at once |
 | `ConfigurationError` | `ValueError` | an option: the job fails at once |
@@ -23,7 +24,7 @@ Which class to raise:
 | `ResourceError` | `OSError` | what the operating system refuses |
 | `OperationError` | `RuntimeError` | what cannot be done for a reason outside the call |
 
-The first seven are `CallError`s: they answer a call. In a job they count as the plain Python classes do. When a
+The first eight are `CallError`s: they answer a call. In a job they count as the plain Python classes do. When a
 function of the program made the call, the job's error shows its traceback, and the restart strategy decides whether the
 job runs again.
 """
@@ -70,6 +71,10 @@ class UnknownNameError(CallError, KeyError):
     """Nothing has the name that was asked for."""
 
     __str__ = Exception.__str__
+
+
+class UnknownMethodError(CallError, AttributeError):
+    """An object lacks a method that objects of another kind have."""
 
 
 class MissingPathError(CallError, FileNotFoundError):

@@ -20,9 +20,12 @@ class AsyncFunction(Subscripted, Function, ABC):
     """
 
     @abstractmethod
-    async def async_invoke(self, value: Any) -> list[Any]:
-        """The records to emit for one record, none or many. An exception fails the job unless the call is retried."""
+    async def async_invoke(self, value: Any) -> list[Any] | None:
+        """The records to emit for one record, in a list; None for no records.
 
-    def timeout(self, value: Any) -> list[Any]:
-        """The records to emit for a record that timed out; by default the job fails with a TimeoutError."""
+        An exception fails the job unless the call is retried.
+        """
+
+    def timeout(self, value: Any) -> list[Any] | None:
+        """The records to emit for a record that timed out, as above; by default the job fails with a TimeoutError."""
         raise CallTimeoutError("the asynchronous call took too long; override timeout() to emit something instead")

@@ -15,10 +15,10 @@ import datetime
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from penstock.base.configuration import Configuration
-from penstock.base.errors import MisuseError, WrongTypeError, WrongValueError
+from penstock.base.errors import MisuseError, UnknownMethodError, WrongTypeError, WrongValueError
 from penstock.base.output_tag import OutputTag
 from penstock.base.time import Duration, Time, to_millis
 from penstock.base.typeinfo import TypeInformation, Types
@@ -88,6 +88,15 @@ _WITHOUT_SIDE_OUTPUTS = {
     "Where",
 }
 
+#: Methods of keyed streams, with the call that does the same without keys.
+_NEEDS_KEY = {
+    "window": "window_all(windows)",
+    "count_window": "count_window_all(size)",
+    "interval_join": "",
+    "reduce": "window_all(windows).reduce(function)",
+    **dict.fromkeys(("sum", "min", "max", "min_by", "max_by"), "window_all(windows).{}(field)"),
+}
+
 __all__ = [
     "AllWindowedStream",
     "BroadcastConnectedStream",
@@ -125,6 +134,18 @@ class DataStream(Partitioning["DataStream"], StreamOutput["DataStream"]):
     ) -> None:
         super().__init__(environment, upstreams, type_info)
 
+    if not TYPE_CHECKING:  # so that type checkers find misspelt methods
+
+        def __getattr__(self, name: str) -> Any:
+            """Raise; the error for a method of keyed streams says how to get one."""
+            unkeyed = _NEEDS_KEY.get(name)
+            if unkeyed is None:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            instead = f"; without keys, call stream.{unkeyed.format(name)}" if unkeyed else ""
+            raise UnknownMethodError(
+                f"{name}() works by key, but this stream has no key: call stream.key_by(…).{name}(…){instead}"
+            )
+
     def get_execution_environment(self) -> StreamExecutionEnvironment:
         """The environment that the stream belongs to."""
         return self._environment
@@ -139,7 +160,7 @@ class DataStream(Partitioning["DataStream"], StreamOutput["DataStream"]):
     def flat_map(self, func: Function, output_type: TypeInformation | None = None) -> DataStream:
         """Any number of records out for each record in.
 
-        Takes a function that yields them or returns a list, or a `FlatMapFunction`.
+        Takes a function that yields them or returns any iterable of them, or a `FlatMapFunction`.
         """
         return self._add("Flat Map", partial(FlatMapOperator, func), output_type=output_type)
 

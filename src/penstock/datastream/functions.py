@@ -79,7 +79,7 @@ class FlatMapFunction(Function, ABC):
 
     @abstractmethod
     def flat_map(self, value: Any) -> Iterable[Any]:
-        """The records to emit: a generator, a list, an iterator, or None."""
+        """The records to emit: a generator, any other iterable, or None."""
 
 
 class FilterFunction(Function, ABC):

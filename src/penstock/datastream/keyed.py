@@ -6,8 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeAlias
 
-from penstock.base.errors import WrongValueError
-from penstock.core.operators.keyed.keyed_aggregate import AccumulateType, KeyedAggregateOperator
+from penstock.core.operators.keyed.keyed_aggregate import AccumulateType, KeyedAggregateOperator, check_field
 from penstock.core.operators.keyed.keyed_reduce import KeyedReduceOperator
 from penstock.core.operators.returned import refuse_generator_function
 from penstock.datastream.environment import StreamT
@@ -58,8 +57,7 @@ class Keyed(Stream[StreamT]):
         return self._accumulate(self.AccumulateType.MAX_BY, position_to_max_by)
 
     def _accumulate(self, kind: AccumulateType, field: int | str) -> StreamT:
-        if isinstance(field, int) and field < 0:
-            raise WrongValueError(f"the field to aggregate must be a position from 0 on, or a name, not {field!r}")
+        check_field(field)
         factory = partial(KeyedAggregateOperator, kind, field, self._key_selector, self.declared_type)
         name = f"Keyed {kind.name.replace('_', ' ').title()}"
         return self._add(name, factory, is_stateful=True, keeps_type=True)

@@ -12,10 +12,12 @@ from penstock.base.time import Duration, Time, to_millis
 from penstock.base.typeinfo import TypeInformation
 from penstock.core.columns.expressions import Aggregate
 from penstock.core.columns.keys import ColumnKey
+from penstock.core.operators.keyed.keyed_aggregate import AccumulateType, FieldReduce, check_field
 from penstock.core.operators.returned import refuse_generator_function
 from penstock.core.operators.window.window_contents import (
     AggregatingContents,
     ApplyResult,
+    FieldContents,
     ListContents,
     ProcessResult,
     ReducingContents,
@@ -126,6 +128,36 @@ class Windows(Generic[StreamT]):
     ) -> StreamT:
         """Aggregate each window's records; `window_function` may then see the result with its window."""
         return self._add("Window Aggregate", AggregatingContents(aggregate_function), window_function, output_type)
+
+    def sum(self, position_to_sum: int | str = 0) -> StreamT:
+        """The sum of a field over each window, in the window's first record, whose other fields stay.
+
+        Args:
+            position_to_sum: the field by position or name, as in `KeyedStream.sum`.
+        """
+        return self._accumulate(AccumulateType.SUM, position_to_sum)
+
+    def min(self, position_to_min: int | str = 0) -> StreamT:
+        """The least of a field in each window, in the window's first record; the field as for `sum`."""
+        return self._accumulate(AccumulateType.MIN, position_to_min)
+
+    def max(self, position_to_max: int | str = 0) -> StreamT:
+        """The greatest of a field in each window, in the window's first record; the field as for `sum`."""
+        return self._accumulate(AccumulateType.MAX, position_to_max)
+
+    def min_by(self, position_to_min_by: int | str = 0) -> StreamT:
+        """The record of each window with the least field, the first of several; the field as for `sum`."""
+        return self._accumulate(AccumulateType.MIN_BY, position_to_min_by)
+
+    def max_by(self, position_to_max_by: int | str = 0) -> StreamT:
+        """The record of each window with the greatest field, the first of several; the field as for `sum`."""
+        return self._accumulate(AccumulateType.MAX_BY, position_to_max_by)
+
+    def _accumulate(self, kind: AccumulateType, field: int | str) -> StreamT:
+        check_field(field)
+        type_info = self._stream.declared_type
+        contents = FieldContents(FieldReduce(kind, field, type_info))
+        return self._add(f"Window {kind.name.replace('_', ' ').title()}", contents, None, type_info)
 
     def process(self, process_window_function: Any, output_type: TypeInformation | None = None) -> StreamT:
         """Keep each window's records and hand them all to a process window function."""

@@ -123,7 +123,43 @@ def test_a_call_gives_any_number_of_results() -> None:
         assert harness.output == [Record(2, 10), Record(2, 10), Record(1, 30), Record(1)]
 
 
-@pytest.mark.parametrize("results", [None, 7])
+@pytest.mark.parametrize("is_ordered", [True, False])
+def test_none_is_no_results(is_ordered: bool) -> None:
+    """A1: a call, or a time-out, that returns nothing emits nothing; the records after it go on."""
+
+    class Some(AsyncFunction):
+        async def async_invoke(self, value: int) -> list[int] | None:
+            await asyncio.sleep(value / 1000)
+            return None if value == 1 else [value]
+
+        def timeout(self, value: int) -> None:
+            """Nothing is emitted."""
+
+    harness = OneInputOperatorHarness(lambda: AsyncWaitOperator(Some(), is_ordered, 100, 10))
+    with harness:
+        harness.process_batch([1, 500, 2], [10, 20, 30])
+        harness.watermark(40)
+        harness.end()
+        assert harness.output == [Record(2, 30)]
+        assert harness.operator.drain()
+
+
+def test_none_is_an_empty_result_for_retries() -> None:
+    """A1: the predicate for empty results sees a list."""
+    calls: list[int] = []
+
+    async def invoke(value: int) -> list[int] | None:
+        calls.append(value)
+        return [value] if len(calls) == 3 else None
+
+    strategy = AsyncRetryStrategy.fixed_delay(5, 10, result_predicate=empty_result_predicate, exception_predicate=None)
+    with OneInputOperatorHarness(lambda: AsyncWaitOperator(invoke, True, 1_000, 10, strategy)) as harness:
+        harness.process(7)
+        harness.end()
+        assert (harness.values, len(calls)) == ([7], 3)
+
+
+@pytest.mark.parametrize("results", [(1,), 7])
 def test_what_is_no_list_fails_the_job(results: Any) -> None:
     """A1: a function that forgets to return a list is told so, with the record."""
 
@@ -133,7 +169,9 @@ def test_what_is_no_list_fails_the_job(results: Any) -> None:
     with ordered(invoke) as harness, pytest.raises(UserCodeError) as failure:
         harness.process("record")
     assert failure.value.record == "record"
-    assert str(failure.value.__cause__) == f"async_invoke() must return a list of results, not {results!r}"
+    assert str(failure.value.__cause__) == (
+        f"async_invoke() must return a list of results, or None for no results, not {results!r}"
+    )
 
 
 def test_an_error_names_the_record() -> None:

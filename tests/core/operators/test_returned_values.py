@@ -1,11 +1,13 @@
-"""What user functions may return: results come from generators, lists and iterators, and from nothing else."""
+"""What user functions may return: generators, lists and iterators of results, and from `flat_map` any iterable."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pytest
 
 from penstock.base.errors import MisuseError
@@ -22,6 +24,7 @@ from penstock.core.operators.window.aligned_window import AlignedWindowOperator
 from penstock.core.operators.window.window_contents import ApplyResult, ListContents, ProcessResult
 from penstock.core.windowing import TumblingEventTimeWindows
 from penstock.datastream.functions import Function, KeyedProcessFunction
+from penstock.datastream.state import StateView
 from penstock.testing import OneInputOperatorHarness, TwoInputOperatorHarness
 
 
@@ -105,7 +108,11 @@ WRONG: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("kind", [*ONE_INPUT, *TWO_INPUTS])
+FLAT_MAPS = [kind for kind in (*ONE_INPUT, *TWO_INPUTS) if kind.endswith("flat_map")]
+OTHERS = [kind for kind in (*ONE_INPUT, *TWO_INPUTS) if kind not in FLAT_MAPS]
+
+
+@pytest.mark.parametrize("kind", OTHERS)
 @pytest.mark.parametrize("wrong", WRONG)
 def test_what_is_no_list_and_no_iterator_is_refused(kind: str, wrong: str) -> None:
     """A1: a returned tuple, text, dict or number is never taken apart into records; the error says what to do."""
@@ -119,6 +126,54 @@ def test_what_is_no_list_and_no_iterator_is_refused(kind: str, wrong: str) -> No
     assert f"({type(WRONG[wrong]).__name__})" in str(cause)
     assert "yield" in str(cause)
     assert "return [" in str(cause)
+
+
+ITERABLES: dict[str, tuple[Callable[[], Any], list[Any]]] = {
+    "tuple": (lambda: (1, "x"), [1, "x"]),
+    "empty tuple": (lambda: (), []),
+    "str": (lambda: "to", ["t", "o"]),
+    "set": (lambda: {1}, [1]),
+    "dict": (lambda: {"a": 1}, ["a"]),
+    "dict values": (lambda: {"a": 1}.values(), [1]),
+    "range": (lambda: range(2), [0, 1]),
+    "deque": (lambda: deque([3]), [3]),
+    "array": (lambda: np.array([5]), [5]),
+    "Row": (lambda: Row(1, "x"), [1, "x"]),
+    "iterable by index": (lambda: ByIndex(), [10]),
+    "view of state": (lambda: StateView([7]), [7]),
+}
+
+
+class ByIndex:
+    def __getitem__(self, index: int) -> int:
+        return [10][index]
+
+
+@pytest.mark.parametrize("kind", FLAT_MAPS)
+@pytest.mark.parametrize("made", ITERABLES)
+@pytest.mark.parametrize("timestamp", [1, None])
+def test_flat_map_takes_any_iterable(kind: str, made: str, timestamp: int | None) -> None:
+    """A1, K2: with or without keys, and of two inputs: as in PyFlink an iterable is what its items are."""
+    make, items = ITERABLES[made]
+    assert outputs(kind, make, timestamp) in (items, items * 2)
+
+
+@pytest.mark.parametrize("kind", FLAT_MAPS)
+@pytest.mark.parametrize("wrong", ["int", "float", "bool"])
+def test_flat_map_takes_nothing_else(kind: str, wrong: str) -> None:
+    """A1: the error says what to return."""
+    with pytest.raises(UserCodeError) as caught:
+        outputs(kind, lambda: WRONG[wrong])
+    cause = caught.value.__cause__
+    assert isinstance(cause, MisuseError)
+    assert f"returned {WRONG[wrong]!r} ({type(WRONG[wrong]).__name__}): it must yield" in str(cause)
+    assert "iterable" in str(cause)
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+def test_a_view_of_state_is_results(kind: str) -> None:
+    """A1, D1: keys, values and items of a map may be returned, as a list of them may."""
+    assert outputs(kind, lambda: StateView([1, 2])) in ([1, 2], [1, 2, 1, 2])
 
 
 @pytest.mark.parametrize("kind", [*ONE_INPUT, *TWO_INPUTS])
@@ -148,7 +203,7 @@ def test_none_is_no_results(kind: str) -> None:
 def test_records_without_timestamps_are_refused_as_well(kind: str) -> None:
     """A1: the loop for records without timestamps asks too."""
     with pytest.raises(UserCodeError) as caught:
-        outputs(kind, lambda: "word", timestamp=None)
+        outputs(kind, lambda: 7, timestamp=None)
     assert caught.value.record == "record"
 
 

@@ -1,20 +1,22 @@
 """What user functions may return.
 
-Results come from generators, lists and iterators; None means no results. Any other iterable (a tuple, text, a dict, a
-row) was most likely meant as one result, so it is refused instead of being taken apart. Where a function gives exactly
-one value, a generator or a coroutine is refused.
+Results come from generators, lists, iterators and views of state; None means no results. Any other iterable (a tuple,
+text, a dict, a row) was most likely meant as one result, so it is refused instead of being taken apart. `flat_map` is
+the exception: its purpose is to take things apart, so it may return any iterable, as in PyFlink. Where a function gives
+exactly one value, a generator or a coroutine is refused.
 
 The loops over records ask by class for a generator or a list, the most frequent, and call `results_of` for the rest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any, Final
 
 from penstock.base.errors import MisuseError, short_repr
+from penstock.state.states import StateView
 
 #: What is never the one value that a function gives.
 NO_VALUES: Final = frozenset((GeneratorType, CoroutineType, AsyncGeneratorType))
@@ -22,12 +24,12 @@ _TEXT_CHARS_MAX: Final = 80
 
 
 def results_of(returned: Any, function: Callable[..., Any]) -> Iterable[Any]:
-    """What a function that gives any number of results has returned, when it is a list or an iterator.
+    """Check what a function with any number of results has returned: a list, an iterator or a view of state.
 
     Raises:
-        MisuseError: if it is neither.
+        MisuseError: for everything else.
     """
-    if isinstance(returned, list) or hasattr(type(returned), "__next__"):
+    if isinstance(returned, list | StateView) or hasattr(type(returned), "__next__"):
         results: Iterable[Any] = returned
         return results
     text = f"{_name_of(function)} returned {short_repr(returned, _TEXT_CHARS_MAX)} ({type(returned).__name__})"
@@ -38,6 +40,24 @@ def results_of(returned: Any, function: Callable[..., Any]) -> Iterable[Any]:
         f"{text}: it must yield its results or return a list. `yield` each result, or `return [x]`; a tuple that is "
         "one result is one item of that list"
     )
+
+
+def items_of(returned: Any, function: Callable[..., Any]) -> Iterator[Any]:
+    """The items of an iterable that `flat_map` has returned.
+
+    Raises:
+        MisuseError: for an object that cannot be iterated over.
+    """
+    if type(returned) not in NO_VALUES or isinstance(returned, GeneratorType):
+        try:
+            return iter(returned)
+        except TypeError:
+            pass
+    text = f"{_name_of(function)} returned {short_repr(returned, _TEXT_CHARS_MAX)} ({type(returned).__name__})"
+    if type(returned) in NO_VALUES:
+        _discard(returned)
+        raise MisuseError(f"{text}: only AsyncDataStream waits for async functions")
+    raise MisuseError(f"{text}: it must yield its results or return an iterable of them; for one result call map()")
 
 
 def wrong_value(returned: Any, what: str) -> MisuseError:

@@ -58,7 +58,7 @@ class AsyncWaitOperator(FunctionOperator):
 
     Args:
         function: with `async_invoke(value)`, a coroutine function, and perhaps `timeout(value)`; or a plain coroutine
-            function. Each gives an iterable of results.
+            function. Each returns a list or iterator of results, or None for no results.
         is_ordered: whether results go out in the order of the input.
         timeout_ms: how long a call may take, from its first attempt on, retries and their delays included; 0: for ever.
         capacity: how many records may be on their way.
@@ -184,9 +184,11 @@ class AsyncWaitOperator(FunctionOperator):
         return self._start_some() or worked
 
     def _complete(self, call: Call, results: Any, what: str) -> None:
-        if not isinstance(results, list) and not hasattr(type(results), "__next__"):
+        if results is None:
+            results = []
+        elif not isinstance(results, list) and not hasattr(type(results), "__next__"):
             raise self.failed(call.value) from MisuseError(
-                f"{what} must return a list of results, not {short_repr(results)}"
+                f"{what} must return a list of results, or None for no results, not {short_repr(results)}"
             )
         call.results = list(results)
         call.is_done = True
@@ -240,7 +242,7 @@ class AsyncWaitOperator(FunctionOperator):
             return False
         try:
             if error is None:
-                wanted = self._repeats_result is not None and results is not None and self._repeats_result(results)
+                wanted = self._repeats_result is not None and self._repeats_result([] if results is None else results)
             else:
                 wanted = self._repeats_error is not None and isinstance(error, Exception) and self._repeats_error(error)
             if not wanted or not strategy.can_retry(call.attempt):

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from penstock.base.errors import WrongTypeError
+from penstock.base.errors import WrongTypeError, WrongValueError
 from penstock.base.typeinfo import TypeInformation
 from penstock.base.types import Row
 from penstock.core.operators.keyed.keyed_reduce import MISSING, KeyedReduceOperator, rounded_reduce
@@ -35,6 +35,12 @@ class AccumulateType(enum.Enum):
     MIN_BY = 3
     MAX_BY = 4
     SUM = 5
+
+
+def check_field(field: int | str) -> None:
+    """Raise `WrongValueError` where the field to aggregate is a negative position."""
+    if isinstance(field, int) and field < 0:
+        raise WrongValueError(f"the field to aggregate must be a position from 0 on, or a name, not {field!r}")
 
 
 class KeyedAggregateOperator(KeyedReduceOperator):
@@ -79,6 +85,21 @@ class KeyedAggregateOperator(KeyedReduceOperator):
         if not self.context.is_batch:
             self._mark(None, keys)
             self.output.collect(Batch(results, batch.timestamps))
+
+
+class FieldReduce:
+    """Folds one field of a record into an aggregate: the function of a window that has `sum`, `min` and the like."""
+
+    def __init__(self, kind: AccumulateType, field: int | str, type_info: TypeInformation | None = None) -> None:
+        self._reducers = _Reducers(kind, field, type_info)
+
+    def check(self, record: Any) -> None:
+        """Raise where the record has no such field: the first record of a window is folded into nothing."""
+        self._reducers[record.__class__]
+
+    def reduce(self, value1: Any, value2: Any) -> Any:
+        """The aggregate with another record."""
+        return self._reducers[value1.__class__](value1, value2)
 
 
 class _Reducers(dict[type, Reducer]):

@@ -14,7 +14,7 @@ from typing import Any
 from penstock.core.operators.base import FunctionOperator
 from penstock.core.operators.emitting import split_side_outputs
 from penstock.core.operators.record.process import KeyedProcessOperator, ProcessContext, UnkeyedTimerService
-from penstock.core.operators.returned import NO_VALUES, results_of, wrong_value
+from penstock.core.operators.returned import NO_VALUES, items_of, results_of, wrong_value
 from penstock.core.records import Batch
 
 
@@ -32,7 +32,7 @@ class _TwoInputs:
             return function.process_element1, function.process_element2
         if self._kind == "map":
             return _one_result(function.map1), _one_result(function.map2)
-        return _without_context(function.flat_map1), _without_context(function.flat_map2)
+        return _items(function.flat_map1), _items(function.flat_map2)
 
 
 def _one_result(function: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
@@ -45,10 +45,11 @@ def _one_result(function: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
     return call
 
 
-def _without_context(function: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
+def _items(function: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
     @wraps(function)
     def call(value: Any, ctx: Any) -> Any:
-        return function(value)
+        returned = function(value)
+        return None if returned is None else items_of(returned, function)
 
     return call
 

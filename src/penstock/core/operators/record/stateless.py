@@ -14,7 +14,7 @@ from penstock.core.operators.base import FunctionOperator, StreamOperator, UserC
 from penstock.core.operators.context import OperatorContext
 from penstock.core.operators.emitting import split_side_outputs
 from penstock.core.operators.record.fused import FILTER, MAP, FusedError, run_pass
-from penstock.core.operators.returned import NO_VALUES, results_of, wrong_value
+from penstock.core.operators.returned import NO_VALUES, items_of, wrong_value
 from penstock.core.operators.watermarks import AssignerError, WatermarkGenerator
 from penstock.core.records import MAX_WATERMARK, Batch
 
@@ -164,7 +164,7 @@ class FlatMapOperator(FunctionOperator):
                 expanded = flat_map(value)
                 if expanded is not None:
                     if expanded.__class__ is not GeneratorType and expanded.__class__ is not list:
-                        expanded = results_of(expanded, flat_map)
+                        expanded = items_of(expanded, flat_map)
                     results.extend(expanded)
             except Exception as error:
                 raise self.failed(value) from error

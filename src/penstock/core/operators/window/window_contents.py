@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from penstock.base.typeinfo import TypeInformation
 from penstock.core.operators.context import OperatorContext
+from penstock.core.operators.keyed.keyed_aggregate import FieldReduce
 from penstock.core.operators.keyed.keyed_reduce import rounded_reduce
 from penstock.core.operators.record.stateless import method
 from penstock.core.operators.returned import results_of
@@ -66,6 +67,20 @@ class ReducingContents(WindowContents):
     def merge(self, one: Any, other: Any) -> Any:
         """Fold."""
         return self._reduce(one, other)
+
+
+class FieldContents(ReducingContents):
+    """One record with the aggregate in one of its fields."""
+
+    function: FieldReduce
+
+    def __init__(self, function: FieldReduce) -> None:
+        super().__init__(function)  # which rounds by itself
+
+    def first(self, value: Any) -> Any:
+        """The record itself, if it has the field."""
+        self.function.check(value)
+        return super().first(value)
 
 
 class AggregatingContents(WindowContents):
