@@ -1,0 +1,229 @@
+"""Copies of values that user code may change later.
+
+A value is *immutable* if nothing can change it: a number, text, a time, or a tuple, frozen dataclass or frozenset of
+immutable values. `detached` returns such a value itself and a deep copy of every other value. An object that cannot be
+copied, such as an open file, is returned itself: it cannot leave the process either.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import datetime
+import decimal
+import enum
+import fractions
+import functools
+import pathlib
+import re
+import types
+import uuid
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from penstock.base.output_tag import OutputTag
+from penstock.base.types import Row
+
+Memo = dict[int, Any]
+Copier = Callable[[Any, Memo], Any]
+
+#: Exact classes whose instances cannot change.
+IMMUTABLE: Final[frozenset[type]] = frozenset(
+    {
+        type(None),
+        type(NotImplemented),
+        type(...),
+        bool,
+        bytes,
+        complex,
+        datetime.date,
+        datetime.datetime,
+        datetime.time,
+        datetime.timedelta,
+        datetime.timezone,
+        decimal.Decimal,
+        float,
+        fractions.Fraction,
+        int,
+        range,
+        re.Match,
+        re.Pattern,
+        str,
+        type,
+        types.BuiltinFunctionType,
+        types.FunctionType,
+        types.ModuleType,
+        uuid.UUID,
+    }
+)
+#: Classes that do not change either, with all their subclasses.
+_IMMUTABLE_BASES: Final = (
+    *(IMMUTABLE - {range, re.Match, re.Pattern}),
+    enum.Enum,
+    pathlib.PurePath,
+    datetime.tzinfo,
+    OutputTag,
+)
+#: Packages whose objects do not change. Copies of them would be large.
+_IMMUTABLE_PACKAGES: Final = ("pyarrow",)
+#: Classes whose way to be copied is remembered: few, because a session outlives the classes of its programs.
+_CLASSES_MAX: Final = 256
+#: The flag of classes that a program makes, see `type.__flags__`.
+_HEAP_TYPE: Final = 1 << 9
+#: What a class may define to be made or copied in a way of its own.
+_OWN_WAYS: Final = frozenset(
+    {"__copy__", "__deepcopy__", "__getnewargs__", "__getnewargs_ex__", "__getstate__", "__new__", "__reduce__"}
+    | {"__reduce_ex__", "__setstate__", "__slots__"}
+)
+
+
+def detached(value: Any) -> Any:
+    """The value itself if nothing can change it or if it cannot be copied, otherwise a deep copy."""
+    return value if value.__class__ in IMMUTABLE else _copied(value, {})
+
+
+def is_immutable(value: Any) -> bool:
+    """Whether nothing can change the value: then `detached` returns it itself. Looks into tuples and the like."""
+    cls = value.__class__
+    if cls in IMMUTABLE:
+        return True
+    if cls is tuple and IMMUTABLE.issuperset(map(type, value)):
+        return True
+    copier = _copier_of(cls)
+    if copier is _copy_nothing:
+        return True
+    if copier in (_copy_tuple, _copy_named_tuple, _copy_frozenset):
+        return all(map(is_immutable, value))
+    return copier is _copy_frozen and all(map(is_immutable, _fields_of(value)))
+
+
+def is_plain_instance(value: Any) -> bool:
+    """Whether a value is of a class written in Python, and is what its attributes say."""
+    return _copier_of(value.__class__) is _copy_instance
+
+
+def _copied(value: Any, memo: Memo) -> Any:
+    cls = value.__class__
+    if cls in IMMUTABLE:
+        return value
+    if id(value) in memo:
+        return memo[id(value)]
+    return _copier_of(cls)(value, memo)
+
+
+@functools.lru_cache(_CLASSES_MAX)
+def _copier_of(cls: type) -> Copier:
+    if cls in _COPIERS:
+        return _COPIERS[cls]
+    if issubclass(cls, _IMMUTABLE_BASES) or cls.__module__.partition(".")[0] in _IMMUTABLE_PACKAGES:
+        return _copy_nothing
+    if any((base.__module__, base.__name__) == ("numpy", "generic") for base in cls.__mro__):
+        return _copy_nothing
+    if issubclass(cls, tuple):
+        return _copy_named_tuple if hasattr(cls, "_make") else _copy_object
+    if dataclasses.is_dataclass(cls) and cls.__dataclass_params__.frozen and not hasattr(cls, "__deepcopy__"):  # type: ignore[attr-defined]
+        return _copy_frozen
+    return _copy_instance if _is_plain_class(cls) else _copy_object
+
+
+def _is_plain_class(cls: type) -> bool:
+    """Whether a class is written in Python, and an instance is what its `__dict__` says, and nothing else."""
+    bases = cls.__mro__[:-1]
+    own = {name for base in bases for name in vars(base)}
+    return all(base.__flags__ & _HEAP_TYPE for base in bases) and "__dict__" in own and own.isdisjoint(_OWN_WAYS)
+
+
+def _copy_nothing(value: Any, memo: Memo) -> Any:
+    return value
+
+
+def _copy_list(value: list[Any], memo: Memo) -> list[Any]:
+    if IMMUTABLE.issuperset(map(type, value)):
+        made = memo[id(value)] = value.copy()
+        return made
+    made = memo[id(value)] = []
+    for item in value:  # often tuples
+        is_plain = item.__class__ is tuple and IMMUTABLE.issuperset(map(type, item))
+        made.append(item if is_plain else _copied(item, memo))
+    return made
+
+
+def _copy_dict(value: dict[Any, Any], memo: Memo) -> dict[Any, Any]:
+    if IMMUTABLE.issuperset(map(type, value.values())) and IMMUTABLE.issuperset(map(type, value)):
+        made = memo[id(value)] = value.copy()
+        return made
+    made = memo[id(value)] = {}
+    made.update([(_copied(key, memo), _copied(item, memo)) for key, item in value.items()])
+    return made
+
+
+def _copy_set(value: set[Any], memo: Memo) -> set[Any]:
+    is_flat = IMMUTABLE.issuperset(map(type, value))
+    made = memo[id(value)] = value.copy() if is_flat else {_copied(item, memo) for item in value}
+    return made
+
+
+def _copy_frozenset(value: frozenset[Any], memo: Memo) -> frozenset[Any]:
+    return value if all(map(is_immutable, value)) else frozenset([_copied(item, memo) for item in value])
+
+
+def _copy_tuple(value: tuple[Any, ...], memo: Memo) -> tuple[Any, ...]:
+    if IMMUTABLE.issuperset(map(type, value)):
+        return value
+    made = tuple([_copied(item, memo) for item in value])
+    # A tuple that contains itself was copied on the way.
+    return memo.setdefault(id(value), value if _are_same(value, made) else made)  # type: ignore[no-any-return]
+
+
+def _copy_named_tuple(value: Any, memo: Memo) -> Any:
+    made = tuple([_copied(item, memo) for item in value])
+    return value if _are_same(value, made) else value._make(made)
+
+
+def _copy_row(value: Row, memo: Memo) -> Row:
+    made = memo[id(value)] = value.__copy__()
+    if not IMMUTABLE.issuperset(map(type, made._values)):
+        made._values = [_copied(item, memo) for item in made._values]
+    return made
+
+
+def _copy_bytearray(value: bytearray, memo: Memo) -> bytearray:
+    made = memo[id(value)] = bytearray(value)
+    return made
+
+
+def _copy_frozen(value: Any, memo: Memo) -> Any:
+    return value if all(map(is_immutable, _fields_of(value))) else _copy_object(value, memo)
+
+
+def _copy_instance(value: Any, memo: Memo) -> Any:
+    """As `copy.deepcopy`, which takes five times as long."""
+    made = memo[id(value)] = object.__new__(value.__class__)
+    made.__dict__.update(_copy_dict(vars(value), memo))
+    return made
+
+
+def _copy_object(value: Any, memo: Memo) -> Any:
+    try:
+        return copy.deepcopy(value, memo)
+    except Exception:  # noqa: BLE001 - user code; the object stays where it is
+        return value
+
+
+def _fields_of(value: Any) -> Iterable[Any]:
+    return [getattr(value, field.name, None) for field in dataclasses.fields(value)]
+
+
+def _are_same(one: Iterable[Any], other: Iterable[Any]) -> bool:
+    return all(mine is theirs for mine, theirs in zip(one, other, strict=True))
+
+
+_COPIERS: Final[dict[type, Copier]] = {
+    bytearray: _copy_bytearray,
+    dict: _copy_dict,
+    frozenset: _copy_frozenset,
+    list: _copy_list,
+    set: _copy_set,
+    tuple: _copy_tuple,
+    Row: _copy_row,
+}
