@@ -14,6 +14,7 @@ from __future__ import annotations
 import copy
 import pickle
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import Any, Final, Generic, NoReturn, TypeVar
 
 from penstock.base.single_precision import Rounding, rounding
@@ -82,6 +83,10 @@ class ReadOnlyBroadcastState(Generic[K, V]):
     def values(self) -> StateView[V]:
         """All values, in the same way; the values themselves are not copied."""
         return self._entries.view("values", dict.values)
+
+    def sample(self) -> Iterable[Any]:
+        """One of the values, for the runtime."""
+        return list(islice(dict.values(self._entries), 1))
 
     def is_empty(self) -> bool:
         """Whether the map holds nothing."""

@@ -87,6 +87,9 @@ class _Value(ValueState[Any]):
     def clear(self) -> None:
         self._state.clear()
 
+    def sample(self) -> Iterable[Any]:
+        return self._state.sample()
+
 
 class _List(ListState[Any]):
     __slots__ = ("_round", "_state")
@@ -109,6 +112,9 @@ class _List(ListState[Any]):
 
     def clear(self) -> None:
         self._state.clear()
+
+    def sample(self) -> Iterable[Any]:
+        return self._state.sample()
 
 
 class _Map(MapState[Any, Any]):
@@ -149,6 +155,9 @@ class _Map(MapState[Any, Any]):
     def clear(self) -> None:
         self._state.clear()
 
+    def sample(self) -> Iterable[Any]:
+        return self._state.sample()
+
     def __getitem__(self, key: Any) -> Any:
         return self._state[self._key(key)]
 
@@ -174,6 +183,9 @@ class _Reducing(ReducingState[Any]):
 
     def clear(self) -> None:
         self._state.clear()
+
+    def sample(self) -> Iterable[Any]:
+        return self._state.sample()
 
 
 class _Aggregate:

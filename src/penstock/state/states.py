@@ -50,6 +50,12 @@ class KeyHolder(Protocol):
     def current_key(self) -> Any: ...
 
 
+class Sampled(Protocol):
+    """A state of user code."""
+
+    def sample(self) -> Iterable[Any]: ...
+
+
 class EntryTable(Protocol):
     """The table that holds a state's entries, as far as the state uses it; see `state.backend`."""
 
@@ -109,6 +115,13 @@ class State:
         key = self._backend.current_key
         self._entries.pop(key, None)
         self._changed.add(key)  # raises where no key is current; `pop` does not when nothing is there
+
+    def sample(self) -> Iterable[Any]:
+        """A value of some key, if one is in memory, for the runtime: all values of a state have one type.
+
+        It is the key that came last, because a dictionary keeps the places of keys that left until it grows.
+        """
+        return islice(reversed(dict.values(self._entries)), 1)
 
 
 class ValueState(State, Generic[T]):
@@ -194,6 +207,9 @@ class ListState(MergingState[T, Iterable[T]]):
     def __iter__(self) -> Iterator[T]:
         return iter(self.get())
 
+    def sample(self) -> Iterable[Any]:
+        return [item for items in super().sample() for item in items[-1:]]
+
 
 class MapState(State, Generic[K, V]):
     """A map for each key."""
@@ -276,6 +292,9 @@ class MapState(State, Generic[K, V]):
     def __len__(self) -> int:
         return len(self._map())
 
+    def sample(self) -> Iterable[Any]:
+        return [value for entries in super().sample() for value in islice(entries.values(), 1)]
+
 
 class ReducingState(MergingState[T, T | None]):
     """One value for each key, into which added values are folded."""
@@ -323,3 +342,7 @@ class AggregatingState(MergingState[T, V | None], Generic[T, V]):
         if accumulator is _MISSING:
             accumulator = self._function.create_accumulator()
         entries[key] = self._function.add(value, accumulator)
+
+    def sample(self) -> Iterable[Any]:
+        """None: the function makes its results from what is held."""
+        return ()

@@ -15,6 +15,7 @@ from penstock.state.backend import KeyedStateBackend
 from penstock.state.key_columns import ColumnStates
 from penstock.state.latency import StateLatency
 from penstock.state.operator_state import OperatorStateBackend
+from penstock.state.states import Sampled
 
 #: How many timers a key may set after the end of its input, unless the job says otherwise.
 TIMERS_AFTER_END_MAX: Final = 100_000
@@ -66,6 +67,8 @@ class OperatorContext:
     fused_records: int = 0
     #: timers of functions and windows that have fired
     fired_timers: int = 0
+    #: by name, the states that the operator's functions have asked for
+    user_states: dict[str, Sampled] = field(default_factory=dict)
     #: times accesses to state; None where that is not asked for
     state_latency: StateLatency | None = None
     #: ages (ms) of latency markers, by what is kept apart (`core.task.latency_markers`)

@@ -70,6 +70,7 @@ class KeyedStateStore:
         return self._followed(state_descriptor, state)
 
     def _followed(self, descriptor: StateDescriptor, state: S) -> S:
+        self._context.user_states[descriptor.name] = state
         latency = self._context.state_latency
         return state if latency is None else latency.follow(descriptor.name, state)
 

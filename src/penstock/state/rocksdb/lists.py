@@ -7,6 +7,7 @@ written as one when there are many.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import islice
 from typing import Any, TypeVar
 
 from penstock.state.key_bytes import key_bytes, plain_of
@@ -178,3 +179,6 @@ class RocksListState(ListState[T]):
     def clear(self) -> None:
         """Remove the state of the current key."""
         self.update(())
+
+    def sample(self) -> Iterable[Any]:
+        return [item for cell in islice(reversed(dict.values(self._lists)), 1) for item in cell.items[-1:]]

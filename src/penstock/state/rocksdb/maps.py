@@ -6,6 +6,7 @@ Each key of the stream has a pane of its own, made when it is asked for.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
+from itertools import islice
 from typing import Any, TypeVar
 
 from penstock.state.errors import StateError
@@ -152,6 +153,11 @@ class RocksMapState(MapState[K, V]):
     def values(self) -> StateView[V]:
         """All values, in the same way."""
         return StateView(_Values(self._maps[self._backend.current_key].snapshot()))
+
+    def sample(self) -> Iterable[Any]:
+        return [
+            value for pane in islice(reversed(dict.values(self._maps)), 1) for value in islice(dict.values(pane), 1)
+        ]
 
 
 class _Pairs(Collection[Any]):

@@ -52,6 +52,9 @@ class TtlValueState(ValueState[T]):
     def clear(self) -> None:
         self._inner.clear()
 
+    def sample(self) -> Iterable[Any]:
+        return self._inner.sample()
+
 
 class TtlListState(ListState[T]):
     """A list for each key, whose items expire one by one."""
@@ -86,6 +89,9 @@ class TtlListState(ListState[T]):
 
     def clear(self) -> None:
         self._inner.clear()
+
+    def sample(self) -> Iterable[Any]:
+        return self._inner.sample()
 
 
 class TtlMapState(MapState[K, V]):
@@ -161,6 +167,9 @@ class TtlMapState(MapState[K, V]):
     def clear(self) -> None:
         self._inner.clear()
 
+    def sample(self) -> Iterable[Any]:
+        return self._inner.sample()
+
     def __getitem__(self, key: K) -> V:
         found = self._find(key)
         if found is None:
@@ -197,6 +206,9 @@ class TtlReducingState(ReducingState[T]):
 
     def clear(self) -> None:
         self._inner.clear()
+
+    def sample(self) -> Iterable[Any]:
+        return self._inner.sample()
 
 
 class TtlAggregatingState(AggregatingState[T, V], Generic[T, V]):

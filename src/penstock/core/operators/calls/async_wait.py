@@ -25,6 +25,7 @@ from functools import partial
 from heapq import heappop, heappush
 from typing import Any, Final, Protocol
 
+from penstock.base.copies import detached
 from penstock.base.errors import CallTimeoutError, MisuseError, UnsupportedError, short_repr
 from penstock.core.operators.base import FunctionOperator
 from penstock.core.operators.calls.async_queues import Call, Mark, OrderedCalls, UnorderedCalls
@@ -190,7 +191,7 @@ class AsyncWaitOperator(FunctionOperator):
             raise self.failed(call.value) from MisuseError(
                 f"{what} must return a list of results, or None for no results, not {short_repr(results)}"
             )
-        call.results = list(results)
+        call.results = list(map(detached, results))
         call.is_done = True
         del self._pending[call]
         self._queue.on_done(call)

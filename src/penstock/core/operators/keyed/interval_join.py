@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from penstock.base.errors import WrongTypeError
 from penstock.core.operators.base import FunctionOperator
-from penstock.core.operators.emitting import split_side_outputs
+from penstock.core.operators.emitted_values import Results
 from penstock.core.operators.returned import results_of
 from penstock.core.operators.watermarks import LATE_RECORDS
 from penstock.core.records import MAX_WATERMARK, MIN_TIMESTAMP, Batch
@@ -168,17 +168,14 @@ class IntervalJoinOperator(FunctionOperator):
             )
         values, timestamps = self._without_late(batch, input_index)
         keys = self.keys_of(values, self._key_selectors[input_index])
-        results: list[Any] = []
-        times: list[int] = []
+        results = Results()
         if input_index == 0:
-            self._join_left(keys, values, timestamps, results, times)
+            self._join_left(keys, values, timestamps, results)
         else:
-            self._join_right(keys, values, timestamps, results, times)
+            self._join_right(keys, values, timestamps, results)
         for sweeper in self.context.keyed.sweepers.values():
             sweeper.on_records(len(values))
-        out = split_side_outputs(self.output, results, times)
-        if len(out):
-            self.output.collect(out)
+        results.emit(self.output, is_timed=True)
 
     def _without_late(self, batch: Batch, input_index: int) -> tuple[list[Any], list[int]]:
         """The records that are not late; the others go where late ones go."""
@@ -198,9 +195,7 @@ class IntervalJoinOperator(FunctionOperator):
             self.output.collect_side(tag, Batch(*late))
         return rest
 
-    def _join_left(
-        self, keys: list[Any], values: list[Any], timestamps: list[int], results: list[Any], times: list[int]
-    ) -> None:
+    def _join_left(self, keys: list[Any], values: list[Any], timestamps: list[int], results: Results) -> None:
         lower_ms, upper_ms, ctx, keyed = self._lower_ms, self._upper_ms, self._ctx, self.context.keyed
         (mine, other), process = self._sides, self.function.process_element
         add, between = mine.add, other.between
@@ -213,12 +208,10 @@ class IntervalJoinOperator(FunctionOperator):
             for right_timestamp, right in found:
                 ctx.right_timestamp = right_timestamp
                 self._call(process, value, right, results)
-                times.extend([max(timestamp, right_timestamp)] * (len(results) - len(times)))
+                results.add_times(max(timestamp, right_timestamp))
         keyed.current_key = NO_KEY
 
-    def _join_right(
-        self, keys: list[Any], values: list[Any], timestamps: list[int], results: list[Any], times: list[int]
-    ) -> None:
+    def _join_right(self, keys: list[Any], values: list[Any], timestamps: list[int], results: Results) -> None:
         lower_ms, upper_ms, ctx, keyed = self._lower_ms, self._upper_ms, self._ctx, self.context.keyed
         (other, mine), process = self._sides, self.function.process_element
         add, between = mine.add, other.between
@@ -231,16 +224,16 @@ class IntervalJoinOperator(FunctionOperator):
             for left_timestamp, left in found:
                 ctx.left_timestamp = left_timestamp
                 self._call(process, left, value, results)
-                times.extend([max(timestamp, left_timestamp)] * (len(results) - len(times)))
+                results.add_times(max(timestamp, left_timestamp))
         keyed.current_key = NO_KEY
 
-    def _call(self, process: Callable[[Any, Any, Any], Any], left: Any, right: Any, results: list[Any]) -> None:
+    def _call(self, process: Callable[[Any, Any, Any], Any], left: Any, right: Any, results: Results) -> None:
         try:
             yielded = process(left, right, self._ctx)
             if yielded is not None:
                 if yielded.__class__ is not GeneratorType and yielded.__class__ is not list:
                     yielded = results_of(yielded, process)
-                results.extend(yielded)
+                results.take(yielded)
         except Exception as error:
             self.context.keyed.current_key = NO_KEY
             raise self.failed((left, right)) from error

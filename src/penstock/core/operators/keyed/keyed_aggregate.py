@@ -18,6 +18,7 @@ from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from typing import Any
 
+from penstock.base.copies import IMMUTABLE, detached
 from penstock.base.errors import WrongTypeError, WrongValueError
 from penstock.base.typeinfo import TypeInformation
 from penstock.base.types import Row
@@ -65,7 +66,7 @@ class KeyedAggregateOperator(KeyedReduceOperator):
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Fold every record in."""
-        entries, reducers = self._entries, self._reducers
+        entries, reducers, copies = self._entries, self._reducers, self.copies(batch.values)
         get = entries.get
         results: list[Any] = []
         append = results.append
@@ -79,11 +80,14 @@ class KeyedAggregateOperator(KeyedReduceOperator):
                 else:
                     reducers[value.__class__]  # so that a wrong field is an error of the first record
                 entries[key] = value
+                if copies and value.__class__ not in IMMUTABLE:
+                    value = detached(value)
                 append(value)
         except Exception as error:
             raise self.failed(batch.values[len(results)]) from error
         if not self.context.is_batch:
             self._mark(None, keys)
+            self.look_at(results)
             self.output.collect(Batch(results, batch.timestamps))
 
 

@@ -17,6 +17,7 @@ from itertools import repeat
 from types import GeneratorType
 from typing import Any, Final
 
+from penstock.base.copies import detached
 from penstock.base.errors import MisuseError, OperationError, WrongTypeError, short_repr
 from penstock.base.output_tag import OutputTag
 from penstock.core.operators.base import FunctionOperator, UserCodeError
@@ -298,7 +299,7 @@ class PatternOperator(FunctionOperator):
             self._collect(result)
 
     def _collect(self, result: Any) -> None:
-        self._results.append(result)
+        self._results.append(detached(result))
         self._result_times.append(self._ctx.time_ms)
 
     def _send(self) -> None:

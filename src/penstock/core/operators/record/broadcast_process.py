@@ -11,6 +11,7 @@ from typing import Any
 
 from penstock.core.operators.base import FunctionOperator
 from penstock.core.operators.context import OperatorContext
+from penstock.core.operators.emitted_values import ResultCheck, process_each
 from penstock.core.operators.record.broadcast_contexts import (
     BroadcastContext,
     BroadcastOnTimerContext,
@@ -18,7 +19,6 @@ from penstock.core.operators.record.broadcast_contexts import (
     KeyedReadOnlyContext,
     ReadOnlyContext,
 )
-from penstock.core.operators.record.co_process import process_without_key
 from penstock.core.operators.record.process import KeyedProcessOperator, UnkeyedTimerService
 from penstock.core.records import Batch
 from penstock.state.broadcast_state import BroadcastState
@@ -34,6 +34,7 @@ def _declare(
     for descriptor in descriptors:
         states[descriptor.name] = context.operator_state.broadcast_state(descriptor.name)
         states[descriptor.name].declare(descriptor.type_info)
+        context.user_states[descriptor.name] = states[descriptor.name]
     return states
 
 
@@ -56,13 +57,14 @@ class BroadcastProcessOperator(FunctionOperator):
         views = {name: state.read_only() for name, state in self._states.items()}
         self._ctx = ReadOnlyContext(self._timers, views)
         super().open()
+        self._check = ResultCheck(self)
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Call the method for the input for every record."""
         if input_index == BROADCAST_INPUT:
-            process_without_key(self, batch, self.function.process_broadcast_element, self._broadcast_ctx)
+            process_each(self, batch, self.function.process_broadcast_element, self._broadcast_ctx, self._check)
         else:
-            process_without_key(self, batch, self.function.process_element, self._ctx)
+            process_each(self, batch, self.function.process_element, self._ctx, self._check)
 
     def process_watermark(self, timestamp: int) -> None:
         """Note event time."""
@@ -95,6 +97,6 @@ class KeyedBroadcastProcessOperator(KeyedProcessOperator):
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Call the method for the input for every record; a broadcast one has no key."""
         if input_index == BROADCAST_INPUT:
-            process_without_key(self, batch, self.function.process_broadcast_element, self._broadcast_ctx)
+            process_each(self, batch, self.function.process_broadcast_element, self._broadcast_ctx, self._check)
         else:
             super().process_batch(batch)

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from itertools import repeat
-from types import GeneratorType
 from typing import Any
 
 from penstock.core.operators.base import FunctionOperator
-from penstock.core.operators.emitting import split_side_outputs
+from penstock.core.operators.emitted_values import ResultCheck, process_each
 from penstock.core.operators.record.process import KeyedProcessOperator, ProcessContext, UnkeyedTimerService
-from penstock.core.operators.returned import NO_VALUES, items_of, results_of, wrong_value
+from penstock.core.operators.returned import NO_VALUES, items_of, wrong_value
 from penstock.core.records import Batch
 
 
@@ -54,28 +52,6 @@ def _items(function: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
     return call
 
 
-def process_without_key(operator: FunctionOperator, batch: Batch, handle: Callable[[Any, Any], Any], ctx: Any) -> None:
-    """Call `handle` for every record with its timestamp in `ctx`, and emit what it gives, from that operator."""
-    results: list[Any] = []
-    times: list[int] = []
-    value: Any = None
-    try:
-        for value, timestamp in zip(batch.values, batch.timestamps or repeat(None)):  # noqa: B905 - repeat has no end
-            ctx.element_timestamp = timestamp
-            yielded = handle(value, ctx)
-            if yielded is not None:
-                if yielded.__class__ is not GeneratorType and yielded.__class__ is not list:
-                    yielded = results_of(yielded, handle)
-                results.extend(yielded)
-                while timestamp is not None and len(times) < len(results):
-                    times.append(timestamp)
-    except Exception as error:
-        raise operator.failed(value) from error
-    out = split_side_outputs(operator.output, results, None if batch.timestamps is None else times)
-    if len(out):
-        operator.output.collect(out)
-
-
 class CoProcessOperator(FunctionOperator):
     """A two-input function on streams without keys; `kind` is map, flat_map or process."""
 
@@ -88,11 +64,12 @@ class CoProcessOperator(FunctionOperator):
         self._timers = UnkeyedTimerService(self.context)
         self._ctx = ProcessContext(self._timers)
         super().open()
+        self._check = ResultCheck(self)
         self._handlers = self._inputs.handlers()
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Call the method for the input for every record."""
-        process_without_key(self, batch, self._handlers[input_index], self._ctx)
+        process_each(self, batch, self._handlers[input_index], self._ctx, self._check)
 
     def process_watermark(self, timestamp: int) -> None:
         """Note event time."""

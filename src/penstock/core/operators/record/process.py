@@ -8,11 +8,12 @@ from itertools import islice
 from types import GeneratorType
 from typing import Any, Final
 
+from penstock.base.copies import IMMUTABLE
 from penstock.base.errors import MisuseError, WrongTypeError
 from penstock.base.timestamps import timer_ms
 from penstock.core.operators.base import FunctionOperator
 from penstock.core.operators.context import OperatorContext
-from penstock.core.operators.emitting import split_side_outputs
+from penstock.core.operators.emitted_values import ResultCheck, Results, as_emitted, process_each
 from penstock.core.operators.returned import results_of
 from penstock.core.operators.timers import DROPPED_TIMERS, TimerQueue, TimersAfterEnd
 from penstock.core.records import MAX_TIMESTAMP, MAX_WATERMARK, MIN_TIMESTAMP, Batch
@@ -200,37 +201,11 @@ class ProcessOperator(FunctionOperator):
         self._timers = UnkeyedTimerService(self.context)
         self._ctx = ProcessContext(self._timers)
         super().open()
+        self._check = ResultCheck(self)
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Call the function for every record."""
-        results: list[Any] = []
-        times: list[int] = []
-        process, ctx, timestamps = self.function.process_element, self._ctx, batch.timestamps
-        value: Any = None
-        try:
-            if timestamps is None:
-                ctx.element_timestamp = None
-                for value in batch.values:
-                    yielded = process(value, ctx)
-                    if yielded is not None:
-                        if yielded.__class__ is not GeneratorType and yielded.__class__ is not list:
-                            yielded = results_of(yielded, process)
-                        results.extend(yielded)
-            else:
-                for value, timestamp in zip(batch.values, timestamps, strict=True):
-                    ctx.element_timestamp = timestamp
-                    yielded = process(value, ctx)
-                    if yielded is not None:
-                        if yielded.__class__ is not GeneratorType and yielded.__class__ is not list:
-                            yielded = results_of(yielded, process)
-                        results.extend(yielded)
-                        while len(times) < len(results):
-                            times.append(timestamp)
-        except Exception as error:
-            raise self.failed(value) from error
-        out = split_side_outputs(self.output, results, None if timestamps is None else times)
-        if len(out):
-            self.output.collect(out)
+        process_each(self, batch, self.function.process_element, self._ctx, self._check)
 
     def process_watermark(self, timestamp: int) -> None:
         """Note event time."""
@@ -257,6 +232,7 @@ class KeyedProcessOperator(FunctionOperator):
             self._timers = TimerService(self.context)
         self.make_contexts()
         super().open()
+        self._check, self._timer_check = ResultCheck(self), ResultCheck(self)
 
     def make_contexts(self) -> None:
         """What the function is handed beside records and timers."""
@@ -268,41 +244,10 @@ class KeyedProcessOperator(FunctionOperator):
         self.process_records(batch, self.function.process_element, self._key_selector)
 
     def process_records(self, batch: Batch, process: Callable[[Any, Any], Any], key_of: Callable[[Any], Any]) -> None:
-        """Call `process` for every record, under the record's key, and emit what it gives."""
-        results: list[Any] = []
-        times: list[int] = []
-        ctx, keyed = self._ctx, self.context.keyed
-        values, timestamps = batch.values, batch.timestamps
-        keys = self.keys_of(values, key_of)
-        value: Any = None
-        try:
-            if timestamps is None:
-                ctx.element_timestamp = None
-                for value, keyed.current_key in zip(values, keys, strict=True):
-                    yielded = process(value, ctx)
-                    if yielded is not None:
-                        if yielded.__class__ is not GeneratorType and yielded.__class__ is not list:
-                            yielded = results_of(yielded, process)
-                        results.extend(yielded)
-            else:
-                for value, timestamp, keyed.current_key in zip(values, timestamps, keys, strict=True):
-                    ctx.element_timestamp = timestamp
-                    yielded = process(value, ctx)
-                    if yielded is not None:
-                        if yielded.__class__ is not GeneratorType and yielded.__class__ is not list:
-                            yielded = results_of(yielded, process)
-                        results.extend(yielded)
-                        while len(times) < len(results):
-                            times.append(timestamp)
-        except Exception as error:
-            raise self.failed(value) from error
-        finally:
-            keyed.current_key = NO_KEY
-        for sweeper in keyed.sweepers.values():
-            sweeper.on_records(len(values))
-        out = split_side_outputs(self.output, results, None if timestamps is None else times)
-        if len(out):
-            self.output.collect(out)
+        """Call `process` for every record, under the record's key, and emit the results."""
+        process_each(self, batch, process, self._ctx, self._check, self.keys_of(batch.values, key_of))
+        for sweeper in self.context.keyed.sweepers.values():
+            sweeper.on_records(len(batch))
 
     def process_watermark(self, timestamp: int) -> None:
         """Fire the event-time timers that are due, then pass the watermark on."""
@@ -349,27 +294,40 @@ class KeyedProcessOperator(FunctionOperator):
 
     def _fire_some(self, due: Iterator[tuple[int, Any]]) -> int:
         """Fire timers and emit their results; returns how many there were."""
-        results: list[Any] = []
-        times: list[int] = []
-        keyed, ctx, on_timer = self.context.keyed, self._timer_ctx, self._on_timer
+        keyed, ctx, on_timer, results = self.context.keyed, self._timer_ctx, self._on_timer, Results()
+        values, times, take = results.values, results.times, results.take
+        append, add_time = values.append, times.append
+        is_close = self._timer_check.is_close()
         fired = 0
         try:
             for timestamp, keyed.current_key in due:
                 fired += 1
                 ctx.element_timestamp = timestamp
                 yielded = on_timer(timestamp, ctx)
-                if yielded is not None:
-                    if yielded.__class__ is not GeneratorType and yielded.__class__ is not list:
-                        yielded = results_of(yielded, on_timer)
-                    results.extend(yielded)
-                    while len(times) < len(results):
-                        times.append(timestamp)
+                if yielded is None:
+                    continue
+                if yielded.__class__ is list and not is_close:
+                    values.extend(yielded)
+                    while len(times) < len(values):
+                        add_time(timestamp)
+                    continue
+                if yielded.__class__ is not list and yielded.__class__ is not GeneratorType:
+                    yielded = results_of(yielded, on_timer)
+                if is_close:
+                    take(yielded)
+                    results.add_times(timestamp)
+                    continue
+                for result in yielded:
+                    if result.__class__ is not tuple and result.__class__ not in IMMUTABLE:
+                        results.has_mixed = True
+                        result = as_emitted(result, yielded)
+                    append(result)
+                    add_time(timestamp)
         except Exception as error:
             raise self.failed(("timer", ctx.element_timestamp, keyed.current_key)) from error
         finally:
             keyed.current_key = NO_KEY
         self.context.fired_timers += fired
-        out = split_side_outputs(self.output, results, times)
-        if len(out):
-            self.output.collect(out)
+        self._timer_check.note(results)
+        results.emit(self.output, is_timed=True)
         return fired

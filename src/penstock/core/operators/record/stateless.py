@@ -12,7 +12,7 @@ from penstock.base.types import Row
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.core.operators.base import FunctionOperator, StreamOperator, UserCodeError, call_all
 from penstock.core.operators.context import OperatorContext
-from penstock.core.operators.emitting import split_side_outputs
+from penstock.core.operators.emitted_values import Results, holds_objects, with_copies
 from penstock.core.operators.record.fused import FILTER, MAP, FusedError, run_pass
 from penstock.core.operators.returned import NO_VALUES, items_of, wrong_value
 from penstock.core.operators.watermarks import AssignerError, WatermarkGenerator
@@ -48,6 +48,7 @@ class RecordOperator(FunctionOperator):
         """Open the function."""
         super().open()
         self.call: Callable[[Any], Any] = method(self.function, self.kind)
+        self.code = getattr(self.call, "__code__", None)
 
     def fuse(self, behind: StreamOperator) -> None:
         """Do the work of a map or a filter."""
@@ -57,7 +58,7 @@ class RecordOperator(FunctionOperator):
     def at_work(self, codes: Collection[CodeType]) -> OperatorContext:
         """That whose function runs."""
         for operator in self._run:
-            if getattr(operator.call, "__code__", None) in codes:
+            if operator.code in codes:
                 return operator.context
         return self.context
 
@@ -115,6 +116,12 @@ class MapOperator(RecordOperator):
 
     kind = MAP
 
+    def open(self) -> None:
+        """Open the function."""
+        super().open()
+        if holds_objects(self.call):
+            self.call = with_copies(self.call)
+
     def process_alone(self, batch: Batch) -> None:
         """Map every record."""
         results: list[Any] = []
@@ -155,24 +162,21 @@ class FlatMapOperator(FunctionOperator):
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Expand every record; each result has its record's timestamp."""
-        results: list[Any] = []
-        times: list[int] = []
-        flat_map, timestamps = self._flat_map, batch.timestamps
-        for index, value in enumerate(batch.values):
-            size = len(results)
-            try:
+        flat_map, timestamps, results = self._flat_map, batch.timestamps, Results()
+        value: Any = None
+        try:
+            for value, timestamp in zip(batch.values, timestamps or repeat(None)):  # noqa: B905 - repeat has no end
                 expanded = flat_map(value)
-                if expanded is not None:
-                    if expanded.__class__ is not GeneratorType and expanded.__class__ is not list:
-                        expanded = items_of(expanded, flat_map)
-                    results.extend(expanded)
-            except Exception as error:
-                raise self.failed(value) from error
-            if timestamps is not None:
-                times.extend(repeat(timestamps[index], len(results) - size))
-        out = split_side_outputs(self.output, results, None if timestamps is None else times)
-        if len(out):
-            self.output.collect(out)
+                if expanded is None:
+                    continue
+                if expanded.__class__ is not GeneratorType and expanded.__class__ is not list:
+                    expanded = items_of(expanded, flat_map)
+                results.take(expanded)
+                if timestamp is not None:
+                    results.add_times(timestamp)
+        except Exception as error:
+            raise self.failed(value) from error
+        results.emit(self.output, timestamps is not None)
 
 
 class TimestampsAndWatermarksOperator(StreamOperator):

@@ -1,0 +1,333 @@
+"""Results in the form that they had when a function emitted them.
+
+An operator hands over its results a batch at a time, but they count as if they were handed over one by one: a function
+may change an object after it has emitted it, and nothing downstream sees that. So an operator looks at each result when
+the function emits it. It copies a result that can change, unless nothing else refers to the result or to a mutable
+object in it, for example a record that the function has just made. It never copies a number, text, or a tuple of these.
+
+Whether something else refers to an object follows from CPython's reference counts. The counts of an object that nothing
+else refers to are measured when this module is imported, by calls of the same form.
+
+A look into each tuple costs a tenth of what a small function takes. So a function that has emitted only numbers, text
+and tuples of these for a while, and that has nothing that can change, is trusted (`ResultCheck`): it cannot change the
+results in a list that it has returned. A generator still can, so the operator looks at the class of each of its
+results. It looks into a sample of all results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dis import get_instructions
+from functools import partial
+from gc import get_referents
+from itertools import repeat
+from sys import getrefcount
+from types import BuiltinFunctionType, CodeType, FunctionType, GeneratorType, MethodDescriptorType, MethodType
+from typing import Any, Final
+
+from penstock.base.copies import IMMUTABLE, detached, is_immutable, is_plain_instance
+from penstock.base.types import Row
+from penstock.core.operators.base import FunctionOperator, Output
+from penstock.core.operators.emitting import split_side_outputs
+from penstock.core.operators.returned import results_of
+from penstock.core.records import Batch
+from penstock.state.states import NO_KEY
+
+#: The number of immutable results after which a function is trusted.
+LOOKED_INTO_MIN: Final = 1024
+#: The operator looks into one of this many results of a trusted function.
+STRIDE: Final = 64
+_PACKAGE: Final = "penstock."
+
+
+class ResultCheck:
+    """Decides whether an operator looks into all results of a function, or trusts the function.
+
+    A function is trusted when it has emitted `LOOKED_INTO_MIN` results that are numbers, text and tuples of these, and
+    when neither its attributes nor a sample of its states can change. All values of a state have one type, so one value
+    is enough.
+
+    Args:
+        operator: the operator, whose functions have been opened.
+    """
+
+    __slots__ = ("_functions", "_is_mixed", "_looked_into", "_states")
+
+    def __init__(self, operator: FunctionOperator) -> None:
+        self._functions = operator.user_functions()
+        self._states = operator.context.user_states
+        self._is_mixed = False
+        self._looked_into = 0
+
+    def is_close(self) -> bool:
+        """Whether the operator looks into all results of the next batch."""
+        if not self._is_mixed and self._looked_into >= LOOKED_INTO_MIN:
+            held = [value for state in self._states.values() for value in state.sample()]
+            held += [value for function in self._functions for value in getattr(function, "__dict__", {}).values()]
+            self._is_mixed = not all(map(_is_no_holder, held))
+            return self._is_mixed
+        return True
+
+    def note(self, results: Results) -> None:
+        """A batch has been processed."""
+        if results.has_mixed:
+            self._is_mixed = True
+        elif self._looked_into < LOOKED_INTO_MIN:
+            self._looked_into += len(results.values)
+        elif not all(map(is_immutable, results.values[::STRIDE])):
+            self._is_mixed = True
+
+
+def _is_no_holder(value: Any) -> bool:
+    """Whether a value cannot change, or is an object of the runtime, such as a state."""
+    return is_immutable(value) or (value.__class__.__module__.startswith(_PACKAGE) and value.__class__ is not Row)
+
+
+class Results:
+    """The results of a batch.
+
+    Attributes:
+        values: the results, those for side outputs with their tags.
+        times: their timestamps (ms); empty if they have none.
+        has_mixed: whether a result, or a part of a tuple, is something else than numbers, text and the like.
+    """
+
+    __slots__ = ("has_mixed", "times", "values")
+
+    def __init__(self) -> None:
+        self.values: list[Any] = []
+        self.times: list[int] = []
+        self.has_mixed = False
+
+    def take(self, yielded: Iterable[Any]) -> None:
+        """Take the results of one call, without their timestamps; the caller has `yielded` in a variable."""
+        append = self.values.append
+        for result in yielded:
+            if result.__class__ is tuple:
+                for part in result:
+                    if part.__class__ not in IMMUTABLE:
+                        part, self.has_mixed = None, True
+                        result = as_emitted(result, yielded, 1, 1)
+                        break
+            elif result.__class__ not in IMMUTABLE:
+                self.has_mixed = True
+                result = as_emitted(result, yielded, 0, 1)
+            append(result)
+
+    def add_times(self, timestamp: int) -> None:
+        """Give a timestamp to the results that have none yet."""
+        self.times.extend(repeat(timestamp, len(self.values) - len(self.times)))
+
+    def emit(self, output: Output, is_timed: bool) -> None:
+        """Emit the results, with their timestamps if they have any."""
+        out = split_side_outputs(output, self.values, self.times if is_timed else None)
+        if len(out):
+            output.collect(out)
+
+
+def process_each(
+    operator: FunctionOperator,
+    batch: Batch,
+    handle: Callable[[Any, Any], Iterable[Any] | None],
+    ctx: Any,
+    check: ResultCheck,
+    keys: Sequence[Any] | None = None,
+) -> None:
+    """Call `handle` for every record, with its timestamp in `ctx` and its key as the current one; emit the results.
+
+    Args:
+        operator: the operator, whose function is called.
+        batch: the records.
+        handle: called with a record and `ctx`, returns the results: see `results_of`.
+        ctx: gets `element_timestamp`.
+        check: of the function's results.
+        keys: one for each record; None where the operator has no keys.
+
+    Raises:
+        UserCodeError: if the function raises.
+    """
+    results, keyed, record, timestamps = Results(), operator.context.keyed, None, batch.timestamps
+    values, times, take = results.values, results.times, results.take
+    append, extend, add_time = values.append, values.extend, times.append
+    is_close, of_keys = check.is_close(), repeat(NO_KEY) if keys is None else keys
+    try:
+        if timestamps is None:
+            ctx.element_timestamp = None
+            for record, keyed.current_key in zip(batch.values, of_keys):  # noqa: B905 - repeat has no end
+                yielded = handle(record, ctx)
+                if yielded is None:
+                    continue
+                if yielded.__class__ is list and not is_close:
+                    extend(yielded)
+                    continue
+                if yielded.__class__ is not list and yielded.__class__ is not GeneratorType:
+                    yielded = results_of(yielded, handle)
+                if is_close:
+                    take(yielded)
+                    continue
+                for result in yielded:
+                    if result.__class__ is not tuple and result.__class__ not in IMMUTABLE:
+                        results.has_mixed = True
+                        result = as_emitted(result, yielded)
+                    append(result)
+        else:
+            for record, timestamp, keyed.current_key in zip(batch.values, timestamps, of_keys):  # noqa: B905
+                ctx.element_timestamp = timestamp
+                yielded = handle(record, ctx)
+                if yielded is None:
+                    continue
+                if yielded.__class__ is list and not is_close:
+                    extend(yielded)
+                    while len(times) < len(values):
+                        add_time(timestamp)
+                    continue
+                if yielded.__class__ is not list and yielded.__class__ is not GeneratorType:
+                    yielded = results_of(yielded, handle)
+                if is_close:
+                    take(yielded)
+                    results.add_times(timestamp)
+                    continue
+                for result in yielded:
+                    if result.__class__ is not tuple and result.__class__ not in IMMUTABLE:
+                        results.has_mixed = True
+                        result = as_emitted(result, yielded)
+                    append(result)
+                    add_time(timestamp)
+    except Exception as error:
+        raise operator.failed(record) from error
+    finally:
+        keyed.current_key = NO_KEY
+    check.note(results)
+    results.emit(operator.output, timestamps is not None)
+
+
+# --- objects that nothing else refers to ------------------------------------------------------------------------------
+
+
+def as_emitted(result: Any, yielded: Iterable[Any], references: int = 0, of_yielded: int = 0) -> Any:
+    """A result that may change, as it is now: a copy, unless nothing else refers to it or to what can change in it.
+
+    The caller calls it in `for result in yielded`, both of them variables of its own.
+
+    Args:
+        result: the result.
+        yielded: the list, generator or iterator that it comes from.
+        references: how many more references to the result the caller knows.
+        of_yielded: the same for `yielded`.
+    """
+    # A list that nothing else refers to is dropped with its references.
+    is_own_list = yielded.__class__ is list and getrefcount(yielded) <= _LIST_REFERENCES + of_yielded
+    count = getrefcount(result) - references
+    if count <= (_ITEM_REFERENCES if is_own_list else _RESULT_REFERENCES) and _has_own_parts(result):
+        return result
+    return detached(result)
+
+
+def _count_references(result: Any, yielded: Iterable[Any], references: int = 0, of_yielded: int = 0) -> tuple[int, int]:
+    """Called as `as_emitted` is, to measure."""
+    return getrefcount(result), getrefcount(yielded)
+
+
+def _measured() -> tuple[int, int, int]:
+    yielded: Iterable[Any] = (object() for _ in range(1))
+    for result in yielded:
+        of_result, _ = _count_references(result, yielded)
+    yielded = [object()]
+    for result in yielded:
+        of_item, of_list = _count_references(result, yielded)
+    return of_result, of_item, of_list
+
+
+#: The references to a result of a generator, to one in a list, and to the list, which nothing else refers to.
+_RESULT_REFERENCES, _ITEM_REFERENCES, _LIST_REFERENCES = _measured()
+#: The references to an object that only a list or the like refers to.
+_PART_REFERENCES: Final = next(map(getrefcount, [object()]))
+
+
+def _has_own_parts(value: Any) -> bool:
+    """Whether nothing else refers to the mutable objects in a value."""
+    cls, references = value.__class__, _PART_REFERENCES
+    parts: Any
+    if cls is list or cls is tuple:
+        parts = value
+    elif cls is dict:
+        if not IMMUTABLE.issuperset(map(type, value)):
+            return False
+        parts = value.values()
+    elif cls is Row:
+        parts = value._values
+    elif is_plain_instance(value):
+        parts, references = get_referents(value), references + 1  # the list of them refers to them, too
+    else:
+        return cls is bytearray or (cls is set and IMMUTABLE.issuperset(map(type, value)))
+    if IMMUTABLE.issuperset(map(type, parts)):
+        return True
+    return all(
+        part.__class__ in IMMUTABLE or (count <= references and _has_own_parts(part)) or is_immutable(part)
+        for part, count in zip(parts, list(map(getrefcount, parts)), strict=True)
+    )
+
+
+# --- functions that hold something ------------------------------------------------------------------------------------
+
+
+#: How a function gets an attribute or a global variable.
+_ASSIGNMENTS: Final = frozenset({"STORE_ATTR", "STORE_GLOBAL"})
+
+
+def with_copies(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """The function of a map, whose results are copies if they may change."""
+
+    def call(record: Any) -> Any:
+        result = function(record)
+        return result if result.__class__ in IMMUTABLE else detached(result)
+
+    return call
+
+
+def holds_objects(function: Any) -> bool:
+    """Whether a function may hold an object of its own, and so may change what it has returned.
+
+    It may if it has or assigns attributes, if it has variables of an enclosing function or defaults, or if its code
+    names a global variable that can change. Functions that its code names are looked at in the same way.
+    """
+    return _holds(function, set())
+
+
+def _holds(function: Any, seen: set[int]) -> bool:
+    if id(function) in seen or isinstance(function, type | BuiltinFunctionType | MethodDescriptorType):
+        return False
+    seen.add(id(function))
+    if isinstance(function, partial):
+        return True
+    if isinstance(function, MethodType):
+        return _has_attributes(function.__self__) or _holds(function.__func__, seen)
+    if not isinstance(function, FunctionType):
+        return _has_attributes(function)
+    if function.__closure__ or function.__defaults__ or function.__kwdefaults__ or function.__dict__:
+        return True
+    if any(step.opname in _ASSIGNMENTS for step in get_instructions(function.__code__)):
+        return True
+    named = [function.__globals__[name] for name in _names(function.__code__) if name in function.__globals__]
+    return any(_is_held(value, seen) for value in named)
+
+
+def _has_attributes(owner: Any) -> bool:
+    attributes = getattr(owner, "__dict__", None)
+    if isinstance(owner, type) or attributes == {}:
+        return False
+    # The runtime's own functions assign none later.
+    is_own = owner.__class__.__module__.startswith(_PACKAGE)
+    return attributes is None or not is_own or not all(map(is_immutable, attributes.values()))
+
+
+def _is_held(value: Any, seen: set[int]) -> bool:
+    return _holds(value, seen) if isinstance(value, FunctionType) else not is_immutable(value)
+
+
+def _names(code: CodeType) -> Iterable[str]:
+    """The names in a function's code, and in the code of functions that are made in it."""
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names(constant)

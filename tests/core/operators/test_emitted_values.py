@@ -1,0 +1,177 @@
+"""Which results an operator copies: those that something else refers to, and no others."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+
+from penstock.base.types import Row
+from penstock.core.operators.emitted_values import holds_objects
+from penstock.core.operators.record.process import ProcessOperator
+from penstock.core.operators.record.stateless import FlatMapOperator
+from penstock.datastream.functions import FlatMapFunction, MapFunction, ProcessFunction
+from penstock.testing import OneInputOperatorHarness
+
+
+class Thing:
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+MAKERS: dict[str, Callable[[int], Any]] = {
+    "list": lambda number: [number],
+    "nested list": lambda number: [[number], (number, {"a": [number]})],
+    "dict": lambda number: {"a": number, "b": [number]},
+    "set": lambda number: {number},
+    "bytearray": lambda number: bytearray([number]),
+    "row": lambda number: Row(a=number, b=[number]),
+    "object": lambda number: Thing(number),
+    "object with parts": lambda number: Thing([{number: [number]}, Thing(number)]),
+    "tuple": lambda number: ("a", [number]),
+}
+
+
+def hide(value: Any) -> int:
+    """Which object it is, without a reference to it; of a tuple what is inside."""
+    return id(value[1]) if isinstance(value, tuple) else id(value)
+
+
+def part_of(value: Any) -> Any:
+    """An object inside."""
+    return value.value if isinstance(value, Thing) else value[0]
+
+
+class Emits(ProcessFunction, FlatMapFunction):
+    """Emits new objects in one of several ways, and notes which objects these are."""
+
+    def __init__(self, make: Callable[[int], Any], way: str, noted: list[int], kept: list[Any]) -> None:
+        self.make = make
+        self.way = way
+        self.noted = noted
+        self.kept = kept
+
+    def process_element(self, value: int, ctx: Any) -> Any:
+        return self.flat_map(value)
+
+    def flat_map(self, value: int) -> Any:
+        if self.way == "yield":
+            return self._yielded(value)
+        made = [self.make(value), self.make(value + 1)]
+        self.noted += map(hide, made)
+        if self.way == "kept list":
+            self.kept.append(made)
+        elif self.way == "kept results":
+            self.kept += made
+        elif self.way == "kept parts":
+            self.kept += map(part_of, made)
+        return iter(made) if self.way == "iterator" else made
+
+    def _yielded(self, value: int) -> Any:
+        for number in (value, value + 1):
+            yield self._noted(self.make(number))
+
+    def _noted(self, made: Any) -> Any:
+        self.noted.append(hide(made))
+        return made
+
+
+OPERATORS = {"process": ProcessOperator, "flat map": FlatMapOperator}
+
+
+def emitted(operator: str, make: Callable[[int], Any], way: str) -> tuple[list[int], list[int]]:
+    """The objects that come out, and those that the function made."""
+    noted: list[int] = []
+    function = partial(Emits, make, way, noted, [])
+    with OneInputOperatorHarness(lambda: OPERATORS[operator](function())) as harness:
+        harness.process_batch([1, 3])
+        return [hide(value) for value in harness.values], noted
+
+
+@pytest.mark.parametrize("way", ["list", "yield"])
+@pytest.mark.parametrize("kind", MAKERS)
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_new_objects_are_not_copied(operator: str, kind: str, way: str) -> None:
+    """A1: a result that nothing else refers to is emitted itself."""
+    found, noted = emitted(operator, MAKERS[kind], way)
+    assert found == noted
+
+
+@pytest.mark.parametrize("way", ["kept list", "kept results", "iterator"])
+@pytest.mark.parametrize("kind", MAKERS)
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_objects_that_something_refers_to_are_copied(operator: str, kind: str, way: str) -> None:
+    """A1: a result that the function still has is emitted as a copy."""
+    found, noted = emitted(operator, MAKERS[kind], way)
+    assert not {*found} & {*noted}
+
+
+@pytest.mark.parametrize("kind", ["nested list", "object with parts"])
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_objects_whose_parts_something_refers_to_are_copied(operator: str, kind: str) -> None:
+    """A1: so is one in which the function still has an object."""
+    kept: list[Any] = []
+    function = partial(Emits, MAKERS[kind], "kept parts", [], kept)
+    with OneInputOperatorHarness(lambda: OPERATORS[operator](function())) as harness:
+        harness.process_batch([1, 3])
+        assert len(kept) == 4
+        for value, part in zip(harness.values, kept, strict=True):
+            assert part_of(value) is not part
+            assert type(part_of(value)) is type(part)
+
+
+class Plain(MapFunction):
+    def map(self, value: Any) -> Any:
+        return value
+
+
+class Keeps(MapFunction):
+    def __init__(self) -> None:
+        self.seen: list[Any] = []
+
+    def map(self, value: Any) -> Any:
+        self.seen.append(value)
+        return self.seen
+
+
+class KeepsLater(MapFunction):
+    def map(self, value: Any) -> Any:
+        if not hasattr(self, "seen"):
+            self.seen: list[Any] = []
+        self.seen.append(value)
+        return self.seen
+
+
+KEPT: list[int] = []
+FACTOR = 3
+
+
+def keeps_in_global(value: Any) -> Any:
+    KEPT.append(value)
+    return KEPT
+
+
+def calls_one_that_keeps(value: Any) -> Any:
+    return keeps_in_global(value)
+
+
+def scaled(value: int) -> float:
+    return math.sqrt(value * FACTOR)
+
+
+def recursive(value: int) -> int:
+    return recursive(value - 1) if value else 0
+
+
+def test_functions_that_hold_something() -> None:
+    """A function that has nothing of its own cannot change what it has returned; only others are looked at."""
+    held: list[int] = []
+    assert not any(map(holds_objects, [Plain().map, scaled, recursive, len, str.upper, int, Row, lambda value: value]))
+    assert all(
+        map(holds_objects, [Keeps().map, KeepsLater().map, keeps_in_global, calls_one_that_keeps, lambda value: held])
+    )
+    assert holds_objects(partial(scaled, 1))
+    assert holds_objects(lambda value, seen=held: seen)
