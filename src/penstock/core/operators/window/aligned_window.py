@@ -39,6 +39,8 @@ class AlignedWindowOperator(WindowOperatorBase):
     ) -> None:
         super().__init__(key_selector, contents, result, allowed_lateness_ms, late_tag)
         self._assigner = assigner
+        if not isinstance(assigner, TumblingEventTimeWindows):
+            self.share_records()
         #: the assigner, when it has a loop of its own
         self._tumbling = (
             assigner
@@ -83,7 +85,7 @@ class AlignedWindowOperator(WindowOperatorBase):
         else:
             for windows, part in self._by_windows(batch, timestamps):
                 self._add_to_windows(windows, part.values, part.timestamps or [])
-        if self._fired or self._late:
+        if self._fired.values or self._late:
             self.emit_collected()
 
     def _by_windows(self, batch: Batch, timestamps: list[int]) -> Iterable[tuple[list[Window], Batch]]:

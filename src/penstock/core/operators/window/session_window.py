@@ -119,7 +119,7 @@ class SessionWindowOperator(WindowOperatorBase):
                         touched[1] = end
         except Exception as error:
             raise self.failed(value) from error
-        if self._fired or self._late:
+        if self._fired.values or self._late:
             self.emit_collected()
 
     def _add(self, key: Any, value: Any, timestamp: int) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from itertools import repeat
 from types import GeneratorType
 from typing import Any
 
+from penstock.base.copies import IMMUTABLE, detached
 from penstock.base.errors import WrongTypeError
 from penstock.core.operators.base import FunctionOperator
-from penstock.core.operators.emitting import split_side_outputs
+from penstock.core.operators.emitted_values import ResultCheck, Results, as_emitted
 from penstock.core.operators.returned import results_of
 from penstock.core.operators.watermarks import LATE_RECORDS
 from penstock.core.operators.window.window_contents import WindowContents, WindowEnvironment, WindowResult
@@ -42,10 +42,16 @@ class WindowOperatorBase(FunctionOperator):
         self._lateness_ms = allowed_lateness_ms
         self._late_tag = late_tag
         self._watermark = MIN_TIMESTAMP
-        self._fired: list[Any] = []
-        self._fired_times: list[int] = []
+        #: whether state, or another window, still has the contents of a window that has fired
+        self._keeps_fired = allowed_lateness_ms > 0
+        self._fired = Results()
         self._late: list[Any] = []
         self._late_times: list[int] = []
+
+    def share_records(self) -> None:
+        """Several windows may have the same record, or fire several times: none changes what another one has."""
+        self._keeps_fired = True
+        self._contents.copy_records()
 
     def user_functions(self) -> tuple[Any, ...]:
         """The function that aggregates and the one that sees the result."""
@@ -71,6 +77,7 @@ class WindowOperatorBase(FunctionOperator):
         opener = getattr(self._result and self._result.function, "open", None)
         if opener is not None:
             self.call_user(opener, self.runtime_context(), what="open()")
+        self._check = ResultCheck(self)
 
     def close(self) -> None:
         """Close both user functions."""
@@ -107,12 +114,13 @@ class WindowOperatorBase(FunctionOperator):
         Raises:
             UserCodeError: if a function raises.
         """
-        fired, keyed, result_of = self._fired, self.context.keyed, self._contents.result_function()
+        keyed, result_of, results = self.context.keyed, self._result_function(), self._fired
+        append, is_close = results.values.append, self._check.is_close()
         key: Any = None
         try:
             if self._result is None:
                 for key, contents in pane.items():  # noqa: B007 - an error names it
-                    fired.append(result_of(contents))
+                    append(result_of(contents))
             else:
                 is_list = self._result.is_list
                 call, beside = self._result.call(TimeWindow(start, end), self._watermark, self._environment)
@@ -120,37 +128,48 @@ class WindowOperatorBase(FunctionOperator):
                     keyed.current_key = key
                     result = result_of(contents)
                     emitted = call(key, beside, result if is_list else [result])
-                    if emitted is not None:
-                        if emitted.__class__ is not GeneratorType and emitted.__class__ is not list:
-                            emitted = results_of(emitted, call)
-                        fired.extend(emitted)
+                    if emitted is None:
+                        continue
+                    if emitted.__class__ is not GeneratorType and emitted.__class__ is not list:
+                        emitted = results_of(emitted, call)
+                    if is_close:
+                        results.take(emitted)
+                        continue
+                    if emitted.__class__ is list:
+                        results.values.extend(emitted)
+                        continue
+                    for record in emitted:
+                        if record.__class__ is not tuple and record.__class__ not in IMMUTABLE:
+                            results.has_mixed = True
+                            record = as_emitted(record, emitted)
+                        append(record)
         except Exception as error:
             raise self.failed(("window of key", key)) from error
-        self._fired_times.extend(repeat(end - 1, len(fired) - len(self._fired_times)))
+        results.add_times(end - 1)
         self.context.fired_timers += len(pane)
 
     def fire(self, key: Any, start: int, end: int, contents: Any) -> None:
         """Add a window's result to what is emitted next."""
-        result = self._contents.result(contents)
-        if self._result is None:
-            self._fired.append(result)
-            self._fired_times.append(end - 1)
-        else:
-            self.emit_result(key, TimeWindow(start, end), result)
+        self.emit_result(key, TimeWindow(start, end), self._result_function()(contents))
+
+    def _result_function(self) -> Callable[[Any], Any]:
+        """What gives a window's result from its contents: a copy, if these stay behind."""
+        return self.result_of if self._keeps_fired else self._contents.result_function()
+
+    def result_of(self, contents: Any) -> Any:
+        """A window's result, as a copy: its contents stay behind."""
+        return detached(self._contents.result(contents))
 
     def emit_result(self, key: Any, window: Any, result: Any) -> None:
         """Add what the window function makes of a window's result to what is emitted next."""
-        fired, times = self._fired, self._fired_times
         if self._result is None:
-            fired.append(result)
+            self._fired.values.append(result)
         else:
             self.context.keyed.current_key = key
             emitted = self._result.emit(key, window, result, self._watermark, self._environment)
             if emitted is not None:
-                fired.extend(emitted)
-        timestamp = window.max_timestamp()
-        while len(times) < len(fired):
-            times.append(timestamp)
+                self._fired.take(emitted)
+        self._fired.add_times(window.max_timestamp())
 
     def is_late(self, end: int) -> bool:
         """Whether a window has been cleaned up already."""
@@ -164,12 +183,10 @@ class WindowOperatorBase(FunctionOperator):
     def emit_collected(self) -> None:
         """Emit what fired, and the late records."""
         self.context.keyed.current_key = NO_KEY
-        if self._fired:
-            fired, times = self._fired, self._fired_times
-            self._fired, self._fired_times = [], []
-            out = split_side_outputs(self.output, fired, times)
-            if len(out):
-                self.output.collect(out)
+        if self._fired.values:
+            fired, self._fired = self._fired, Results()
+            self._check.note(fired)
+            fired.emit(self.output, is_timed=True)
         if self._late:
             late, late_times = self._late, self._late_times
             self._late, self._late_times = [], []

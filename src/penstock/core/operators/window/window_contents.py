@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import Any, Generic, TypeAlias, TypeVar
 
+from penstock.base.copies import detached
 from penstock.base.typeinfo import TypeInformation
 from penstock.core.operators.context import OperatorContext
 from penstock.core.operators.keyed.keyed_aggregate import FieldReduce
@@ -40,6 +41,9 @@ class WindowContents(ABC):
     def merge(self, one: Any, other: Any) -> Any:
         """Contents of two windows that became one."""
 
+    def copy_records(self) -> None:  # noqa: B027 - a hook
+        """Records belong to other windows, too: what may change a record gets a copy."""
+
     def result(self, contents: Any) -> Any:
         """What the window gives."""
         return contents
@@ -55,14 +59,19 @@ class ReducingContents(WindowContents):
     def __init__(self, function: Any, type_info: TypeInformation | None = None) -> None:
         self.function = function
         self._reduce: Callable[[Any, Any], Any] = rounded_reduce(method(function, "reduce"), type_info)
+        self._copies = False
+
+    def copy_records(self) -> None:
+        """The function may change both of its arguments."""
+        self._copies = True
 
     def first(self, value: Any) -> Any:
         """The record itself."""
-        return value
+        return detached(value) if self._copies else value
 
     def add(self, contents: Any, value: Any) -> Any:
         """Fold."""
-        return self._reduce(contents, value)
+        return self._reduce(contents, detached(value) if self._copies else value)
 
     def merge(self, one: Any, other: Any) -> Any:
         """Fold."""
@@ -76,6 +85,9 @@ class FieldContents(ReducingContents):
 
     def __init__(self, function: FieldReduce) -> None:
         super().__init__(function)  # which rounds by itself
+
+    def copy_records(self) -> None:
+        """The aggregate is a record of its own."""
 
     def first(self, value: Any) -> Any:
         """The record itself, if it has the field."""

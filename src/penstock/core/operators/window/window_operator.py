@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterable
 from itertools import repeat
 from typing import Any
 
+from penstock.base.copies import detached
 from penstock.base.errors import ContractError, WrongTypeError
 from penstock.core.operators.window.kept_windows import KeptWindows, slots_name
 from penstock.core.operators.window.window_base import WindowOperatorBase
@@ -66,6 +67,7 @@ class WindowOperator(WindowOperatorBase):
         self._evictor = evictor
         self._held = contents if evictor is None else ListContents()
         self._is_event_time = assigner.is_event_time()
+        self.share_records()
         self.merges = isinstance(assigner, MergingWindowAssigner)
 
     @property
@@ -133,7 +135,7 @@ class WindowOperator(WindowOperatorBase):
             keyed.current_key = NO_KEY
         for sweeper in keyed.sweepers.values():
             sweeper.on_records(len(batch))
-        if self._fired or self._late:
+        if self._fired.values or self._late:
             self.emit_collected()
 
     def _add(self, key: Any, value: Any, timestamp: int | None) -> None:
@@ -220,10 +222,7 @@ class WindowOperator(WindowOperatorBase):
             if self._evictor is not None:
                 self._fire_evicting(key, window, token, slot, self._evictor)
             else:
-                contents = self._contents.result(slot[0])
-                if isinstance(self._contents, ListContents):
-                    contents = list(contents)  # it grows on unless it is purged; what was emitted must not
-                self.emit_result(key, window, contents)
+                self.emit_result(key, window, self.result_of(slot[0]))
         if result.is_purge():
             self._empty(token)
 
@@ -237,7 +236,7 @@ class WindowOperator(WindowOperatorBase):
         records = slot[0]
         elements = [TimestampedValue(value, timestamp) for value, timestamp in records]
         evictor.evict_before(elements, len(elements), window, self._evictor_ctx)
-        values = [element.get_value() for element in elements]
+        values = [detached(element.get_value()) for element in elements]
         if isinstance(self._contents, ListContents):
             self.emit_result(key, window, values)
         elif values:
@@ -321,7 +320,7 @@ class WindowOperator(WindowOperatorBase):
         finally:
             keyed.current_key = NO_KEY
         self.context.fired_timers += fired
-        if self._fired:
+        if self._fired.values:
             self.emit_collected()
 
 

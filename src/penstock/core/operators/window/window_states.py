@@ -58,6 +58,7 @@ class WindowStates:
 
     def __init__(self, context: OperatorContext, prefix: str) -> None:
         self._keyed = context.keyed
+        self._user_states = context.user_states
         self._prefix = prefix
         self._opened: dict[str, tuple[StateDescriptor, MapState[Any, Any]]] = {}
 
@@ -101,6 +102,7 @@ class WindowStates:
         opened = self._opened.get(descriptor.name)
         if opened is None or opened[0] is not descriptor:
             opened = self._opened[descriptor.name] = (descriptor, open_map_state(self._keyed, self._as_map(descriptor)))
+            self._user_states[self._prefix + descriptor.name] = opened[1]
         return opened[1]
 
     def _as_map(self, descriptor: StateDescriptor) -> MapStateDescriptor:
