@@ -78,6 +78,7 @@ def possible(setting: Setting, program: Program) -> Setting:
     - At a higher parallelism a later stage may hear of event time before a record that came ahead of it.
     - What a function keeps in itself is in no checkpoint, and a batch of an epoch begins with a new function.
     - A batch has neither checkpoints nor late records; a running reduce gives its last value there.
+    - In a micro-batch a record is late only if an earlier epoch has passed it.
     """
     if program.keyed > 1:
         setting = replace(setting, parallelism=1)
@@ -85,6 +86,8 @@ def possible(setting: Setting, program: Program) -> Setting:
         setting = replace(setting, event="none")
         if setting.mode == "MICRO_BATCH":
             setting = replace(setting, mode="STREAMING")
+    if setting.mode == "MICRO_BATCH" and program.world.has_late:
+        setting = replace(setting, mode="STREAMING")
     if setting.mode == "BATCH" and not program.runs_in_batch:
         setting = replace(setting, mode="STREAMING")
     if setting.mode != "STREAMING":
