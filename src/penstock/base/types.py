@@ -209,6 +209,15 @@ class Row:
         raise UnknownFieldError(f"no field {name!r} in {self!r}")
 
 
+def values_by_names(row: Row, names: tuple[str, ...]) -> Sequence[Any]:
+    """The values of a row in the order of `names` if these are the row's names in any order, otherwise as they are."""
+    fields = row._fields
+    if fields is None or fields == names or len(fields) != len(names) or {*fields} != {*names}:
+        return row._values
+    places = {name: place for place, name in enumerate(fields)}
+    return [row._values[places[name]] for name in names]
+
+
 def _make_row(fields: tuple[Any, ...] | None, *values: Any) -> Row:
     """Rebuilds a row with names."""
     row = Row(*values)

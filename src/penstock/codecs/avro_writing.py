@@ -8,7 +8,7 @@ from io import BytesIO
 from typing import Any, Final, NamedTuple, Protocol
 
 from penstock.base.errors import FormatError
-from penstock.base.types import Row
+from penstock.base.types import Row, values_by_names
 from penstock.codecs.avro_types import AvroType
 
 #: What writing a value that does not fit may raise.
@@ -49,18 +49,25 @@ class RecordWriter:
     def __init__(self, schema: AvroType, lowers: Lowers) -> None:
         maker = _Maker(lowers)
         self._write = maker.codec(schema).write
-        self._names = [field.name for field in schema.fields]
+        self._names = tuple(field.name for field in schema.fields)
         self._quick = _quick_writer([(field.type, maker.codec(field.type)) for field in schema.fields])
 
     def record(self, value: Any) -> bytes:
         """The bytes of a record. Raises one of `WRITE_ERRORS`, with the field, if it does not fit the schema."""
         out = bytearray()
         try:
-            self._quick(out, *([value[name] for name in self._names] if type(value) is dict else value))
+            self._quick(out, *_values_of(value, self._names))
         except WRITE_ERRORS:
             out.clear()
             self._write(out, value)  # it says what is wrong
         return bytes(out)
+
+
+def _values_of(record: Any, names: tuple[str, ...]) -> Any:
+    """The values of a record's fields: of dicts and of rows with these names by name, of others by position."""
+    if isinstance(record, dict):
+        return [record[name] for name in names]
+    return values_by_names(record, names) if isinstance(record, Row) else record
 
 
 def _quick_writer(fields: Sequence[tuple[AvroType, _Codec]]) -> Callable[..., None]:
@@ -173,8 +180,7 @@ class _Maker:
         def write(out: bytearray, value: Any) -> None:
             if not fits(value):
                 raise FormatError(f"{value!r} is not of type {kind.name}")
-            values = [value[name] for name in names] if isinstance(value, dict) else value
-            for codec, item in zip(codecs, values, strict=True):
+            for codec, item in zip(codecs, _values_of(value, names), strict=True):
                 codec.write(out, item)
 
         self._records[id(kind)] = found = _Codec(fits, write)  # before its fields, which may refer to it

@@ -32,7 +32,7 @@ from penstock.base.composite_types import (
     RowTypeInfo,
 )
 from penstock.base.errors import FormatError, WrongTypeError, WrongValueError, shorten
-from penstock.base.types import Row
+from penstock.base.types import Row, values_by_names
 from penstock.codecs.arrow_types import arrow_schema
 from penstock.codecs.column_data import ColumnData
 from penstock.codecs.messages import BAD_RECORD, Deserialized, decode_each, reason_of
@@ -358,11 +358,13 @@ def _writer(type_info: TypeInformation, dialect: _Dialect) -> Callable[[Any], st
         return lambda value: null if value is None else _join(delimiter, [element(item) for item in value])
     if isinstance(type_info, RowTypeInfo):
         writers = [_writer(field, dialect) for field in type_info.get_field_types()]
+        names = tuple(type_info.get_field_names())
 
         def write_row(value: Any) -> str:
             if value is None:
                 return null
-            return _join(delimiter, [write(item) for write, item in zip(writers, value, strict=True)])
+            values = values_by_names(value, names) if isinstance(value, Row) else value
+            return _join(delimiter, [write(item) for write, item in zip(writers, values, strict=True)])
 
         return write_row
     if isinstance(type_info, BasicTypeInfo) and type_info.basic_type is BasicType.INSTANT:

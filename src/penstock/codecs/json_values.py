@@ -33,7 +33,7 @@ from penstock.base.composite_types import (
 )
 from penstock.base.errors import FormatError, WrongTypeError
 from penstock.base.time import Instant
-from penstock.base.types import Row
+from penstock.base.types import Row, values_by_names
 from penstock.codecs.messages import BAD_RECORD, reason_of
 from penstock.codecs.row_batches import make_rows
 
@@ -189,11 +189,13 @@ def writer(type_info: TypeInformation) -> Convert:
 
 
 def _row_writer(row_type: RowTypeInfo) -> Convert:
-    names = row_type.get_field_names()
+    names = tuple(row_type.get_field_names())
     writers = [nullable(writer(field)) for field in row_type.get_field_types()]
 
     def write(value: Any) -> dict[str, Any]:
         values = [value.get(name) for name in names] if isinstance(value, dict) else value
+        if isinstance(value, Row):
+            values = values_by_names(value, names)
         return {name: writer(item) for name, writer, item in zip(names, writers, values, strict=True)}
 
     return write

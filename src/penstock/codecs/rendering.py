@@ -27,7 +27,7 @@ from penstock.base.composite_types import (
     TupleTypeInfo,
 )
 from penstock.base.typeinfo import TypeInformation
-from penstock.base.types import Row
+from penstock.base.types import Row, values_by_names
 
 Renderer = Callable[[Any], str]
 
@@ -56,10 +56,13 @@ def renderer(type_info: TypeInformation | None) -> Renderer:
 
 def _row(type_info: RowTypeInfo) -> Renderer:
     fields = [_or_null(field) for field in type_info.get_field_types()]
+    names = tuple(type_info.get_field_names())
 
     def render(value: Any) -> str:
-        kind = value.get_row_kind().short_string if isinstance(value, Row) else "+I"
-        return f"{kind}[{', '.join([one(item) for one, item in zip(fields, value, strict=True)])}]"
+        kind, values = "+I", value
+        if isinstance(value, Row):
+            kind, values = value.get_row_kind().short_string, values_by_names(value, names)
+        return f"{kind}[{', '.join([one(item) for one, item in zip(fields, values, strict=True)])}]"
 
     return render
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from penstock.base.errors import FormatError
-from penstock.base.types import Row
+from penstock.base.types import Row, values_by_names
 from penstock.codecs.column_data import ColumnData
 from penstock.codecs.messages import BadMessage, Deserialized, reason_of
 
@@ -48,7 +48,7 @@ def to_columns(found: Deserialized, schema: pa.Schema) -> Deserialized:
 
 
 def fields_of_rows(records: Sequence[Any] | ColumnData, names: Sequence[str]) -> list[Sequence[Any]]:
-    """The values of each field: of dicts and columns by name, of rows and tuples by position.
+    """The values of each field: of dicts, columns and rows with these names by name, of others by position.
 
     Raises:
         ValueError: if a record has another number of fields.
@@ -56,5 +56,13 @@ def fields_of_rows(records: Sequence[Any] | ColumnData, names: Sequence[str]) ->
     """
     if isinstance(records, ColumnData):
         return [records.columns.column(name).to_pylist() for name in names]
-    rows = [[record.get(name) for name in names] if isinstance(record, dict) else record for record in records]
+    ordered = tuple(names)
+    rows = [
+        values_by_names(record, ordered)
+        if record.__class__ is Row
+        else [record.get(name) for name in names]
+        if isinstance(record, dict)
+        else record
+        for record in records
+    ]
     return list(zip(*rows, strict=True)) if rows else [()] * len(names)

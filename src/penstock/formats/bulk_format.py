@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO, Generic, TypeVar
 
+from penstock.base.types import Row, values_by_names
 from penstock.codecs.column_data import ColumnData
 from penstock.codecs.serialization import BulkWriter, BulkWriterFactory
 
@@ -65,12 +66,17 @@ class BatchWriterFactory(BulkWriterFactory[T]):
 
 
 def fields_of(record: Any, names: Sequence[str]) -> Sequence[Any]:
-    """The values of a record in the order of `names`: a dict's by name (absent ones are None), others' by position.
+    """The values of a record in the order of `names`: dicts and rows with these names by name, others by position.
+
+    What a dict lacks is None.
 
     Raises:
         ValueError: if the record has another number of fields.
     """
-    values: Sequence[Any] = [record.get(name) for name in names] if isinstance(record, dict) else tuple(record)
+    if isinstance(record, Row):
+        values = values_by_names(record, tuple(names))
+    else:
+        values = [record.get(name) for name in names] if isinstance(record, dict) else tuple(record)
     if len(values) != len(names):
         raise ValueError(f"{len(values)} fields, expected {len(names)}")
     return values

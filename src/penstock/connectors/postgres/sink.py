@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.base.composite_types import RowTypeInfo, TupleTypeInfo
 from penstock.base.errors import MisuseError, UnsupportedError
 from penstock.base.typeinfo import TypeInformation
-from penstock.base.types import Row, RowKind
+from penstock.base.types import Row, RowKind, values_by_names
 from penstock.connectors.postgres.client import Address, driver
 from penstock.connectors.postgres.gathering import Gathered, GatheringWriter, RowsToHold, WrittenRows
 from penstock.connectors.postgres.ledger import LedgerCommitter, run_name
@@ -33,8 +33,11 @@ class JdbcSink(Sink[Any]):
         address: Address,
         execution: JdbcExecutionOptions,
         exactly_once: JdbcExactlyOnceOptions | None,
+        names: tuple[str, ...] = (),
     ) -> None:
         self._statement = statement
+        #: of the records' fields, if these have names
+        self._names = names
         self._address = address
         self._execution = execution
         self._exactly_once = exactly_once
@@ -93,11 +96,13 @@ class JdbcSink(Sink[Any]):
             raise MisuseError(
                 f"records have {len(fields)} fields, but the statement takes {statement.count} values: {sql}"
             )
-        return JdbcSink(statement, connection.address(), execution or JdbcExecutionOptions.defaults(), exactly_once)
+        names = tuple(type_info.get_field_names()) if isinstance(type_info, RowTypeInfo) else ()
+        options = execution or JdbcExecutionOptions.defaults()
+        return JdbcSink(statement, connection.address(), options, exactly_once, names)
 
     def create_writer(self, context: SinkWriterContext) -> SinkWriter[Any, Any]:
         """See `Sink`."""
-        to_row = _row_maker(self._statement)
+        to_row = _row_maker(self._statement, self._names)
         gathered: Gathered = (
             WrittenRows(context, self._address, self._execution, Execution(self._statement))
             if self._exactly_once is None
@@ -118,8 +123,8 @@ class JdbcSink(Sink[Any]):
         return self._exactly_once is not None
 
 
-def _row_maker(statement: Statement) -> Callable[[Sequence[Any]], list[tuple[Any, ...]]]:
-    """Records as the values of a statement."""
+def _row_maker(statement: Statement, names: tuple[str, ...]) -> Callable[[Sequence[Any]], list[tuple[Any, ...]]]:
+    """Records as the values of a statement: rows with these names by name, others by position."""
     count, insert = statement.count, RowKind.INSERT
 
     def made(values: Sequence[Any]) -> list[tuple[Any, ...]]:
@@ -134,7 +139,7 @@ def _row_maker(statement: Statement) -> Callable[[Sequence[Any]], list[tuple[Any
                         "insert: write changes by the table connector 'jdbc'"
                     )
                     raise RecordError(value, "the sink") from error
-                row = tuple(value)
+                row = tuple(values_by_names(value, names))
             elif isinstance(value, tuple | list):
                 row = tuple(value)
             else:

@@ -13,37 +13,60 @@ from penstock.base.composite_types import RowTypeInfo
 from penstock.base.errors import WrongValueError
 from penstock.base.single_precision import rounding
 from penstock.base.typeinfo import TypeInformation
-from penstock.base.types import Row, RowKind
+from penstock.base.types import Row, RowKind, values_by_names
 from penstock.core.operators.base import Output, StreamOperator
 from penstock.core.operators.context import OperatorContext
 from penstock.core.records import Batch
 
 
 class RowMaker:
-    """Turns a value into a row of a type: with its names, unless those are the `f0`, `f1`, … of a type without any."""
+    """Turns a value into a row of a type: with its names, unless those are the `f0`, `f1`, … of a type without any.
+
+    A row that has the type's names in another order gets the type's order, and so do rows in its fields.
+    """
 
     def __init__(self, type_info: RowTypeInfo) -> None:
         names = tuple(type_info.get_field_names())
         self._names = names
         self._is_named = names != tuple(f"f{index}" for index in range(len(names)))
+        fields = enumerate(type_info.get_field_types())
+        #: of the fields that are rows
+        self._inner = [(place, RowMaker(field)) for place, field in fields if isinstance(field, RowTypeInfo)]
 
     def __call__(self, value: Any) -> Any:
-        """The row; one that has names, and what has no fields, is left as it is."""
+        """The row; a row that has other names, and a value that has no fields, stays."""
         if isinstance(value, dict):
             row = Row(*[value.get(name) for name in self._names])
         elif isinstance(value, tuple | list):
             row = Row(*value)
         elif isinstance(value, Row) and not self.leaves(value):
-            row = copy(value)  # the one that was emitted may be in the state of its function
+            return self._in_order(value)
         else:
             return value
         if self._is_named:
             row.set_field_names(self._names)
         return row
 
+    def _in_order(self, row: Row) -> Row:
+        """A copy, because the row that was emitted may be in the state of its function."""
+        made = copy(row)
+        made._values = list(values_by_names(row, self._names))
+        for place, make in self._inner:
+            if place < len(made) and isinstance(made[place], Row):
+                made[place] = make(made[place])
+        if self._is_named and {*(row._fields or self._names)} == {*self._names}:
+            made.set_field_names(self._names)
+        return made
+
     def leaves(self, row: Row) -> bool:
-        """Whether a row is what it should be: it has names, or needs none."""
-        return not self._is_named or row.has_field_names
+        """Whether a row is in order: it has the names of the type, or needs none."""
+        if self._is_named and row._fields != self._names:
+            return False
+        return not self._inner or all(self._leaves_inner(row, place, make) for place, make in self._inner)
+
+    @staticmethod
+    def _leaves_inner(row: Row, place: int, make: RowMaker) -> bool:
+        return place >= len(row) or not isinstance(row[place], Row) or make.leaves(row[place])
 
 
 def emitting_rows(factory: Callable[[], StreamOperator], type_info: RowTypeInfo) -> StreamOperator:
