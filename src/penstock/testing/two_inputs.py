@@ -45,7 +45,7 @@ class TwoInputOperatorHarness(OneInputOperatorHarness):
         self.watermark2(timestamp)
 
     def _on_watermark(self, input_index: int, timestamp: int) -> None:
-        lowest = self._valve.on_watermark(input_index, timestamp)
+        lowest = self._valve.on_watermark(input_index, timestamp).watermark
         if lowest is not None:
             self.operator.process_watermark(lowest)
 

@@ -229,9 +229,10 @@ def test_generator_against_model(batches, bound):
 def test_valve_takes_the_lowest():
     """C2: a task's watermark is the lowest of its channels, and starts when each has one."""
     valve = WatermarkValve(3)
-    assert [valve.on_watermark(0, 10), valve.on_watermark(1, 20), valve.on_watermark(2, 5)] == [None, None, 5]
-    assert valve.on_watermark(2, 15) == 10
-    assert valve.on_watermark(0, 9) is None  # never falls
+    advances = [valve.on_watermark(channel, time).watermark for channel, time in ((0, 10), (1, 20), (2, 5))]
+    assert advances == [None, None, 5]
+    assert valve.on_watermark(2, 15) == (10, None)
+    assert valve.on_watermark(0, 9) == (None, None)  # never falls
 
 
 def test_valve_leaves_idle_channels_out():
@@ -239,41 +240,82 @@ def test_valve_leaves_idle_channels_out():
     valve = WatermarkValve(2)
     valve.on_watermark(0, 10)
     assert valve.on_status(1, True) == (10, None)
-    assert valve.on_watermark(0, 20) == 20
+    assert valve.on_watermark(0, 20) == (20, None)
     assert valve.on_status(0, True) == (None, True)
     assert valve.on_status(1, False) == (None, False)
-    assert valve.on_watermark(1, 15) is None  # behind what was given out
-    assert valve.on_watermark(1, 25) == 25
+    assert valve.on_watermark(1, 15) == (None, None)  # behind what was given out
+    assert valve.on_watermark(1, 25) == (25, None)
 
 
 def test_valve_with_one_channel():
     """C2: one channel is passed through."""
     valve = WatermarkValve(1)
-    assert [valve.on_watermark(0, w) for w in (1, 1, 3, 2, MAX_WATERMARK)] == [1, None, 3, None, MAX_WATERMARK]
+    advances = [valve.on_watermark(0, w).watermark for w in (1, 1, 3, 2, MAX_WATERMARK)]
+    assert advances == [1, None, 3, None, MAX_WATERMARK]
+
+
+@pytest.mark.parametrize("ends_first", [True, False], ids=["ended, then idle", "idle, then ended"])
+def test_task_is_idle_when_some_inputs_have_ended_and_all_others_are_idle(ends_first):
+    """C2: an ended input does not count as active, and event time does not end while an idle input may go on."""
+    valve = WatermarkValve(2)
+    valve.on_watermark(0, 10)
+    if ends_first:
+        assert valve.on_watermark(1, MAX_WATERMARK) == (10, None)
+        assert valve.on_status(0, True) == (None, True)
+    else:
+        assert valve.on_status(0, True) == (None, None)
+        assert valve.on_watermark(1, MAX_WATERMARK) == (10, True)
+    assert valve.on_status(0, False) == (None, False)
+    assert valve.on_watermark(0, 30) == (30, None)
+    assert valve.on_watermark(0, MAX_WATERMARK) == (MAX_WATERMARK, None)
+
+
+def test_event_time_goes_to_the_idle_input_furthest_ahead_once_the_others_have_ended():
+    """C2: with no active input left, nobody is waited for, and the end of another input is no end of time."""
+    valve = WatermarkValve(3)
+    valve.on_watermark(0, 10)
+    valve.on_watermark(1, 25)
+    assert valve.on_status(0, True) == (None, None)
+    assert valve.on_status(1, True) == (None, None)
+    assert valve.on_watermark(2, MAX_WATERMARK) == (25, True)
+
+
+def test_idle_input_ends_without_becoming_active():
+    """C2: the end of time counts for an idle input, too; what it says about idleness after that does not."""
+    valve = WatermarkValve(2)
+    valve.on_status(0, True)
+    assert valve.on_watermark(0, MAX_WATERMARK) == (None, None)
+    assert valve.on_status(0, True) == (None, None)
+    assert valve.on_watermark(1, 7) == (7, None)
+    assert valve.on_watermark(1, MAX_WATERMARK) == (MAX_WATERMARK, None)
 
 
 STEPS = st.lists(
-    st.tuples(st.integers(0, 2), st.one_of(st.integers(0, 20), st.booleans())), max_size=20
+    st.tuples(st.integers(0, 2), st.one_of(st.integers(0, 20), st.booleans(), st.just(MAX_WATERMARK))), max_size=20
 )  # (channel, watermark or idleness)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=500)
 @given(STEPS)
 def test_valve_against_model(steps):
-    """C2: the output never falls, and is the lowest of the active channels whenever that is higher; once all are idle
-    nobody holds anybody back, and it is the highest."""
+    """C2: the output never falls, and is the lowest of the active channels whenever that is higher; with none of them
+    left it is the highest of the idle ones, and the end of time once all have ended."""
     valve = WatermarkValve(3)
-    marks, active, output = [MIN_TIMESTAMP] * 3, [True] * 3, MIN_TIMESTAMP
+    marks, states, output, idle = [MIN_TIMESTAMP] * 3, ["active"] * 3, MIN_TIMESTAMP, False
     for channel, step in steps:
-        was_idle = not any(active)
         if isinstance(step, bool):
-            active[channel] = not step
-            watermark, idle = valve.on_status(channel, step)
-            assert idle == (None if was_idle == (not any(active)) else not any(active))
+            if states[channel] != "ended":
+                states[channel] = "idle" if step else "active"
+            change = valve.on_status(channel, step)
         else:
-            if active[channel]:
+            if states[channel] == "active" or step == MAX_WATERMARK:
                 marks[channel] = max(marks[channel], step)
-            watermark = valve.on_watermark(channel, step)
-        lowest = min([m for m, a in zip(marks, active, strict=True) if a], default=max(marks))
-        assert watermark == (lowest if lowest > output else None)
-        output = max(output, lowest)
+            if step == MAX_WATERMARK:
+                states[channel] = "ended"
+            change = valve.on_watermark(channel, step)
+        of = {state: [m for m, s in zip(marks, states, strict=True) if s == state] for state in ("active", "idle")}
+        reached = min(of["active"]) if of["active"] else max(of["idle"], default=MAX_WATERMARK)
+        was_idle, idle = idle, not of["active"] and bool(of["idle"])
+        assert change == (reached if reached > output else None, None if idle == was_idle else idle)
+        output = max(output, reached)
+        valve.validate()

@@ -433,6 +433,18 @@ def test_watermarks_of_channels_are_combined() -> None:
     )
 
 
+def test_idleness_leaves_a_task_one_of_whose_inputs_has_ended() -> None:
+    """C2: consumers with another input of their own do not wait for a task whose last open input is idle."""
+    rig = Rig(chain(), inputs=2, partitioner=ForwardPartitioner())
+    calls()
+    rig.feed(0, Watermark(MAX_WATERMARK), EndOfData(True))
+    rig.feed(1, Watermark(3))
+    rig.feed(1, WatermarkStatus(True))
+    assert rig.outbox.elements() == [Watermark(3), WatermarkStatus(True)]
+    rig.feed(1, WatermarkStatus(False), Watermark(MAX_WATERMARK))
+    assert rig.outbox.elements()[2:] == [WatermarkStatus(False), Watermark(MAX_WATERMARK)]
+
+
 class Tick(KeyedProcessFunction):
     def process_element(self, value: Any, ctx: Any) -> Any:
         ctx.timer_service().register_processing_time_timer(50)

@@ -66,6 +66,17 @@ def test_a_bundle_comes_to_what_its_rows_come_to(rows: list[Any]) -> None:
     assert last_of(rows, CALLS, MiniBatch(50, 15)) == last_of(rows, CALLS, None)
 
 
+def test_rows_and_watermark_that_wait_leave_before_the_stream_is_idle() -> None:
+    """C2: a consumer ignores the watermark of an idle input, so it must not come after the news that it is idle."""
+    found = Grouped(partial(GroupAggregateOperator, (K,), CALLS[:1], TYPES, ["k", "c"], False, False, MiniBatch(50, 9)))
+    harness = found.harnesses[0]
+    found.rows(("a", 1, 0))
+    harness.watermark(7)
+    harness.status(True)
+    assert [values for _, _, *values in found.taken()] == [[1]]
+    assert harness.captured.order[1:] == [7, True]
+
+
 def test_sums_wrap_as_those_of_single_rows_do() -> None:
     most = 2**31 - 1
     found = last_of([("a", most, 0), ("a", most, 0), ("a", 5, 0)], CALLS[4:6], MiniBatch(50, 3))

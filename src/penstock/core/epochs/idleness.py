@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from penstock.core.epochs.work import EpochAnswer
+from penstock.core.records import MAX_WATERMARK
 
 
 class InputWatermarks:
     """How far the producers have come: for each edge the lowest of those that are not idle, or of all when all are.
+
+    A producer that has ended (MAX_WATERMARK) counts as neither: the others alone say how far their edge has come.
 
     Attributes:
         watermark: the lowest of all edges; None when no producer has reported.
@@ -18,29 +21,33 @@ class InputWatermarks:
         self.watermark: int | None = None
         self._active: dict[int, int] = {}
         self._idle: dict[int, int] = {}
+        self._ended: dict[int, int] = {}
 
     def add(self, edge: int, watermark: int, is_idle: bool) -> None:
         """A producer reports."""
         known = self._idle if is_idle else self._active
+        if watermark == MAX_WATERMARK:
+            known = self._ended
         known[edge] = min(watermark, known.get(edge, watermark))
-        self.watermark = min({**self._idle, **self._active}.values())
+        self.watermark = min({**self._ended, **self._idle, **self._active}.values())
 
     @property
     def are_idle(self) -> bool:
-        """Whether all producers that are known are idle."""
+        """Whether some producers are idle, and all others that are known have ended."""
         return bool(self._idle) and not self._active
 
 
 def watermarks_behind(answers: Mapping[tuple[int, int], EpochAnswer]) -> dict[tuple[int, int], dict[int, int]]:
     """The watermarks of all tasks after an epoch, by vertex and subtask.
 
-    That of an idle task is no lower than the lowest of the tasks that were active in its vertex.
+    An idle task takes over the lowest watermark of the active, unended tasks of its vertex, unless its own is higher.
     """
     reached: dict[int, dict[int, int]] = {}
     for (vertex, _), answer in answers.items():
         if not answer.is_idle:
-            known = reached.setdefault(vertex, dict(answer.watermarks))
-            known.update({place: min(mark, known.get(place, mark)) for place, mark in answer.watermarks.items()})
+            known = reached.setdefault(vertex, {})
+            open_ones = {place: mark for place, mark in answer.watermarks.items() if mark != MAX_WATERMARK}
+            known.update({place: min(mark, known.get(place, mark)) for place, mark in open_ones.items()})
     return {
         (vertex, subtask): {
             place: max(mark, reached.get(vertex, {}).get(place, mark)) if answer.is_idle else mark

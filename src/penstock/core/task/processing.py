@@ -32,7 +32,7 @@ from penstock.core.task.channels.result_partition import ResultPartition
 from penstock.core.task.latency_markers import LatencyMarkers
 from penstock.core.task.operator_chain import OperatorChain
 from penstock.core.task.phases import Phase, TaskLife
-from penstock.core.task.watermark_valve import WatermarkValve
+from penstock.core.task.watermark_valve import TimeChange, WatermarkValve
 
 #: Control elements that one step may take before it returns.
 EVENTS_PER_STEP_MAX: Final = 64
@@ -152,6 +152,11 @@ class ProcessingLoop:
                 earliest = due
         return earliest
 
+    def validate(self) -> None:
+        """Assert what holds between any two steps. The simulator calls this; a running job never does."""
+        self.barriers.validate()
+        self._valve.validate()
+
     @property
     def watermark(self) -> int:
         """The last one that reached the head of the chain, or that the source has emitted."""
@@ -258,20 +263,22 @@ class ProcessingLoop:
         return True
 
     def _on_watermark(self, channel: InputChannel, event: Watermark) -> None:
-        self._advance(self._valve.on_watermark(channel.index, event.timestamp))
+        self._on_time_change(self._valve.on_watermark(channel.index, event.timestamp))
 
     def _on_watermark_status(self, channel: InputChannel, event: WatermarkStatus) -> None:
-        watermark, idle = self._valve.on_status(channel.index, event.idle)
-        self._advance(watermark)
-        if idle is not None:
-            for head in self.chain.operators[:1]:
-                head.process_status(idle)
+        self._on_time_change(self._valve.on_status(channel.index, event.idle))
 
-    def _advance(self, watermark: int | None) -> None:
+    def _on_time_change(self, change: TimeChange) -> None:
+        watermark, idle = change
         if watermark is not None:
             self._watermark = watermark
-            for head in self.chain.operators[:1]:
+        for head in self.chain.operators[:1]:
+            if idle is False:
+                head.process_status(False)
+            if watermark is not None:
                 head.process_watermark(watermark)
+            if idle:
+                head.process_status(True)
 
     def _on_marker(self, channel: InputChannel, event: LatencyMarker) -> None:
         assert self._markers is not None, "all tasks of a job have the same settings"

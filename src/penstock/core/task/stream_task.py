@@ -244,7 +244,7 @@ class StreamTask:
         assert (loop is None) is (phase is Phase.CREATED), f"a task in {phase.value} has operators once it is opened"
         if loop is None:
             return
-        loop.barriers.validate()
+        loop.validate()
         self.snapshots.validate(loop.barriers.capturing_id)
         has_ended = phase in (Phase.DATA_FINISHED, Phase.CLOSING)
         assert (ending.how is not None) is has_ended, f"a task in {phase.value} knows how its data ended once it has"

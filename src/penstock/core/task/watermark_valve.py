@@ -2,50 +2,92 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from penstock.core.records import MAX_WATERMARK, MIN_TIMESTAMP
+
+
+class TimeChange(NamedTuple):
+    """A task's new watermark (ms) and its new idleness; None where nothing has changed.
+
+    A task becomes active before its watermark advances, and idle after that.
+    """
+
+    watermark: int | None = None
+    idle: bool | None = None
+
+
+NO_CHANGE = TimeChange()
 
 
 class WatermarkValve:
     """The watermark of a task: the lowest of its active channels, and never falling.
 
-    The end of time comes when every channel has reached it. An idle channel does not hold others back, but time does
-    not end without it, because it may become active again.
+    A channel is active, idle or ended. It has ended once its watermark is MAX_WATERMARK, whether it was active or idle
+    before. Only active channels hold the watermark back.
+
+    While some channels are idle and all others have ended, the task is idle. Its watermark is then that of the idle
+    channel furthest ahead. Event time ends only when all channels have ended, because an idle one may become active
+    again.
     """
 
-    def __init__(self, channels: int) -> None:
+    def __init__(self, channels: int, restored: int = MIN_TIMESTAMP) -> None:
         self._watermarks = [MIN_TIMESTAMP] * channels
-        self._active = [True] * channels
-        self._output = MIN_TIMESTAMP
+        self._is_idle = [False] * channels
+        self._output = restored
         self._idle = False
 
-    def on_watermark(self, channel: int, timestamp: int) -> int | None:
-        """A channel's watermark; returns the task's new one when it advances."""
-        if timestamp <= self._watermarks[channel] or not self._active[channel]:
-            return None
+    def on_watermark(self, channel: int, timestamp: int) -> TimeChange:
+        """A channel's watermark. An idle channel says nothing about time until it ends or becomes active."""
+        has_ended = timestamp == MAX_WATERMARK
+        if timestamp <= self._watermarks[channel] or (self._is_idle[channel] and not has_ended):
+            return NO_CHANGE
         self._watermarks[channel] = timestamp
-        return self._advance()
+        if has_ended:
+            self._is_idle[channel] = False
+            return self._settle()
+        return TimeChange(self._reach(min(self._active())))
 
-    def on_status(self, channel: int, idle: bool) -> tuple[int | None, bool | None]:
-        """A channel became idle or active; returns the task's new watermark and its new status, where they change."""
-        self._active[channel] = not idle
-        watermark = self._advance() if idle else None
-        now_idle = not any(self._active)
-        if now_idle:
-            # No channel holds another back any more: event time is where the channel furthest ahead was.
-            watermark = self._reach(max(self._watermarks)) or watermark
-        if now_idle == self._idle:
-            return watermark, None
-        self._idle = now_idle
-        return watermark, now_idle
+    def on_status(self, channel: int, idle: bool) -> TimeChange:
+        """A channel became idle or active; one that has ended stays ended."""
+        if self._watermarks[channel] == MAX_WATERMARK or self._is_idle[channel] is idle:
+            return NO_CHANGE
+        self._is_idle[channel] = idle
+        return self._settle()
 
-    def _advance(self) -> int | None:
-        active = [w for w, is_active in zip(self._watermarks, self._active, strict=True) if is_active]
-        if not active:
+    def validate(self) -> None:
+        """Assert what holds between any two steps. The simulator calls this; a running job never does."""
+        if not self._watermarks:
+            return
+        active, idle = self._active(), self._idle_ones()
+        assert self._idle is (bool(idle) and not active), (
+            "a task is idle exactly while some of its channels are idle, and all others have ended"
+        )
+        lowest = min(active or (max(idle, default=MAX_WATERMARK),))
+        assert self._output >= lowest, f"event time stands at {self._output}, and may go on to {lowest}"
+        assert self._output < MAX_WATERMARK or not (active or idle), "event time ends when all channels have ended"
+
+    def _active(self) -> list[int]:
+        """The watermarks of the channels that hold others back."""
+        both = zip(self._watermarks, self._is_idle, strict=True)
+        return [mark for mark, is_idle in both if not is_idle and mark != MAX_WATERMARK]
+
+    def _idle_ones(self) -> list[int]:
+        both = zip(self._watermarks, self._is_idle, strict=True)
+        return [mark for mark, is_idle in both if is_idle]
+
+    def _settle(self) -> TimeChange:
+        """After a channel has changed its state."""
+        active, idle = self._active(), self._idle_ones()
+        watermark = self._reach(min(active) if active else max(idle, default=MAX_WATERMARK))
+        is_idle = bool(idle) and not active
+        if is_idle is self._idle:
+            return TimeChange(watermark)
+        self._idle = is_idle
+        return TimeChange(watermark, is_idle)
+
+    def _reach(self, watermark: int) -> int | None:
+        if watermark <= self._output:
             return None
-        return self._reach(min(active))
-
-    def _reach(self, lowest: int) -> int | None:
-        if lowest <= self._output or (lowest == MAX_WATERMARK and min(self._watermarks) != MAX_WATERMARK):
-            return None
-        self._output = lowest
-        return lowest
+        self._output = watermark
+        return watermark

@@ -111,6 +111,12 @@ class BundlingOperator(ExpiringOperator):
         else:
             self._pass_on_watermark()
 
+    def process_status(self, idle: bool) -> None:
+        """An idle stream sends its rows and its watermark first: a consumer ignores the watermark of an idle input."""
+        if idle:
+            self._flush()
+        super().process_status(idle)
+
     def next_timer_ms(self) -> int | None:
         """When rows that wait are due, or when state next expires."""
         due = (super().next_timer_ms(), None if self._bundle is None else self._bundle.due_ms)
