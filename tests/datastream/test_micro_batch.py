@@ -174,6 +174,44 @@ def test_a_run_goes_on_where_the_last_one_found_nothing_more(store_directory: Pa
         assert lines_below(store_directory / "out") == sorted(f"{r}-{n}" for r in range(run + 1) for n in range(10))
 
 
+@pytest.mark.parametrize("parallelism", [(1, 1, 1), (1, 3, 2)])
+def test_a_record_that_is_late_in_one_run_is_late_in_the_next(
+    parallelism: tuple[int, int, int], store_directory: Path
+) -> None:
+    """C2: a late record at the head of a run opens no window that an earlier run has fired."""
+    options = {
+        "execution.checkpointing.dir": str(store_directory / "checkpoints"),
+        "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
+        "penstock.source.batch-records": "1",
+    }
+    (store_directory / "in").mkdir()
+    latest: dict[str, str] = {}
+    for run, seconds in enumerate(([1, 2, 12], [3, 13, 25], [14, 4, 37])):
+        (store_directory / "in" / f"{run}.txt").write_text("\n".join(map(str, seconds)))
+        env = environment(parallelism[run], **options, **latest)
+        count_by_ten_seconds(env, store_directory)
+        job_id = env.execute().get_job_id()
+        (path,) = (store_directory / "checkpoints" / str(job_id)).glob("chk-*/_metadata")
+        latest = {"execution.state-recovery.path": str(path)}
+    assert lines_below(store_directory / "out") == ["(0, 2)", "(10, 2)", "(20, 1)"]
+
+
+def count_by_ten_seconds(env: Any, directory: Path) -> None:
+    """Windows over the seconds in files, whose one reader sees them in the order of the lines."""
+    from penstock.common import Duration, Time
+    from penstock.datastream.connectors.file_system import FileSource, StreamFormat
+    from penstock.datastream.window import TumblingEventTimeWindows
+
+    source = FileSource.for_record_stream_format(StreamFormat.text_line_format(), str(directory / "in"))
+    source.monitor_continuously(Duration.of_millis(1))
+    by_second = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda line, _: int(line) * 1000)
+    lines = env.from_source(source.build(), by_second, "lines").uid("lines").set_parallelism(1)
+    windows = lines.key_by(lambda line: 0).window(TumblingEventTimeWindows.of(Time.seconds(10)))
+    counts = windows.apply(lambda key, window, values: [(window.start // 1000, len(values))]).uid("windows")
+    sink = FileSink.for_row_format(str(directory / "out"), Encoder.simple_string_encoder()).build()
+    counts.map(str).uid("text").sink_to(sink).uid("files")
+
+
 @pytest.mark.parametrize("mode", [MICRO, RuntimeExecutionMode.BATCH])
 def test_many_files_without_a_record_are_no_end(mode: RuntimeExecutionMode, store_directory: Path) -> None:
     """I1: a reader that has passed them and has nothing for the moment is asked again, in the same pass."""

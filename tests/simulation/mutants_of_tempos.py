@@ -9,11 +9,11 @@ from unittest import mock
 from msgspec.structs import replace
 from tests.simulation.planting import Mutant, around
 
+from penstock.core.checkpoint import event_time
 from penstock.core.checkpoint import restore as restore_module
 from penstock.core.checkpoint.coordinator import CheckpointCoordinator
 from penstock.core.checkpoint.coordinator import enumerator_state as real_enumerator_state
 from penstock.core.checkpoint.in_flight_rescaling import check_in_flight as real_check_in_flight
-from penstock.core.epochs import event_time
 from penstock.core.epochs import task as task_module
 from penstock.core.epochs.coordinator import EpochCoordinator
 from penstock.core.epochs.task import EpochTask
@@ -34,11 +34,19 @@ def begin_epochs_without_the_positions_of_a_stream() -> Any:
 
 
 def begin_a_stream_without_the_enumerators_of_epochs() -> Any:
-    def enumerator_state(metadata: CheckpointMetadata, operator_id: str) -> Any:
-        is_of_epochs = any(operator.watermarks for operator in metadata.operators)
-        return None if is_of_epochs else real_enumerator_state(metadata, operator_id)
+    jobs_of_epochs: set[str] = set()
 
-    return mock.patch.object(job_sources, "enumerator_state", enumerator_state)
+    def metadata_of_epochs(original: Any, coordinator: Any, *about: Any) -> Any:
+        jobs_of_epochs.add(coordinator._job_id)
+        return original(coordinator, *about)
+
+    def enumerator_state(metadata: CheckpointMetadata, operator_id: str) -> Any:
+        return None if metadata.job_id in jobs_of_epochs else real_enumerator_state(metadata, operator_id)
+
+    stack = ExitStack()
+    stack.enter_context(around(EpochCoordinator, "metadata", metadata_of_epochs))
+    stack.enter_context(mock.patch.object(job_sources, "enumerator_state", enumerator_state))
+    return stack
 
 
 def commit_nothing_that_epochs_have_prepared() -> Any:

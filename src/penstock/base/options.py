@@ -333,6 +333,13 @@ RECOVERY_MATCH_BY_PLACE = option(
     "Whether an operator without a uid takes the state that was written at its place in the program even if the "
     "operators around it have changed. That state may belong to another operator.",
 )
+RECOVERY_KEEP_EVENT_TIME = option(
+    "penstock.recovery.keep-event-time",
+    BOOLEAN,
+    True,
+    "Whether a job that starts from a savepoint or checkpoint goes on with the event time in it. Records before it are "
+    "late then. Set it to false after a wrong timestamp has moved event time too far ahead.",
+)
 RECOVERY_PAST_DAMAGED = option(
     "penstock.recovery.past-damaged-checkpoint",
     choice("refuse", "fall-back"),

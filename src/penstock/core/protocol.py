@@ -122,7 +122,8 @@ class DeployTask(msgspec.Struct, frozen=True, tag=True):
     """Run a subtask. `program` is the pickled `VertexProgram` of its vertex.
 
     `finished_on_restore`: it only commits what the restored checkpoint holds. `builds_on_restored`: incremental state
-    may refer to the restored checkpoint's files, for they belong to this job. `taken_over`: records in flight, by edge,
+    may refer to the restored checkpoint's files, for they belong to this job. `watermarks`: how far event time (ms) had
+    come, see `core.checkpoint.event_time`. `taken_over`: records in flight, by edge,
     to be partitioned again ahead of everything else; `sends_channel_state`: the edges whose consumers are told where
     that ends. `awaits_start`: once open, the task waits for `StartTask`. `forerunners`: the jobs that this one
     continues, until it has a checkpoint of its own. `attempts`: those that subtasks of the job are in now; of any other
@@ -143,6 +144,7 @@ class DeployTask(msgspec.Struct, frozen=True, tag=True):
     restored: dict[str, OperatorSubtaskState]
     finished_on_restore: bool = False
     builds_on_restored: bool = True
+    watermarks: dict[int, int] = {}
     taken_over: tuple[tuple[int, tuple[StateFile, ...]], ...] = ()
     sends_channel_state: tuple[int, ...] = ()
     awaits_start: bool = False
@@ -323,7 +325,8 @@ class AcknowledgeCheckpoint(msgspec.Struct, frozen=True, tag=True):
     """A subtask's part of a checkpoint is stored. `finished` when it was taken after `finish` (G10).
 
     `start_delay_ms`: from the trigger of the checkpoint until its first barrier came here. `stored_bytes`: what was
-    written for this checkpoint, without what it shares with earlier ones.
+    written for this checkpoint, without what it shares with earlier ones. `watermarks`: event time (ms) at the input
+    and at the output of each operator, by id, where it has begun.
     """
 
     execution: ExecutionId
@@ -337,6 +340,7 @@ class AcknowledgeCheckpoint(msgspec.Struct, frozen=True, tag=True):
     start_delay_ms: int = 0
     stored_bytes: int = 0
     processed_bytes: int = 0
+    watermarks: dict[str, tuple[int, int]] = {}
 
 
 class DeclineCheckpoint(msgspec.Struct, frozen=True, tag=True):

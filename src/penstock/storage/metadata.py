@@ -163,6 +163,12 @@ class CheckpointMetadata(msgspec.Struct, frozen=True):
         """The same as a savepoint in a directory of its own."""
         return msgspec.structs.replace(self, is_savepoint=True, external_path=path)
 
+    def without_event_time(self) -> CheckpointMetadata:
+        """The same without watermarks, so that event time begins again."""
+        return msgspec.structs.replace(
+            self, operators=tuple(msgspec.structs.replace(state, watermarks={}) for state in self.operators)
+        )
+
     @property
     def is_drained(self) -> bool:
         """Whether every operator had finished for good: nothing follows but commits."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.core.records import Batch
+from penstock.core.records import MIN_TIMESTAMP, Batch
 from penstock.testing.elements import Record
 
 
@@ -13,6 +13,8 @@ class CapturedOutput:
         self.records: list[Record] = []
         self.sides: dict[str, list[Record]] = {}
         self.watermarks: list[int] = []
+        #: the last watermark (ms) before the restore; the output drops watermarks up to that one
+        self.restored_watermark = MIN_TIMESTAMP
         self.idle_changes: list[bool] = []
         #: records, watermarks (ms) and idleness (bool) in the one order in which they were emitted
         self.order: list[Record | int | bool] = []
@@ -29,10 +31,17 @@ class CapturedOutput:
 
     def emit_watermark(self, timestamp: int) -> None:
         """A watermark; it never falls."""
+        if timestamp <= self.restored_watermark:
+            return
         if self.watermarks and timestamp < self.watermarks[-1]:
             raise AssertionError(f"the watermark fell from {self.watermarks[-1]} to {timestamp}")
         self.watermarks.append(timestamp)
         self.order.append(timestamp)
+
+    @property
+    def watermark(self) -> int:
+        """The last one (ms), of the run that was restored, if there has been none since."""
+        return self.watermarks[-1] if self.watermarks else self.restored_watermark
 
     def emit_status(self, idle: bool) -> None:
         """Idleness."""

@@ -105,8 +105,6 @@ class _Run:
         self._arguments = arguments
         self._clock = VirtualClock()
         self._outputs: Outputs = {None: []}
-        self._watermark: int | None = None
-        self._owed_watermark: int | None = None
         self._checkpoint_id = 0
         self._harness = self._fresh()
         self._harness.open()
@@ -127,14 +125,7 @@ class _Run:
 
     def _feed(self, element: _Input) -> None:
         harness = self._harness
-        if isinstance(element, Watermark):
-            self._watermark, self._owed_watermark = element.timestamp, None
-            harness.feed(element)
-            return
-        if self._owed_watermark is not None:
-            harness.watermark(self._owed_watermark)
-            self._owed_watermark = None
-        if isinstance(element, ProcessingTime):
+        if isinstance(element, Watermark | ProcessingTime):
             harness.feed(element)
         elif element[0].timestamp is None:
             harness.process_batch([r.value for r in element])
@@ -154,7 +145,6 @@ class _Run:
         self._harness = self._fresh()
         self._harness.restore(snapshot)
         self._harness.open()
-        self._owed_watermark = self._watermark
 
     def _collect(self) -> None:
         captured = self._harness.captured

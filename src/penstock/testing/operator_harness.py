@@ -8,6 +8,8 @@
     other.restore(snapshot)
     other.open()
 
+As in a job, a restored operator goes on with the event time of its snapshots.
+
 Nothing here waits in real time. Processing time moves only by `advance_processing_time`, and by `end`, which waits for
 the calls that an asynchronous function has in progress. Coroutines run in virtual time too, so `asyncio.sleep` takes no
 real time.
@@ -18,14 +20,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import msgspec
+
 from penstock.base.errors import WrongTimeError, WrongTypeError, WrongValueError
 from penstock.base.output_tag import OutputTag
 from penstock.core.checkpoint.channel_states import ChannelState
+from penstock.core.checkpoint.event_time import watermarks_of_subtask
 from penstock.core.job.scheduler import state_of_subtask
 from penstock.core.operators.base import StreamOperator
 from penstock.core.operators.context import OperatorContext
 from penstock.core.protocol import ExecutionId
-from penstock.core.records import MAX_WATERMARK, Batch, Watermark
+from penstock.core.records import MAX_WATERMARK, MIN_TIMESTAMP, Batch, Watermark
 from penstock.core.task.histories import StateHistories
 from penstock.core.task.snapshot_writer import SnapshotWriter
 from penstock.core.task.state_transfer import restore_operator
@@ -99,6 +104,8 @@ class OneInputOperatorHarness:
         self._storage = FileCheckpointStore(None, self.context.job_id, 0)
         self._histories = StateHistories()
         self._restored: list[bytes] = []
+        #: event time (ms) at the operator's input
+        self._watermark = self._restored_watermark = MIN_TIMESTAMP
         self._is_open = False
 
     def _count_request(self) -> None:
@@ -119,6 +126,8 @@ class OneInputOperatorHarness:
         self.operator.context.columns.check_taken()
         self.operator.open()
         self._is_open = True
+        if self._watermark > MIN_TIMESTAMP:
+            self.operator.resume_event_time(self._watermark)
         self._go_on()
 
     def recover_finished(self) -> None:
@@ -133,10 +142,13 @@ class OneInputOperatorHarness:
             context.operator_state.restored_checkpoint_id, state = _merged(self._restored)
             mine = state_of_subtask(state, context.subtask_index, context.parallelism, context.max_parallelism)
             restore_operator(mine, context, self._storage, self._key_groups, self._histories, _no_channels)
+            marks = watermarks_of_subtask(state, context.subtask_index, context.parallelism)
+            self._watermark, self.captured.restored_watermark = marks
+            self._restored_watermark = self._watermark
 
     def end(self) -> None:
         """All input was read: MAX_WATERMARK, end of input, timers quiesced, finish (F3, F5)."""
-        self.operator.process_watermark(MAX_WATERMARK)
+        self._advance(MAX_WATERMARK)
         self._drain()
         self.operator.end_input()
         self.operator.quiesce_timers()
@@ -179,8 +191,13 @@ class OneInputOperatorHarness:
 
     def watermark(self, timestamp: int) -> None:
         """Event time has come to `timestamp` (ms)."""
-        self.operator.process_watermark(timestamp)
+        self._advance(timestamp)
         self._go_on()
+
+    def _advance(self, timestamp: int) -> None:
+        if timestamp > self._restored_watermark:  # a task passes no older one on
+            self._watermark = max(self._watermark, timestamp)
+            self.operator.process_watermark(timestamp)
 
     def status(self, idle: bool) -> None:
         """The input became idle, or active again."""
@@ -249,6 +266,7 @@ class OneInputOperatorHarness:
             context.parallelism,
             context.max_parallelism,
             {context.subtask_index: stored[OPERATOR_ID]},
+            watermarks={context.subtask_index: (self._watermark, self.captured.watermark)},
         )
         return encode_metadata(
             CheckpointMetadata(checkpoint_id, context.job_id, "harness", self.clock.now_ms(), False, (state,))
@@ -316,6 +334,5 @@ def _merged(snapshots: Sequence[bytes]) -> tuple[int, OperatorState]:
     if len({(s.parallelism, s.max_parallelism) for s in states}) != 1:
         raise WrongValueError("the snapshots are of different runs: their parallelism differs")
     subtasks = {subtask: state for s in states for subtask, state in s.subtasks.items()}
-    return checkpoints[0].checkpoint_id, OperatorState(
-        first.operator_id, first.uid, first.name, first.parallelism, first.max_parallelism, subtasks
-    )
+    watermarks = {subtask: marks for s in states for subtask, marks in s.watermarks.items()}
+    return checkpoints[0].checkpoint_id, msgspec.structs.replace(first, subtasks=subtasks, watermarks=watermarks)

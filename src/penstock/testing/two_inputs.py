@@ -16,9 +16,9 @@ class TwoInputOperatorHarness(OneInputOperatorHarness):
     """
 
     def open(self) -> None:
-        """See the base; each input begins without a watermark."""
-        self._valve = WatermarkValve(2)
+        """See the base; each input begins without a watermark of its own."""
         super().open()
+        self._valve = WatermarkValve(2, self._watermark)
 
     def process1(self, value: Any, timestamp: int | None = None) -> None:
         """One record of the first stream."""
@@ -47,7 +47,7 @@ class TwoInputOperatorHarness(OneInputOperatorHarness):
     def _on_watermark(self, input_index: int, timestamp: int) -> None:
         lowest = self._valve.on_watermark(input_index, timestamp).watermark
         if lowest is not None:
-            self.operator.process_watermark(lowest)
+            self._advance(lowest)
 
     def end(self) -> None:
         """Both inputs were read: MAX_WATERMARK, end of each input, finish (F3)."""

@@ -360,7 +360,7 @@ class MasterRig:
         finished: bool = False,
         data: bytes = b"x",
         base: tuple[StateFile, ...] = (),
-        **figures: int,
+        **figures: Any,
     ) -> None:
         """All parts, or those of some tasks; `base` is the history that they add to."""
         for execution in executions or tuple(self.executions):

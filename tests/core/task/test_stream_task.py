@@ -445,6 +445,18 @@ def test_idleness_leaves_a_task_one_of_whose_inputs_has_ended() -> None:
     assert rig.outbox.elements()[2:] == [WatermarkStatus(False), Watermark(MAX_WATERMARK)]
 
 
+def test_event_time_of_a_checkpoint_goes_on() -> None:
+    """C2: operators know it before the first record, and the next tasks too; what was passed on is not passed again."""
+    rig = Rig(chain(), partitioner=ForwardPartitioner(), watermarks={-1: 10, 0: 10, 1: 7})
+    assert calls() == f"{OPENED} tail.watermark 10 head.watermark 10"
+    rig.feed(0, Watermark(8), Watermark(10), Batch([1]), Watermark(12), CheckpointBarrier(1, 0))
+    assert calls().split(" head.prepare")[0] == "head.process tail.process head.watermark 12 tail.watermark 12"
+    passed_on = [element.timestamp for element in rig.outbox.elements() if isinstance(element, Watermark)]
+    assert passed_on == [7, 10, 12]
+    (ack,) = rig.outbox.of(AcknowledgeCheckpoint)
+    assert ack.watermarks == {"op0": (12, 12), "op1": (12, 12)}
+
+
 class Tick(KeyedProcessFunction):
     def process_element(self, value: Any, ctx: Any) -> Any:
         ctx.timer_service().register_processing_time_timer(50)

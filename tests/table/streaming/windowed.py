@@ -103,14 +103,13 @@ class ByRow:
         size: int,
         emission: Emission | None = None,
         is_processing: bool = True,
-        keeps_watermark: bool = True,
     ) -> None:
         time = WindowTime(TS, is_processing, is_processing)
         types = (*TYPES, EDGE, EDGE, LocalZonedTimestampType(3))
         names = [f"c{place}" for place in range(len(types))]
         table = partial(WindowTableOperator, "TUMBLE", time, (size,), 0, names, StreamSession())
         edges = {len(TYPES): 0, len(TYPES) + 1: 1}
-        made: Callable[..., StreamOperator] = partial(WindowAggregateOperator, keeps_watermark=keeps_watermark)
+        made: Callable[..., StreamOperator] = WindowAggregateOperator
         if emission is not None:
             made = partial(EmittingWindowOperator, emission=emission, wants_before=False)
         aggregate = partial(made, (K, *edges), edges, time, CALLS, types, names[:5], False, StreamSession())

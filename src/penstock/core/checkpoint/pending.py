@@ -11,6 +11,7 @@ from penstock.core.checkpoint.statistics import CheckpointRecord, CheckpointStat
 from penstock.core.graph.execution_graph import Execution, ExecutionGraph, ExecutionVertex
 from penstock.core.graph.states import ExecutionState
 from penstock.core.protocol import AcknowledgeCheckpoint, ExecutionId
+from penstock.core.records import MAX_WATERMARK
 from penstock.state.operator_state import COMMITTABLE_MODE
 from penstock.storage.metadata import CheckpointMetadata, OperatorSubtaskState, StateFile
 
@@ -59,6 +60,7 @@ class PendingCheckpoint:
         #: who has finished without a part, and so has sent no barrier
         self._silent = set(self._finished)
         self._states: dict[ExecutionId, dict[str, OperatorSubtaskState]] = {}
+        self._watermarks: dict[ExecutionId, dict[str, tuple[int, int]]] = {}
         self._parts: list[SubtaskCheckpoint] = []
         self.coordinators: dict[str, StateFile] = {}
         self.is_completing = False
@@ -77,6 +79,7 @@ class PendingCheckpoint:
             return False
         self.missing.remove(ack.execution)
         self._states[ack.execution] = ack.operators
+        self._watermarks[ack.execution] = ack.watermarks
         self.alignment_ms_max = max(self.alignment_ms_max, ack.alignment_ms)
         self.held_back_bytes += ack.held_back_bytes
         self.sync_ms_max = max(self.sync_ms_max, ack.sync_ms)
@@ -191,6 +194,7 @@ class PendingCheckpoint:
                         subtasks,
                         tuple(s.subtask for s in job_vertex.subtasks if s.current.id in finished),
                         self.coordinators.get(operator.operator_id),
+                        self._watermarks_of(operator.operator_id, job_vertex.subtasks),
                     )
                 )
         return CheckpointMetadata(
@@ -204,6 +208,18 @@ class PendingCheckpoint:
             self.savepoint is not None and self.savepoint.command.stop is not None,
             self._graph.job_graph.edge_names(),
         )
+
+    def _watermarks_of(self, operator_id: str, subtasks: Iterable[ExecutionVertex]) -> dict[int, tuple[int, int]]:
+        """By subtask, where time has begun; for one that has finished it is over."""
+        found = {}
+        for subtask in subtasks:
+            execution = subtask.current.id
+            marks = self._watermarks.get(execution, {}).get(operator_id)
+            if execution not in self._watermarks and execution in self._finished:
+                marks = MAX_WATERMARK, MAX_WATERMARK
+            if marks is not None:
+                found[subtask.subtask] = marks
+        return found
 
     def _carried(self, operator_id: str, subtask: int) -> OperatorSubtaskState | None:
         """The state that a finished subtask had at the end, as the previous checkpoint holds it (G10).

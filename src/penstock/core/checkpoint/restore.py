@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from penstock.base.configuration import Configuration
 from penstock.base.errors import CheckpointError
-from penstock.base.options import RECOVERY_IGNORE_UNCLAIMED_STATE, RECOVERY_MATCH_BY_PLACE, STATE_BACKEND
+from penstock.base.options import (
+    RECOVERY_IGNORE_UNCLAIMED_STATE,
+    RECOVERY_KEEP_EVENT_TIME,
+    RECOVERY_MATCH_BY_PLACE,
+    STATE_BACKEND,
+)
 from penstock.core.checkpoint.in_flight_rescaling import check_in_flight
 from penstock.core.checkpoint.places import check_places
 from penstock.core.graph.job_graph import JobGraph, JobVertex, OperatorInfo
@@ -20,6 +25,11 @@ def check_fit(metadata: CheckpointMetadata, job_graph: JobGraph, configuration: 
         configuration.read(STATE_BACKEND),
         configuration.read(RECOVERY_MATCH_BY_PLACE),
     )
+
+
+def as_begun_from(metadata: CheckpointMetadata, configuration: Configuration) -> CheckpointMetadata:
+    """The metadata of another job's savepoint or checkpoint, without its event time if an option says so."""
+    return metadata if configuration.read(RECOVERY_KEEP_EVENT_TIME) else metadata.without_event_time()
 
 
 def check_restorable(

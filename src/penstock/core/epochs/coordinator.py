@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from penstock.core.batch.edges import consumers_of_vertex, is_keyed
 from penstock.core.checkpoint.coordinator import enumerator_state
-from penstock.core.epochs.event_time import Watermarks, not_over, restored_watermarks, watermarks_in_checkpoint
+from penstock.core.checkpoint.event_time import Watermarks, not_over, restored_watermarks, watermarks_in_checkpoint
 from penstock.core.epochs.idleness import watermarks_behind
 from penstock.core.epochs.work import Dealt, EpochAnswer, EpochVertex, EpochWork, Task
 from penstock.core.graph.job_graph import BACK_FILL, JobGraph

@@ -19,7 +19,7 @@ from penstock.core.checkpoint.recovery import (
     read_through,
     refusal_to_fall_back,
 )
-from penstock.core.checkpoint.restore import check_fit
+from penstock.core.checkpoint.restore import as_begun_from, check_fit
 from penstock.core.checkpoint.store_calls import StoreCalls
 from penstock.core.graph.execution_graph import ExecutionGraph
 from penstock.core.graph.job_graph import JobGraph
@@ -159,7 +159,7 @@ class JobRecovery:
             self._give_up(f"{option} {metadata.external_path} does not fit the job: {misfit}")
             return False
         self._savepoint_path = metadata.external_path
-        self._master.checkpoints.begin_from(metadata)
+        self._master.checkpoints.begin_from(as_begun_from(metadata, self._configuration))
         self._effects.log(f"begins from {self.point}")
         return True
 

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 
 from penstock.core.checkpoint.channel_states import CHANNEL_MODE, channel_of
+from penstock.core.checkpoint.event_time import restored_watermarks
 from penstock.core.checkpoint.in_flight_rescaling import edges_with_new_producers, is_rescaled, taken_over
 from penstock.core.graph.execution_graph import ExecutionGraph, ExecutionVertex
 from penstock.core.graph.job_graph import Slot
@@ -59,6 +60,7 @@ def deployments(
     forced_aligned = graph.job_graph.vertices_forced_aligned()
     first_slots = graph.job_graph.first_slots()
     attempts = graph.attempts
+    watermarks = restored_watermarks(restored, graph.job_graph)
     if commits_only:
         settings = msgspec.structs.replace(settings, checkpointing=False)
     return [
@@ -80,6 +82,7 @@ def deployments(
                     commits_only,
                 ),
                 awaits_start=awaits_start,
+                watermarks=dict(watermarks.get(v.id, {})),
                 forerunners=forerunners,
                 attempts=attempts,
             ),

@@ -127,6 +127,13 @@ class StreamOperator:
         """Event time has advanced (ms): fire what is due, then pass it on."""
         self.output.emit_watermark(timestamp)
 
+    def resume_event_time(self, watermark: int) -> None:
+        """The operator was restored: event time (ms) is there already, so records before it are late.
+
+        Called once, after `open` and ahead of everything else. The output drops watermarks that it passed on before.
+        """
+        self.process_watermark(watermark)
+
     def process_status(self, idle: bool) -> None:
         """All inputs became idle, or one became active again."""
         self.output.emit_status(idle)

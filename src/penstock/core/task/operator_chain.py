@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
+from penstock.core.checkpoint.event_time import INPUT_PLACE
 from penstock.core.operators.base import StreamOperator
 from penstock.core.operators.context import OperatorContext
+from penstock.core.operators.source.source import SourceOperator
 from penstock.core.protocol import OperatorFigures
 from penstock.core.records import MIN_TIMESTAMP, Batch, Watermark, WatermarkStatus
 from penstock.core.task.channels.result_partition import ResultPartition
@@ -83,12 +85,20 @@ class ChainOutput:
                 consume(batch)
 
     def emit_watermark(self, timestamp: int) -> None:
-        """Pass a watermark to everything downstream."""
+        """Pass a watermark to everything downstream, unless event time has come so far before."""
+        if timestamp <= self.watermark:
+            return  # generators begin again after a restart
         self.watermark = timestamp
         for operator in self._operators:
             operator.process_watermark(timestamp)
         for partition in self._partitions:
             partition.broadcast(Watermark(timestamp))
+
+    def resume(self, watermark: int) -> None:
+        """Event time goes on from there: announce it to the tasks downstream, which may have other inputs too."""
+        self.watermark = watermark
+        for partition in self._partitions:
+            partition.broadcast(Watermark(watermark))
 
     def emit_status(self, idle: bool) -> None:
         """Pass idleness to everything downstream."""
@@ -112,8 +122,10 @@ class OperatorChain:
                 self._outputs[chained.parent].add_operator(self.operators[index], chained.side_tag)
         for edge in program.out_edges:
             self._outputs[edge.operator].add_partition(partitions[edge.edge], edge.side_tag)
-        #: operators that may have calls out of the task; the others are never asked
+        #: how far event time (ms) has come at the input of the head; a source has one at its end only
+        self.watermark = MIN_TIMESTAMP
         self._finished = 0
+        #: operators that may have calls out of the task; the others are never asked
         self.waiting = [o for o in self.operators if type(o).process_completions is not _NO_COMPLETIONS]
         #: the same for processing-time timers; and these without the head
         self._timed = [o for o in self.operators if type(o).next_timer_ms is not _NO_TIMER]
@@ -192,6 +204,31 @@ class OperatorChain:
             context.columns.check_taken()
         for operator in reversed(self.operators):
             operator.open()
+
+    def resume_event_time(self, watermarks: Mapping[int, int]) -> None:
+        """Go on from the event time of a checkpoint, see `core.checkpoint.event_time`; after `initialize_and_open`."""
+        for place, output in enumerate(self._outputs):
+            if (reached := watermarks.get(place, MIN_TIMESTAMP)) > MIN_TIMESTAMP:
+                output.resume(reached)
+        if not isinstance(self.head, SourceOperator):
+            self.watermark = watermarks.get(INPUT_PLACE, MIN_TIMESTAMP)
+        for place, chained in reversed(list(enumerate(self.program.operators))):
+            operator = self.operators[place]
+            reached = self.watermark if chained.parent < 0 else self._outputs[chained.parent].watermark
+            if isinstance(operator, SourceOperator):
+                reached = self._outputs[place].watermark
+            if reached > MIN_TIMESTAMP:
+                operator.resume_event_time(reached)
+
+    def watermarks(self) -> dict[str, tuple[int, int]]:
+        """How far event time (ms) has come at the input and at the output of each operator, where it has begun."""
+        found = {}
+        for place, (chained, output) in enumerate(zip(self.program.operators, self._outputs, strict=True)):
+            is_within = place > 0 or isinstance(self.operators[0], SourceOperator)
+            before = output.watermark if is_within else self.watermark
+            if max(before, output.watermark) > MIN_TIMESTAMP:
+                found[chained.operator_id] = before, output.watermark
+        return found
 
     def is_available(self) -> bool:
         """Whether no operator has more calls out than it may."""

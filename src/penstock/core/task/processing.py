@@ -91,8 +91,7 @@ class ProcessingLoop:
         self._source_batch_records = source_batch_records
         self._buffer_timeout_ms = buffer_timeout_ms
         self._flush_at_ms: int | None = None
-        self._watermark = MIN_TIMESTAMP
-        self._valve = WatermarkValve(len(gate.channels))
+        self._valve = WatermarkValve(len(gate.channels), chain.watermark)
         self._handlers: Final[dict[type, Callable[[InputChannel, Any], None]]] = {
             Watermark: self._on_watermark,
             WatermarkStatus: self._on_watermark_status,
@@ -160,9 +159,10 @@ class ProcessingLoop:
     @property
     def watermark(self) -> int:
         """The last one that reached the head of the chain, or that the source has emitted."""
-        if self.source is not None and self._watermark == MIN_TIMESTAMP:
-            return self.source.emitted_watermark or MIN_TIMESTAMP
-        return self._watermark
+        reached = self.chain.watermark
+        if self.source is not None and reached == MIN_TIMESTAMP and self.source.emitted_watermark is not None:
+            return self.source.emitted_watermark
+        return reached
 
     # --- output ----------------------------------------------------------------------------------------------------
 
@@ -243,7 +243,7 @@ class ProcessingLoop:
         if source.watermarks.idle:
             source.output.emit_status(False)
         source.output.emit_watermark(MAX_WATERMARK)
-        self._watermark = MAX_WATERMARK
+        self.chain.watermark = MAX_WATERMARK
         self._task.finish_data(drain=True)
 
     def _process_input(self) -> bool:
@@ -271,7 +271,7 @@ class ProcessingLoop:
     def _on_time_change(self, change: TimeChange) -> None:
         watermark, idle = change
         if watermark is not None:
-            self._watermark = watermark
+            self.chain.watermark = watermark
         for head in self.chain.operators[:1]:
             if idle is False:
                 head.process_status(False)

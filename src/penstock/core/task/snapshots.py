@@ -33,6 +33,7 @@ class Part:
     captured_ms: int
     start_delay_ms: int
     processed_bytes: int
+    watermarks: dict[str, tuple[int, int]]
 
 
 class TaskSnapshots:
@@ -144,6 +145,7 @@ class TaskSnapshots:
                     part.start_delay_ms,
                     writer.stored_bytes,
                     part.processed_bytes,
+                    part.watermarks,
                 )
             )
 

@@ -282,6 +282,7 @@ class StreamTask:
             self._skip_finished(program, chain)
             return
         chain.initialize_and_open()
+        chain.resume_event_time(deployment.watermarks)
         self._begin(program, chain, Phase.OPEN if deployment.awaits_start else Phase.PROCESSING)
 
     def _skip_finished(self, program: VertexProgram, finished: OperatorChain) -> None:

@@ -89,6 +89,7 @@ class TaskCheckpoints:
             now,
             delay_ms,
             processed_bytes,
+            chain.watermarks(),
         )
         self._snapshots.add(part, is_complete)
 

@@ -172,6 +172,14 @@ def _keyed(stage: Stage, key: Any, records: list[tuple[Any, int]]) -> list[tuple
     ]
 
 
+def windows_of(stage: Stage, records: Sequence[tuple[Any, int]]) -> list[Any]:
+    """The results of a stage of windows for records with their timestamps (ms), without late ones."""
+    by_key: dict[Any, list[tuple[Any, int]]] = defaultdict(list)
+    for record, t in records:
+        by_key[record[0]].append((record, t))
+    return [result for key, timed in by_key.items() for result, _ in _keyed(stage, key, timed)]
+
+
 def _sessions(records: list[tuple[Any, int]], gap_ms: int) -> dict[tuple[int, int], list[int]]:
     sessions: dict[tuple[int, int], list[int]] = {}
     start = end = 0

@@ -116,6 +116,11 @@ class SourceOperator(StreamOperator):
                 self._allowed_ms = MIN_TIMESTAMP
                 self._report_at_ms = now
 
+    def resume_event_time(self, watermark: int) -> None:
+        """The splits' own watermarks begin again; that of the source goes on once they have passed it."""
+        self.emitted_watermark = watermark
+        self.watermarks.resume_at(watermark)
+
     @property
     def reader(self) -> SourceReader[Any, Any]:
         """The reader; there is one from `initialize_state` on."""

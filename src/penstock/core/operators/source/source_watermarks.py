@@ -85,6 +85,10 @@ class SourceWatermarks:
         for generator in self.generators:
             generator.resume(now_ms)
 
+    def resume_at(self, watermark: int) -> None:
+        """The source had emitted this watermark (ms) before it was restored."""
+        self._emitted = watermark
+
     def settle(self) -> tuple[int | None, bool | None]:
         """What is new since the last call: the source's watermark (ms), and whether it is idle; None for no change."""
         generators = self.generators

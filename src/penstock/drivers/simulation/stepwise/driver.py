@@ -10,10 +10,10 @@ from typing import Any, Final
 from penstock.base.job_status import JobStatus
 from penstock.base.options import BATCH_SAVEPOINT_PATH
 from penstock.core.batch.rows import COMMITTABLES, Rows
+from penstock.core.checkpoint.event_time import INPUT_PLACE, restored_watermarks
 from penstock.core.checkpoint.garbage import garbage
 from penstock.core.checkpoint.recovery import read_through
 from penstock.core.epochs.coordinator import epoch_vertices
-from penstock.core.epochs.event_time import INPUT_PLACE, restored_watermarks
 from penstock.core.epochs.task import EpochTask
 from penstock.core.epochs.work import EpochWork, Task
 from penstock.core.graph.job_graph import BACK_FILL

@@ -135,7 +135,6 @@ def aggregate_stream(node: Aggregate, planning: Planning, wants_before: bool) ->
         tuple(schema.types),
         tuple(names_of(schema)),
         planning.session,
-        not window.is_group,
     )
     inner = planning.stream(window.input if is_right_above else node.input, False)
     places = {edge: key for key, edge in edges.items()}
@@ -185,7 +184,7 @@ def _read(call: AggregateCall) -> set[int]:
 def _by_row(node: Aggregate, inner: Stream, planning: Planning, changes: Changes, wants_before: bool) -> Stream:
     window, edges = _window_and_edges(node)
     groups = [key for key in node.keys if key not in edges]
-    made: Callable[..., StreamOperator] = partial(WindowAggregateOperator, keeps_watermark=not window.is_group)
+    made: Callable[..., StreamOperator] = WindowAggregateOperator
     if changes != INSERTS:
         made = partial(EmittingWindowOperator, emission=planning.options.emission, wants_before=wants_before)
     operator = partial(

@@ -12,8 +12,7 @@ from typing import Any, Final
 from penstock.core.columns.batch import as_columns
 from penstock.core.operators.base import StreamOperator
 from penstock.core.operators.watermarks import LATE_RECORDS
-from penstock.core.records import Batch
-from penstock.state.captures import StateCapture
+from penstock.core.records import MIN_TIMESTAMP, Batch
 from penstock.table.data.flat import milliseconds
 from penstock.table.data.logical_types import BigIntType, DataType
 from penstock.table.plan.logical import SortKey
@@ -22,7 +21,6 @@ from penstock.table.streaming.rows.ordering import sort_keys
 from penstock.table.streaming.rows.row_keys import RowKeys
 from penstock.table.streaming.rows.row_tuples import batch_of, tuples_of
 from penstock.table.streaming.rows.sessions import StreamSession
-from penstock.table.streaming.windows.kept_watermark import KeptWatermark
 from penstock.table.streaming.windows.window_ends import WindowEnds
 
 #: The state.
@@ -68,6 +66,7 @@ class WindowRankOperator(StreamOperator):
         self._names = list(names)
         self._shows_number = len(self._names) > len(self._types)
         self._session = session
+        self._watermark = MIN_TIMESTAMP
 
     def open(self) -> None:
         """Find the windows, and when they are due."""
@@ -75,13 +74,6 @@ class WindowRankOperator(StreamOperator):
         self._table = self.context.keyed.table(WINDOWS)
         self._due = [(self._ends.due_ms(window[1]), window) for window in self._table.panes]
         heapify(self._due)
-        self._kept = KeptWatermark(self.context.operator_state)
-        self._watermark = self._kept.restored()
-
-    def snapshot_state(self, checkpoint_id: int) -> list[StateCapture]:
-        """See `StreamOperator`."""
-        self._kept.keep(self._watermark)
-        return super().snapshot_state(checkpoint_id)
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Take rows in."""

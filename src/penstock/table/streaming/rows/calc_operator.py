@@ -66,6 +66,9 @@ class CalcOperator(EvaluatingOperator):
         except TableRuntimeError as error:
             raise UserCodeError(self.context.operator_name, f"a batch of {len(taken)} rows") from error
 
+    def resume_event_time(self, watermark: int) -> None:
+        """As in Flink, CURRENT_WATERMARK is NULL after a restart until the next watermark."""
+
     def process_watermark(self, timestamp: int) -> None:
         """Note it for CURRENT_WATERMARK."""
         self._watermark = timestamp

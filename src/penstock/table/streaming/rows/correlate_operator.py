@@ -54,6 +54,9 @@ class CorrelateOperator(EvaluatingOperator):
         arrays = [*rows.columns.columns[:width], *made]
         self.output.collect(ColumnBatch(pa.RecordBatch.from_arrays(arrays, self._names), rows.rowtimes, rows.kinds))
 
+    def resume_event_time(self, watermark: int) -> None:
+        """As in Flink, CURRENT_WATERMARK is NULL after a restart until the next watermark."""
+
     def process_watermark(self, timestamp: int) -> None:
         """Note it for CURRENT_WATERMARK."""
         self._watermark = timestamp

@@ -108,6 +108,9 @@ class ChangelogNormalizeOperator(ExpiringOperator, EvaluatingOperator):
             raise UserCodeError(self.context.operator_name, f"a batch of {len(taken)} rows") from error
         return answers.to_pylist()  # type: ignore[no-any-return]
 
+    def resume_event_time(self, watermark: int) -> None:
+        """As in Flink, CURRENT_WATERMARK is NULL after a restart until the next watermark."""
+
     def process_watermark(self, timestamp: int) -> None:
         """Note it for CURRENT_WATERMARK."""
         self._watermark = timestamp

@@ -14,7 +14,6 @@ from penstock.core.columns.expressions import full
 from penstock.core.columns.keys import ColumnKey
 from penstock.core.operators.columnar.columnar_window_base import ColumnarWindowBase, times_of
 from penstock.core.records import Batch
-from penstock.state.captures import StateCapture
 from penstock.table.data.arrow_types import arrow_type
 from penstock.table.data.logical_types import DataType
 from penstock.table.data.zones import to_moments
@@ -22,7 +21,6 @@ from penstock.table.plan.logical import AggregateCall
 from penstock.table.streaming.rows.row_keys import ONLY_KEY
 from penstock.table.streaming.rows.sessions import StreamSession
 from penstock.table.streaming.windows.column_aggregates import ColumnAggregates
-from penstock.table.streaming.windows.kept_watermark import KeptWatermark
 from penstock.table.streaming.windows.window_ends import WindowEnds
 from penstock.table.streaming.windows.window_times import WindowTime
 
@@ -49,8 +47,6 @@ class ColumnWindows:
     types: tuple[DataType, ...]
     names: tuple[str, ...]
     session: StreamSession
-    #: whether rows of windows that fired before a restore are late behind it, see `kept_watermark`
-    keeps_watermark: bool = True
 
     def groups(self) -> tuple[int, ...]:
         """The places of the columns that rows are grouped by besides the window."""
@@ -84,19 +80,6 @@ class ColumnWindowsOperator(ColumnarWindowBase):
     def open(self) -> None:
         """Find the time zone."""
         self._ends = WindowEnds(self._windows.time.zone_of(self._windows.session))
-        self._kept = KeptWatermark(self.context.operator_state)
-        if self._keeps_watermark:
-            self.watermark = self._kept.restored()
-
-    @property
-    def _keeps_watermark(self) -> bool:
-        return self._windows.keeps_watermark and not self._windows.time.is_processing
-
-    def snapshot_state(self, checkpoint_id: int) -> list[StateCapture]:
-        """See `StreamOperator`."""
-        if self._keeps_watermark:
-            self._kept.keep(self.watermark)
-        return super().snapshot_state(checkpoint_id)
 
     # --- rows ---------------------------------------------------------------------------------------------------------
 

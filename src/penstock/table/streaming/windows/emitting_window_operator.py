@@ -34,7 +34,7 @@ class EmittingWindowOperator(WindowAggregateOperator):
     """
 
     def __init__(self, *args: Any, emission: Emission, wants_before: bool) -> None:
-        super().__init__(*args, keeps_watermark=False)
+        super().__init__(*args)
         self._emission = emission
         self._wants_before = wants_before
         self._equality = RowEquality([call.type for call in self._calls])

@@ -12,7 +12,6 @@ from penstock.core.columns.batch import ColumnBatch, as_columns
 from penstock.core.operators.base import UserCodeError
 from penstock.core.operators.watermarks import LATE_RECORDS
 from penstock.core.records import MIN_TIMESTAMP, Batch
-from penstock.state.captures import StateCapture
 from penstock.state.equality import canonical_column
 from penstock.table.data.errors import TableRuntimeError
 from penstock.table.data.flat import milliseconds
@@ -25,7 +24,6 @@ from penstock.table.streaming.aggregates.operands import operands_of
 from penstock.table.streaming.rows.evaluating import EvaluatingOperator
 from penstock.table.streaming.rows.row_keys import RowKeys
 from penstock.table.streaming.rows.sessions import StreamSession
-from penstock.table.streaming.windows.kept_watermark import KeptWatermark
 from penstock.table.streaming.windows.window_ends import WindowEnds
 from penstock.table.streaming.windows.window_times import WindowTime
 
@@ -46,7 +44,6 @@ class WindowAggregateOperator(EvaluatingOperator):
         edges: which keys are columns of the window, by their places: 0 its start, 1 its end, 2 its time.
         time: the time attribute. Of processing time no row is late: windows that are over fire when the clock is asked.
         retracts: whether rows of the input may go.
-        keeps_watermark: whether rows of windows that fired before a restore are late behind it.
     """
 
     is_keyed = True
@@ -65,8 +62,6 @@ class WindowAggregateOperator(EvaluatingOperator):
         names: Sequence[str],
         retracts: bool,
         session: StreamSession,
-        *,
-        keeps_watermark: bool = True,
     ) -> None:
         self._keys = tuple(keys)
         self._groups = RowKeys([key for key in keys if key not in edges])
@@ -79,7 +74,6 @@ class WindowAggregateOperator(EvaluatingOperator):
         self._names = list(names)
         self._retracts = retracts
         self._session = session
-        self._keeps_watermark = keeps_watermark and not time.is_processing
         self._watermark = MIN_TIMESTAMP
 
     def open(self) -> None:
@@ -90,15 +84,6 @@ class WindowAggregateOperator(EvaluatingOperator):
         self._table = self.context.keyed.table(WINDOWS)
         self._due = [(self._ends.due_ms(end), start, end) for start, end in self._table.panes]
         heapify(self._due)
-        self._kept = KeptWatermark(self.context.operator_state)
-        if self._keeps_watermark:
-            self._watermark = self._kept.restored()
-
-    def snapshot_state(self, checkpoint_id: int) -> list[StateCapture]:
-        """See `StreamOperator`."""
-        if self._keeps_watermark:
-            self._kept.keep(self._watermark)
-        return super().snapshot_state(checkpoint_id)
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Take rows in."""

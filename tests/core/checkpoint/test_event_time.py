@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.core.job.master_rig import two_vertices
 
+from penstock.core.checkpoint.event_time import restored_watermarks
 from penstock.core.epochs.coordinator import EpochCoordinator
-from penstock.core.epochs.event_time import restored_watermarks
 from penstock.core.epochs.work import Dealt, EpochAnswer
 from penstock.core.records import MAX_WATERMARK, MIN_TIMESTAMP
 from penstock.storage.metadata import CheckpointMetadata, OperatorState

@@ -1,9 +1,14 @@
-"""Event time from one run of a job to the next: what checkpoints hold of it, and what a job takes from there.
+"""Event time from one attempt of a job to the next, and from one job to the next: what checkpoints hold of it.
 
 A checkpoint holds for each operator and subtask how far event time had come at its input and at its output. An operator
 within a chain reports its output alone, so its input is taken to be there too. With another parallelism the lowest of
-all subtasks counts. An operator after a source that the checkpoint does not know begins at the beginning of time,
-because nothing has come from that source yet.
+all subtasks counts. A subtask that had finished holds nothing back.
+
+Without this, event time would begin again after each restart, and a very late record could open a window again that has
+fired, and overwrite its result.
+
+Event time begins again for an operator behind a source that the checkpoint does not know, because nothing has come from
+that source yet. An operator that reads from another one for the first time goes on no further than that one had come.
 """
 
 from __future__ import annotations
@@ -34,27 +39,37 @@ def watermarks_in_checkpoint(
 
 
 def restored_watermarks(metadata: CheckpointMetadata | None, job_graph: JobGraph) -> dict[tuple[int, int], Watermarks]:
-    """Where the tasks begin when a job continues from a checkpoint; streaming leaves none."""
+    """Where the tasks begin when a job continues from a checkpoint."""
     if metadata is None:
         return {}
     states = {state.operator_id: state for state in metadata.operators}
+    names = job_graph.edge_names()
     begins_anew: set[int] = set()
     restored: dict[tuple[int, int], Watermarks] = {}
     for vertex in job_graph.vertices:
+        inputs = job_graph.inputs_of(vertex.index)
         is_new = any(operator_id not in states for operator_id in vertex.sources)
-        if is_new or any(edge.source in begins_anew for edge in job_graph.inputs_of(vertex.index)):
+        if is_new or any(edge.source in begins_anew for edge in inputs):
             begins_anew.add(vertex.index)
             continue
+        new_producers = [edge.source for edge in inputs if metadata.edges and names[edge.index] not in metadata.edges]
+        limit = min((_reached_by(restored, job_graph, producer) for producer in new_producers), default=MAX_WATERMARK)
         for subtask in range(vertex.parallelism):
             of_task = {}
             for place, operator in enumerate(vertex.operators):
-                marks = _of_subtask(states.get(operator.operator_id), subtask, vertex.parallelism)
-                before, output = map(not_over, marks)
+                marks = watermarks_of_subtask(states.get(operator.operator_id), subtask, vertex.parallelism)
+                before, output = (min(mark, limit) for mark in marks)
                 if place == 0:
                     of_task[INPUT_PLACE] = before
                 of_task[place] = output
             restored[vertex.index, subtask] = of_task
     return restored
+
+
+def _reached_by(restored: Mapping[tuple[int, int], Watermarks], job_graph: JobGraph, vertex: int) -> int:
+    """How far all outputs of a vertex have come, which is above all that read from it."""
+    of_tasks = [restored[vertex, subtask] for subtask in range(job_graph.vertices[vertex].parallelism)]
+    return min(mark for of_task in of_tasks for place, mark in of_task.items() if place != INPUT_PLACE)
 
 
 def not_over(watermark: int) -> int:
@@ -63,6 +78,12 @@ def not_over(watermark: int) -> int:
     A reader that was told that there is nothing more may be dealt splits now, and what it reads is not late.
     """
     return MIN_TIMESTAMP if watermark == MAX_WATERMARK else watermark
+
+
+def watermarks_of_subtask(state: OperatorState | None, subtask: int, parallelism: int) -> tuple[int, int]:
+    """Where a subtask of an operator begins, at its input and at its output."""
+    before, output = _of_subtask(state, subtask, parallelism)
+    return not_over(before), not_over(output)
 
 
 def _of_subtask(state: OperatorState | None, subtask: int, parallelism: int) -> tuple[int, int]:

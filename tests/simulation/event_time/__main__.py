@@ -1,0 +1,41 @@
+"""Run seeds: `python -m tests.simulation.event_time --seeds 1..2000 --jobs 2`."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+
+import click
+from tests.simulation.event_time.histories import run_event_time_seed
+
+from penstock.drivers.simulation.command.cli import SeedRange
+
+
+@click.command()
+@click.option("--seeds", type=SeedRange(), default="100", show_default=True, help="A..B, or a number of fresh seeds.")
+@click.option("--trace", is_flag=True, help="Print the event log of each history.")
+@click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="Processes.")
+def main(seeds: range, trace: bool, jobs: int) -> None:
+    """Run whole simulated clusters that depend on event time, one a seed, and check that each kept every promise."""
+    begun, failed = time.monotonic(), 0
+    totals: Counter[str] = Counter()
+    with ProcessPoolExecutor(jobs) as pool:
+        run = partial(run_event_time_seed, is_traced=trace)
+        for history in pool.map(run, seeds, chunksize=8) if jobs > 1 else map(run, seeds):
+            totals.update(histories=1, restarts=history.restarts, jobs=history.jobs, checkpoints=history.checkpoints)
+            totals.update({"at another parallelism": history.resumed["other parallelism"]})
+            if trace:
+                print("\n".join(history.log), flush=True)
+            if history.violations:
+                failed += 1
+                print(f"seed {history.seed}, {history.mode} ({history.topology})")
+                print("".join(f"  {violation}\n" for violation in history.violations), end="")
+    print(", ".join(f"{count} {what}" for what, count in totals.items()))
+    print(f"{time.monotonic() - begun:.0f} s, {failed} with violations")
+    raise SystemExit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()
