@@ -123,7 +123,7 @@ MUTANTS_OF_OBJECTS: dict[Mutant, FoundBy] = {
     begin_from_the_newest_checkpoint_that_is_listed: FoundBy(("output",), 1, run_stepwise_seed),
     record_no_newest_checkpoint: FoundBy(("checkpoint-id",), 3),
     record_only_the_newest: FoundBy(("output",), 1098, run_stepwise_seed),
-    put_metadata_whatever_is_there: FoundBy(("missing-file",), 1, _late_writes),
+    put_metadata_whatever_is_there: FoundBy(("missing-file",), 3, _late_writes),
     look_for_marks_in_a_listing: FoundBy(("output",), 5, run_stepwise_seed),
     look_for_what_was_found_in_a_listing: FoundBy(("output",), 14, run_stepwise_seed),
     delete_only_the_metadata_that_is_listed: FoundBy(("missing-file",), 115),

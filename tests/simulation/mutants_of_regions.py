@@ -109,7 +109,7 @@ MUTANTS_OF_REGIONS: dict[Mutant, tuple[tuple[str, ...], int]] = {
     restart_the_failed_task_alone: (("invalid", "stalled"), 11),
     restart_a_region_without_its_consumers: (("invalid", "raised", "stalled"), 11),
     keep_the_splits_of_a_reader_that_restarts: (("output",), 11),
-    hand_out_again_what_a_reader_has_in_its_snapshot: (("order", "output"), 731),
+    hand_out_again_what_a_reader_has_in_its_snapshot: (("order", "output"), 172),
     count_splits_from_the_snapshot_that_is_to_come: (("output",), 49),
     forget_readers_that_restart: (("output", "stalled"), 11),
     restart_a_part_before_its_tasks_have_ended: (("invalid",), 11),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+import logging
+from typing import Final
 
 from penstock.base.configuration import Configuration
 from penstock.base.options import (
@@ -21,8 +23,12 @@ from penstock.base.options import (
 from penstock.base.time import Duration, to_millis
 from penstock.datastream.checkpointing_mode import CheckpointingMode
 from penstock.datastream.externalized_checkpoint_retention import ExternalizedCheckpointRetention
+from penstock.drivers.listener import log_to_stderr_by_default
 
 DurationLike = int | Duration | datetime.timedelta
+#: Below this interval there is a warning.
+SHORT_INTERVAL_MS: Final = 10
+_log = logging.getLogger("penstock.job")
 _ANY_NUMBER = 2**31 - 1
 
 
@@ -42,8 +48,17 @@ class CheckpointConfig:
         return -1 if interval is None else interval
 
     def set_checkpoint_interval(self, checkpoint_interval: DurationLike) -> CheckpointConfig:
-        """How often a checkpoint begins."""
-        self._configuration.write(CHECKPOINTING_INTERVAL_MS, to_millis(checkpoint_interval))
+        """How often a checkpoint begins. Below 10 ms there is a warning in the log."""
+        interval_ms = to_millis(checkpoint_interval)
+        self._configuration.write(CHECKPOINTING_INTERVAL_MS, interval_ms)
+        if interval_ms < SHORT_INTERVAL_MS:
+            log_to_stderr_by_default()
+            _log.warning(
+                "checkpoints every %d ms leave records little time: most take longer than that, and each interrupts "
+                "all tasks; set the interval to %d ms or more",
+                interval_ms,
+                SHORT_INTERVAL_MS,
+            )
         return self
 
     def get_checkpointing_mode(self) -> CheckpointingMode:

@@ -150,8 +150,11 @@ class Environment(Dependencies, ABC, Generic[StreamT]):
         interval: int | Duration | datetime.timedelta,
         mode: CheckpointingMode | None = None,
     ) -> Self:
-        """Take a checkpoint every `interval` (ms or a duration): state survives failures exactly once (G5, J)."""
-        self._configuration.write(CHECKPOINTING_INTERVAL_MS, to_millis(interval))
+        """Take a checkpoint every `interval` (ms or a duration): state survives failures exactly once (G5, J).
+
+        Below 10 ms there is a warning in the log.
+        """
+        self.get_checkpoint_config().set_checkpoint_interval(interval)
         if mode is not None:
             self._configuration.write(CHECKPOINTING_MODE, mode.value)
         return self

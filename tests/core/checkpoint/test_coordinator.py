@@ -141,6 +141,19 @@ def test_min_pause() -> None:
     assert rig.triggered() == [1, 2]
 
 
+@pytest.mark.parametrize(("took_ms", "pause_ms"), [(5, 5), (6, 6), (40, 40), (3000, 100)])
+def test_records_have_as_much_time_as_checkpoints(took_ms: int, pause_ms: int) -> None:
+    """G6: one that takes longer than a short interval is followed by a pause, not by the next one at once."""
+    rig = rig_with(interval="5 ms")
+    rig.advance(5)
+    rig.advance(took_ms)
+    rig.acknowledge(1)
+    rig.advance(pause_ms - 1)
+    assert rig.triggered() == [1]
+    rig.advance(1)
+    assert rig.triggered() == [1, 2]
+
+
 @pytest.mark.parametrize("limit", [1, 2, 3])
 def test_max_concurrent(limit: int) -> None:
     """G6: no more checkpoints are under way at once than allowed; a late one is triggered when there is room."""

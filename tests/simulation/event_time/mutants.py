@@ -47,8 +47,8 @@ def count_ended_inputs_as_active() -> Any:
 
 #: Each with a seed that is known to find it.
 MUTANTS: dict[Mutant, int] = {
-    begin_event_time_again_after_a_restart: 11,
-    leave_event_time_out_of_checkpoints: 11,
-    tell_no_operator_of_restored_event_time: 11,
+    begin_event_time_again_after_a_restart: 31,
+    leave_event_time_out_of_checkpoints: 31,
+    tell_no_operator_of_restored_event_time: 31,
     count_ended_inputs_as_active: 2,
 }

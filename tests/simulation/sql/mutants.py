@@ -176,7 +176,7 @@ MUTANTS: dict[Mutant, tuple[str, int]] = {
     leave_what_has_gone_in_running_sums: ("running", 55),
     wait_for_no_first_row_after_a_restore: ("first row", 552),
     forget_the_last_rows_at_a_restore: ("last row", 965),
-    restore_no_windows: ("aggregate", 134),
+    restore_no_windows: ("aggregate", 16),
     leave_key_groups_with_the_old_subtask: ("", 56),
     let_restored_state_begin_its_life_anew: ("expired", 102),
     leave_bundles_out_of_snapshots: ("groups", 233),

@@ -47,6 +47,8 @@ from penstock.core.protocol import (
 from penstock.storage.job_marks import BEGUN, JobMark, LeftByJobs
 from penstock.storage.metadata import CheckpointMetadata, StateFile, checksum, encode_metadata
 
+#: The longest pause (ms) after a checkpoint that took longer than the interval. Longer intervals have none.
+PAUSE_MS_MAX: Final = 100
 #: How soon the last checkpoint of a job that only waits for it is tried again.
 LAST_CHECKPOINT_RETRY_MS: Final = 1_000
 
@@ -592,10 +594,21 @@ class CheckpointCoordinator:
         self._delete_initial()
         self._collect_garbage()
         if self._next_ms is not None:
-            self._next_ms = max(self._next_ms, now + self.settings.min_pause_ms)
+            self._next_ms = max(self._next_ms, now + self._pause_ms(now - pending.begun_ms))
         self._notify(lambda e: NotifyCheckpointComplete(e.id, pending.checkpoint_id))
         self._tell(CheckpointCompleted())
         self.serve_requests()
+
+    def _pause_ms(self, took_ms: int) -> int:
+        """How long to wait for the next checkpoint after one that took so long.
+
+        Where a short interval is shorter than that too, checkpoints would follow one another at once. Each of them
+        interrupts all tasks, so the records would hardly get on.
+        """
+        interval_ms, pause_ms = self.settings.interval_ms, self.settings.min_pause_ms
+        if interval_ms is None or interval_ms >= PAUSE_MS_MAX or took_ms < interval_ms:
+            return pause_ms
+        return max(pause_ms, min(took_ms, PAUSE_MS_MAX))
 
     def _delete_initial(self) -> None:
         """A savepoint that the job claims is not needed once it has a checkpoint of its own (H4)."""

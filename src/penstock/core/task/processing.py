@@ -36,6 +36,8 @@ from penstock.core.task.watermark_valve import TimeChange, WatermarkValve
 
 #: Control elements that one step may take before it returns.
 EVENTS_PER_STEP_MAX: Final = 64
+#: Steps in a row that may go to mail and barriers alone. Checkpoints that follow one another at once bring both.
+STEPS_WITHOUT_INPUT_MAX: Final = 4
 
 
 class Step(enum.Enum):
@@ -91,6 +93,7 @@ class ProcessingLoop:
         self._source_batch_records = source_batch_records
         self._buffer_timeout_ms = buffer_timeout_ms
         self._flush_at_ms: int | None = None
+        self._steps_without_input = 0
         self._valve = WatermarkValve(len(gate.channels), chain.watermark)
         self._handlers: Final[dict[type, Callable[[InputChannel, Any], None]]] = {
             Watermark: self._on_watermark,
@@ -111,16 +114,36 @@ class ProcessingLoop:
 
     def step(self) -> Step:
         """What is due first, then a batch of input."""
-        life, chain = self._life, self.chain
+        life = self._life
         if self._gate.overtaking and life.may.take_barriers:
             self.barriers.on_overtaking_barrier(*self._gate.overtaking.popleft())
+            if self.passes_input_over():
+                now = self._clock.now_ms()
+                self.flush_if_due(now)
+                self._take_turn(now)
             return Step.WORKED
         now = self._clock.now_ms()
         self.flush_if_due(now)
         deadline = self.barriers.next_deadline()
         if deadline is not None and now >= deadline and life.may.take_barriers:
             self.barriers.on_time(now)
+            if self.passes_input_over():
+                self._take_turn(now)
             return Step.WORKED
+        return self._take_turn(now)
+
+    def passes_input_over(self) -> bool:
+        """Count a step that goes to mail or to a barrier. Returns whether it has to take input too.
+
+        So records come to their turn between checkpoints however soon these follow one another.
+        """
+        self._steps_without_input += 1
+        return self._steps_without_input >= STEPS_WITHOUT_INPUT_MAX
+
+    def _take_turn(self, now: int) -> Step:
+        """The input's part of a step."""
+        life, chain = self._life, self.chain
+        self._steps_without_input = 0
         if life.may.run_operators and not self._is_available():
             return Step.BLOCKED
         if self._markers is not None and life.may.run_operators:

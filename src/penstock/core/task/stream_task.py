@@ -219,7 +219,14 @@ class StreamTask:
             self._on_mail(self.mail.popleft())
             if self.life.phase is Phase.CLOSING:
                 self._try_finish()  # or mail that never ends, such as checkpoints it declines, would hold up its end
+            elif self._loop is not None and not self.life.is_over and self._loop.passes_input_over():
+                self._go_on()
             return Step.WORKED
+        return self._go_on()
+
+    def _go_on(self) -> Step:
+        """The step of a task without mail."""
+        phase = self.life.phase
         if phase is Phase.OPEN:
             return Step.IDLE
         assert self._loop is not None, f"a task in {phase.value} has been opened"
