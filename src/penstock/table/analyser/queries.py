@@ -16,8 +16,8 @@ from penstock.table.analyser.scopes import RelationScope, scope_of
 from penstock.table.analyser.seams import CommonTable, Tables
 from penstock.table.analyser.select import SelectPlan, new_name, nulls_first, project
 from penstock.table.analyser.state_hints import lifetimes_of, name_of
-from penstock.table.analyser.subqueries import Uncorrelated, matching, scalar_query
-from penstock.table.analyser.tested_queries import Test, answer_of, test_of
+from penstock.table.analyser.subqueries import FALSE, Uncorrelated, matching, scalar_query
+from penstock.table.analyser.tested_queries import Test, answer_of, has_rows, test_of, tested_rows
 from penstock.table.data.errors import ValidationError
 from penstock.table.data.logical_types import BooleanType, IntegralType
 from penstock.table.functions.type_rules import common_type
@@ -118,7 +118,14 @@ class QueryAnalyser:
     def _matching(self, test: Test, scope: RelationScope) -> None:
         compared: Sequence[Typed] = ()
         query = self.query(test.query, scope)
-        if test.operand is not None:
+        if test.operand is None:
+            known = has_rows(query)
+            if known is not None:
+                if known == test.is_negated:
+                    scope.plan = Filter(schema=scope.plan.schema, input=scope.plan, condition=FALSE)
+                return
+            query = tested_rows(query)
+        else:
             items = test.operand.items if isinstance(test.operand, syntax.RowValue) else (test.operand,)
             analyser = ScalarAnalyser(scope, self.calls)
             compared = [analyser.typed(one) for one in items]

@@ -35,6 +35,7 @@ from penstock.table.plan.logical import (
     Over,
     Project,
     SortKey,
+    Values,
 )
 from penstock.table.plan.row_schema import PlanColumn, RowSchema, TimeAttribute
 from penstock.table.sql import relations, syntax
@@ -221,6 +222,9 @@ class SelectPlan:
             groupings=tuple(grouped.groupings),
             state_ttl_ms=self.state_ttl_ms,
         )
+        if not (keys or calls or self.sets):
+            # The group of all rows is there without rows, too, and nothing of them is asked for.
+            found = Values(schema=schema, rows=((),))
         for number, query in enumerate(grouped.queries):
             query = grouped.placed_query(query, columns)
             found, columns["query", number] = with_scalar(found, query, self.calls)

@@ -34,6 +34,7 @@ from penstock.table.typed.nodes import Constant, Field, FunctionCall, Typed, con
 #: argument finds what is compared, as it is here and as the query sees it; the last one asks a scalar query
 ScalarQueries = Callable[..., Typed]
 TRUE = Constant(BooleanType(False), True)
+FALSE = Constant(BooleanType(False), False)
 
 
 @dataclass(frozen=True, slots=True)

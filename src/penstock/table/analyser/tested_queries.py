@@ -13,19 +13,18 @@ from typing import Final
 
 from penstock.base.errors import UnsupportedError
 from penstock.table.analyser.calls import Calls
-from penstock.table.analyser.subqueries import OuterField, Uncorrelated, uncorrelated
+from penstock.table.analyser.subqueries import FALSE, TRUE, OuterField, Uncorrelated, uncorrelated, uses_outer
 from penstock.table.data.errors import ValidationError
 from penstock.table.data.logical_types import BooleanType, IntType
 from penstock.table.functions.signatures import BIGINT
 from penstock.table.plan.logical import Aggregate, AggregateCall, Filter, Node, Project
+from penstock.table.plan.row_counts import least_rows, most_rows
 from penstock.table.plan.row_schema import PlanColumn, RowSchema
 from penstock.table.sql import syntax
 from penstock.table.typed.nodes import Constant, Typed
 
 _COUNT: Final = BIGINT.not_null()
 _INT: Final = IntType(False)
-_FALSE: Final = Constant(BooleanType(False), False)
-_TRUE: Final = Constant(BooleanType(False), True)
 _UNKNOWN: Final = Constant(BooleanType(), None)
 #: the operator that holds where another one does not
 _DENIED: Final = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
@@ -77,10 +76,27 @@ def answer_of(
     `operand`: what is compared, over the columns around, and as the query sees it. `ask`: the value of a scalar query.
     """
     if operand is None:
-        found = calls.call(">", [_known(ask(_rows(query, calls)), calls), _number(0)])
+        known = has_rows(query)
+        if known is not None:
+            return Constant(FALSE.type, known != test.is_negated)
+        found = calls.call(">", [_known(ask(_rows(tested_rows(query), calls)), calls), _number(0)])
     else:
         found = _some(test.operator, *operand, query, ask, calls)
     return calls.call("NOT", [found]) if test.is_negated else found
+
+
+def has_rows(query: Node) -> bool | None:
+    """Whether a query has rows, where that does not depend on what it reads; else None."""
+    if least_rows(query):
+        return True
+    return False if most_rows(query) == 0 else None
+
+
+def tested_rows(query: Node) -> Node:
+    """A query with as many rows, without selected columns that use the query around it: EXISTS ignores their values."""
+    while isinstance(query, Project) and any(map(uses_outer, query.expressions)):
+        query = query.input
+    return query
 
 
 def _some(
@@ -106,7 +122,7 @@ def _some(
     if operand.type.is_nullable:
         is_unknown = calls.call("OR", [calls.call("IS NULL", [operand]), is_unknown])
     is_empty = calls.call("=", [rows, Constant(_INT, _NONE)])
-    return calls.call("CASE", [is_there, _TRUE, is_empty, _FALSE, is_unknown, _UNKNOWN, _FALSE])
+    return calls.call("CASE", [is_there, TRUE, is_empty, FALSE, is_unknown, _UNKNOWN, FALSE])
 
 
 def _extreme(function: str, query: Node, calls: Calls) -> Uncorrelated:
