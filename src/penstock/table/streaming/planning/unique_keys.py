@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from decimal import Decimal
 from enum import Enum
+from typing import TypeGuard
 
 from penstock.table.plan import logical
 from penstock.table.plan.changes import INSERTS, Changes
@@ -71,8 +73,6 @@ def _course_of_call(call: logical.AggregateCall, rows: logical.Node) -> Course:
 
 def _sign(value: Typed, rows: logical.Node) -> int:
     """1 if a value cannot be below 0 in any row, -1 if it cannot be above 0, 0 if it may."""
-    if isinstance(value, Constant) and isinstance(value.value, int):
-        return 1 if value.value >= 0 else -1
     while isinstance(value, Field):
         if isinstance(rows, logical.Project):
             value, rows = rows.expressions[value.index], rows.input
@@ -83,7 +83,9 @@ def _sign(value: Typed, rows: logical.Node) -> int:
             rows = rows.input
         else:
             return 0
-    return _sign(value, rows) if isinstance(value, Constant) else 0
+    if not isinstance(value, Constant):
+        return 0
+    return 1 if _is_number(value.value) and value.value >= 0 else -1 if _is_number(value.value) else 0
 
 
 def _sign_by(condition: Typed, column: int) -> int:
@@ -92,8 +94,13 @@ def _sign_by(condition: Typed, column: int) -> int:
         return 0
     left, right = condition.operands
     is_that = isinstance(left, Field) and left.index == column
-    if not is_that or not isinstance(right, Constant) or not isinstance(right.value, int):
+    if not is_that or not isinstance(right, Constant) or not _is_number(right.value):
         return 0
     if condition.function.startswith(">"):
         return 1 if right.value >= 0 else 0
     return -1 if right.value <= 0 else 0
+
+
+def _is_number(value: object) -> TypeGuard[int | float | Decimal]:
+    """Whether a value is a number, and not NaN."""
+    return isinstance(value, int | float | Decimal) and value == value
