@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json as json_module
-from functools import reduce
 from typing import Final
 
 from penstock.base.errors import WrongTypeError
@@ -177,7 +176,7 @@ def or_(predicate0: object, predicate1: object, *predicates: object) -> Expressi
 
 
 def _chained(operator: str, operands: tuple[object, ...]) -> Expression:
-    return Expression(reduce(lambda one, other: syntax.Call(operator, (one, other)), map(node_of, operands)))
+    return Expression(syntax.Call(operator, tuple(map(node_of, operands))))
 
 
 def not_(expression: object) -> Expression:

@@ -17,6 +17,7 @@ from penstock.table.data.errors import ValidationError
 from penstock.table.data.logical_types import DataType, RowType
 from penstock.table.methods.aggregates import WINDOW_PARTS
 from penstock.table.methods.operand import Operand
+from penstock.table.plan.levels import allow_expression
 from penstock.table.sql import sql_of, syntax
 from penstock.table.sql.relations import SelectItem
 
@@ -31,6 +32,7 @@ def operand_of(field: object) -> Operand:
         return Operand(syntax.Star() if field == "*" else syntax.Reference((field,)))
     if not isinstance(field, Operand):
         raise WrongTypeError(f"a field must be an expression such as col('a'), or the name of a column, not {field!r}")
+    allow_expression(field._node)
     return field
 
 

@@ -12,6 +12,7 @@ from penstock.table.catalog.schema import Schema
 from penstock.table.changelog_mode import ChangelogMode
 from penstock.table.connectors.built_in import built_in
 from penstock.table.data.errors import ValidationError
+from penstock.table.plan.levels import allow_plans
 from penstock.table.plan.logical import Node, Write
 from penstock.table.seams.from_stream import RecordType, record_type, table_of
 from penstock.table.seams.to_stream import append_target, changelog_target, retract_target, rows_target
@@ -143,10 +144,12 @@ class StreamMethods:
 
     def _stream(self, target: RecordTarget) -> DataStream:
         session = self._session
+        allow_plans([target.plan])
         return _executor().stream(self._streams, target, session.config.to_map(), session.manager.calls().session)
 
     def _attach(self, plans: Sequence[Write]) -> None:
         session = self._session
+        allow_plans(plans)
         _executor().attach(self._streams, plans, session.config.to_map(), session.manager.calls().session)
 
 

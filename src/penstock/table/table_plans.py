@@ -174,7 +174,7 @@ class Plans:
 
     def combined(self, left: Node, right: Node, operator: str, is_all: bool) -> Node:
         """UNION, INTERSECT or EXCEPT (`operator`)."""
-        operation = relations.SetOperation(operator, PlannedQuery(left), PlannedQuery(right), is_all)
+        operation = relations.SetOperation(operator, (PlannedQuery(left), PlannedQuery(right)), is_all)
         return self._analyser().query(operation)
 
     # --- groups ------------------------------------------------------------------------------------------------------

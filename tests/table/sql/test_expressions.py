@@ -21,7 +21,7 @@ def parsed(text: str) -> Expression:
     ("text", "expected"),
     [
         ("a + b * c - d", "[- [+ a [* b c]] d]"),
-        ("a || b || c = d", "[= [|| [|| a b] c] d]"),
+        ("a || b || c = d", "[= [|| a b c] d]"),
         ("a OR b AND NOT c = d", "[OR a [AND b [NOT [= c d]]]]"),
         ("NOT a IS NULL", "[NOT [IS NULL a]]"),
         ("a = b IS NOT TRUE", "[IS NOT TRUE [= a b]]"),

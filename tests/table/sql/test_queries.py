@@ -47,8 +47,8 @@ def test_intersect_binds_tighter_than_union() -> None:
     one = "Select(items=(SelectItem(expression=1)))"
     two, three = one.replace("1", "2"), one.replace("1", "3")
     assert shown(parsed("SELECT 1 UNION ALL SELECT 2 INTERSECT SELECT 3")) == (
-        f"SetOperation(operator=UNION, left={one}, right=SetOperation(operator=INTERSECT, left={two}, "
-        f"right={three}), is_all=True)"
+        f"SetOperation(operator=UNION, parts=({one}, SetOperation(operator=INTERSECT, parts=({two}, {three}))), "
+        "is_all=True)"
     )
     assert shown(parsed("(SELECT 1 UNION SELECT 2) EXCEPT SELECT 3")).startswith("SetOperation(operator=EXCEPT")
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import reduce
+from typing import Final
 
 from penstock.table.analyser.inline_calls import InlineCall
 from penstock.table.data.errors import TableRuntimeError, ValidationError
 from penstock.table.data.logical_types import DataType, NullType
-from penstock.table.data.values import values_of
+from penstock.table.data.values import column_of, values_of
 from penstock.table.evaluation.columns import Columns
 from penstock.table.evaluation.evaluator import Evaluator, operands_of
 from penstock.table.evaluation.lazy import LAZY
@@ -20,12 +22,17 @@ from penstock.table.functions.json_construction import embedded_operands
 from penstock.table.functions.registry import find_scalar
 from penstock.table.functions.type_rules import TIMES, can_cast_implicitly, is_text
 from penstock.table.sql import syntax
-from penstock.table.typed.nodes import Constant, Field, FunctionCall, Lambda, Typed
+from penstock.table.typed.nodes import Constant, Constants, Field, FunctionCall, Lambda, Typed
 from penstock.table.typed.user_call import UserCall
 from penstock.table.user_functions.definition import FunctionKind, UserFunction
 
 #: finds a function of the program by its path; the second operand says whether also one that Flink's own hides
 FindFunction = Callable[[tuple[str, ...], bool], UserFunction | None]
+
+
+_SHORT_CHAIN_MAX: Final = 16
+#: how many constants of IN are operands of their own; conditions that connectors take are made of these
+_SEPARATE_CONSTANTS_MAX: Final = 64
 
 
 def _none(path: tuple[str, ...], hidden: bool) -> UserFunction | None:
@@ -94,22 +101,98 @@ class Calls:
         """Conditions, of which there is one at least, joined by AND or OR."""
         return conditions[0] if len(conditions) == 1 else self.call(operator, conditions)
 
+    def chain(self, operator: str, operands: Sequence[Typed]) -> Typed:
+        """Two or more operands with AND, OR or `||` between them.
+
+        A short chain becomes nested calls of two operands. A long chain becomes a single call, because nested calls
+        are slow, and deep. Both mean the same. Short chains stay nested so that the ids of their state stay the same.
+        """
+        if len(operands) > _SHORT_CHAIN_MAX:
+            return self.call(operator, operands)
+        return reduce(lambda one, other: self.call(operator, (one, other)), operands)
+
+    def membership(self, operand: Typed, among: Sequence[Typed]) -> Typed:
+        """Whether a value is among others, by IN. Many constants become one operand.
+
+        Raises `ValidationError` where the values have no type in common, or a constant cannot be cast to it.
+        """
+        groups: dict[DataType, list[object]] = {}
+        others: list[Typed] = []
+        kind: DataType | None = None
+        group: list[object] = []
+        for one in among:
+            if not isinstance(one, Constant):
+                others.append(one)
+                continue
+            if one.type is not kind:
+                kind, group = one.type, groups.setdefault(one.type, [])
+            group.append(one.value)
+        if sum(map(len, groups.values())) <= _SEPARATE_CONSTANTS_MAX:
+            return self.call("IN", [operand, *among])
+        compared = [operand, *others, *(Constant(kind, values[0]) for kind, values in groups.items())]
+        function, types = self._matched("IN", compared, ())
+        casts = [self.implicit(one, to) for one, to in zip(compared[: 1 + len(others)], types, strict=False)]
+        values: list[object] = []
+        for (kind, group), to in zip(groups.items(), types[len(casts) :], strict=True):
+            values += self._cast_values(group, kind, to)
+        element = types[0].nullable() if any(one is None for one in values) else types[0].not_null()
+        casts.append(Constants(element, tuple(dict.fromkeys(values))))
+        result = function.result(operands_of(casts, (), self.session))
+        return self.folded(FunctionCall(result, function.name, tuple(casts)))
+
+    def implicit_all(self, operands: Sequence[Typed], to: DataType) -> list[Typed]:
+        """`implicit` of many operands. Constants of one type are cast by one call."""
+        groups: dict[DataType, list[int]] = {}
+        for place, one in enumerate(operands):
+            if isinstance(one, Constant) and one.type != to:
+                groups.setdefault(one.type, []).append(place)
+        found = list(operands)
+        for kind, places in groups.items():
+            if len(places) <= _SEPARATE_CONSTANTS_MAX or isinstance(kind, NullType):
+                continue
+            result = to.nullable() if kind.is_nullable else to.not_null()
+            values = [one.value for place in places if isinstance(one := operands[place], Constant)]
+            for place, value in zip(places, self._cast_values(values, kind, to), strict=True):
+                found[place] = Constant(result, value)
+        return [
+            one if isinstance(one, Constant) and one.type.nullable() == to.nullable() else self.implicit(one, to)
+            for one in found
+        ]
+
+    def _cast_values(self, values: Sequence[object], kind: DataType, to: DataType) -> Sequence[object]:
+        """Constants of one type as another one, by one call of the cast."""
+        if kind.nullable() == to.nullable() or isinstance(kind, NullType):
+            return values
+        cast = FunctionCall(to, "CAST", (Field(kind, 0),))
+        try:
+            (column,) = Evaluator([cast], self.session)(Columns((column_of(values, kind),), len(values)))
+        except TableRuntimeError:
+            # One of them fails, and the error has to name it.
+            found = [self.implicit(Constant(kind, value), to) for value in values]
+            return [one.value for one in found if isinstance(one, Constant)]
+        return values_of(column, to)
+
     def call(self, name: str, operands: Sequence[Typed], options: tuple[str, ...] = ()) -> Typed:
         """A call of a function of the registry. Raises `ValidationError` where it does not take these operands."""
+        options = (*options, *embedded_operands(name, operands))
+        function, types = self._matched(name, operands, options)
+        casts = tuple(self.implicit(one, to) for one, to in zip(operands, types, strict=True))
+        result = function.result(operands_of(casts, options, self.session))
+        return self.folded(FunctionCall(result, function.name, casts, options))
+
+    def _matched(
+        self, name: str, operands: Sequence[Typed], options: tuple[str, ...]
+    ) -> tuple[ScalarFunction, tuple[DataType, ...]]:
+        """A function of the registry, and the types to which it wants its operands cast."""
         function = find_scalar(name)
         if function is None:
             raise no_function(name)
-        options = (*options, *embedded_operands(name, operands))
         seen = operands_of(operands, options, self.session)
         for signature in function.signatures:
             types = signature.match(seen)
             if types is not None:
-                break
-        else:
-            raise ValidationError(_mismatch(function, operands))
-        casts = tuple(self.implicit(one, to) for one, to in zip(operands, types, strict=True))
-        result = function.result(operands_of(casts, options, self.session))
-        return self.folded(FunctionCall(result, function.name, casts, options))
+                return function, types
+        raise ValidationError(_mismatch(function, operands))
 
     def cast(self, operand: Typed, to: DataType, is_try: bool = False) -> Typed:
         """A cast that is written. Raises `ValidationError` where there is none between these types."""
@@ -135,7 +218,7 @@ class Calls:
 
     def folded(self, call: FunctionCall) -> Typed:
         """The value of a call whose operands are all constant, unless it fails; else the call."""
-        if not all(isinstance(one, Constant) for one in call.operands) or not _is_stable(call.function):
+        if not all(isinstance(one, Constant | Constants) for one in call.operands) or not _is_stable(call.function):
             return call
         try:
             (column,) = Evaluator([call], self.session)(Columns((), 1))

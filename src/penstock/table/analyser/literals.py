@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from functools import cache
+from typing import Final
 
 from penstock.base.errors import WrongValueError
 from penstock.table.data import temporal_text
@@ -28,6 +30,10 @@ from penstock.table.functions.java_text import without_halves
 from penstock.table.sql import syntax
 from penstock.table.typed.nodes import Constant
 
+_INT: Final = IntType(False)
+#: how many digits the greatest INT has
+_INT_DIGITS: Final = 10
+
 
 def number(text: str) -> Constant:
     """The value of digits: INT where a whole number fits, else BIGINT; with a point DECIMAL; with an E DOUBLE.
@@ -37,6 +43,8 @@ def number(text: str) -> Constant:
     Raises:
         ValidationError: if the digits, without the point, are no whole number of 64 bits.
     """
+    if text.isdecimal() and len(text) < _INT_DIGITS:
+        return Constant(_INT, int(text))
     if "e" in text.lower():
         return Constant(DoubleType(False), float(text))
     before, _, after = text.lstrip("+-").partition(".")
@@ -45,7 +53,12 @@ def number(text: str) -> Constant:
         raise ValidationError(f"Numeric literal '{text}' out of range")
     if not after:
         return Constant(IntType(False) if -(2**31) <= unscaled < 2**31 else BigIntType(False), unscaled)
-    return Constant(DecimalType(len(before) + len(after), len(after), False), Decimal(text))
+    return Constant(_decimal_type(len(before) + len(after), len(after)), Decimal(text))
+
+
+@cache
+def _decimal_type(precision: int, scale: int) -> DecimalType:
+    return DecimalType(precision, scale, False)
 
 
 def constant(node: syntax.Expression) -> Constant | None:

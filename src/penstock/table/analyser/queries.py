@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
+from penstock.base.deep_calls import repeats_if_deep
 from penstock.base.errors import UnsupportedError
 from penstock.table.analyser.calls import Calls
 from penstock.table.analyser.group_windows import with_windows
+from penstock.table.analyser.literals import constant
 from penstock.table.analyser.lookup_hints import lookup_hints
 from penstock.table.analyser.planned import PlannedQuery
 from penstock.table.analyser.relations import RelationAnalyser
@@ -41,10 +43,13 @@ class QueryAnalyser:
         """The plan of a query that stands in no other one: the columns of its result have names of their own."""
         plan = self.query(node)
         names: list[str] = []
+        taken: set[str] = set()
         for name in plan.schema.names:
-            names.append(new_name(name, set(names)))
+            names.append(new_name(name, taken))
+            taken.add(names[-1])
         return plan if names == plan.schema.names else project(plan, plan.schema.fields(), names)
 
+    @repeats_if_deep
     def query(self, node: syntax.Query, outer: RelationScope | None = None) -> Node:
         """The plan of a query. `outer`: the columns of the query around it, which it may use."""
         match node:
@@ -83,6 +88,7 @@ class QueryAnalyser:
         found.state_ttl_ms = lifetimes.get(name_of(node.source) or "")
         return found
 
+    @repeats_if_deep
     def filtered(self, plan: Node, condition: syntax.Expression) -> Node:
         """The rows of a plan for which a condition holds."""
         scope = scope_of(plan)
@@ -152,7 +158,7 @@ class QueryAnalyser:
 
     def _values(self, rows: Sequence[Sequence[syntax.Expression]], outer: RelationScope | None) -> Node:
         analyser = ScalarAnalyser(self.relations.nothing(outer), self.calls)
-        typed = [[analyser.typed(one) for one in _items(row)] for row in rows]
+        typed = [[constant(one) or analyser.typed(one) for one in _items(row)] for row in rows]
         width = len(typed[0])
         if any(len(row) != width for row in typed):
             raise ValidationError("Values passed to VALUES operator must have compatible types")
@@ -162,10 +168,10 @@ class QueryAnalyser:
             if found is None:
                 raise ValidationError("Values passed to VALUES operator must have compatible types")
             columns.append(PlanColumn(f"EXPR${index}", found))
-        settled = tuple(
-            tuple(self.calls.implicit(one, column.type) for one, column in zip(row, columns, strict=True))
-            for row in typed
-        )
+        cast = [
+            self.calls.implicit_all([row[index] for row in typed], column.type) for index, column in enumerate(columns)
+        ]
+        settled = tuple(zip(*cast, strict=True))
         schema = RowSchema(tuple(columns))
         if not any(calls_in(one) for row in settled for one in row):
             return Values(schema=schema, rows=settled)
@@ -175,27 +181,30 @@ class QueryAnalyser:
         return parts[0] if len(parts) == 1 else SetOperation(schema=schema, operator="UNION", parts=parts, is_all=True)
 
     def _set_operation(self, node: relations.SetOperation, outer: RelationScope | None) -> Node:
-        left, right = self.query(node.left, outer), self.query(node.right, outer)
-        if len(left.schema) != len(right.schema):
+        parts = [self.query(part, outer) for part in node.parts]
+        first = parts[0].schema
+        if any(len(part.schema) != len(first) for part in parts):
             raise ValidationError(f"Column count mismatch in {node.operator}")
         columns = []
-        for index, (one, other) in enumerate(zip(left.schema, right.schema, strict=True)):
-            found = common_type([one.type, other.type])
+        for index, name in enumerate(first.names):
+            of_parts = [part.schema[index] for part in parts]
+            found = common_type([one.type for one in of_parts])
             if found is None:
                 raise ValidationError(
-                    f"Type mismatch in column {index + 1} of {node.operator}: {one.type} and {other.type}"
+                    f"Type mismatch in column {index + 1} of {node.operator}: "
+                    f"{' and '.join(dict.fromkeys(str(one.type) for one in of_parts))}"
                 )
-            time = one.time if one.time is other.time else None
-            columns.append(PlanColumn(one.name, found, time))
+            time = of_parts[0].time if len({one.time for one in of_parts}) == 1 else None
+            columns.append(PlanColumn(name, found, time))
         schema = RowSchema(tuple(columns))
-        parts = tuple(self._cast_to(part, schema) for part in (left, right))
+        parts = [self._cast_to(part, schema) for part in parts]
         if node.operator == "UNION":
             flat = tuple(more for part in parts for more in _flat(part, node.is_all))
             union = SetOperation(schema=schema, operator="UNION", parts=flat, is_all=True)
             return union if node.is_all else Distinct(schema=schema, input=union)
         if node.is_all:
             schema = schema.without_time()
-        return SetOperation(schema=schema, operator=node.operator, parts=parts, is_all=node.is_all)
+        return SetOperation(schema=schema, operator=node.operator, parts=tuple(parts), is_all=node.is_all)
 
     def _cast_to(self, plan: Node, schema: RowSchema) -> Node:
         """A plan with columns of these types, where they differ."""

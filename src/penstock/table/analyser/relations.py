@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final
 
+from penstock.base.deep_calls import repeats_if_deep
 from penstock.base.errors import UnsupportedError
 from penstock.table.analyser.changelog_functions import CHANGELOG_FUNCTIONS, changelog_table
 from penstock.table.analyser.correlates import correlated
@@ -67,6 +68,7 @@ class RelationAnalyser:
         finally:
             self._lifetimes = before
 
+    @repeats_if_deep
     def scope(self, relation: relations.Relation | None, outer: RelationScope | None) -> RelationScope:
         """What names mean after FROM. Without FROM there is one row without columns."""
         if relation is None:

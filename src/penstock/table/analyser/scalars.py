@@ -132,6 +132,8 @@ class ScalarAnalyser:
         if node.name == "JSON":
             raise ValidationError(MISPLACED_JSON if node.operands else "No match found for function signature JSON()")
         options = (*node.options, str(node.returns)) if node.returns is not None else node.options
+        if node.name in _CHAINED and not node.path:
+            return self.calls.chain(node.name, self._operands(node))
         return self.calls.call(node.name, self._operands(node), options)
 
     def _operands(self, node: syntax.Call) -> list[Typed]:
@@ -177,7 +179,7 @@ class ScalarAnalyser:
     def _is_case(self, subject: Typed, when: syntax.Expression) -> Typed:
         """Whether CASE's operand is what follows WHEN, or among it."""
         if isinstance(when, syntax.RowValue) and not isinstance(subject.type, RowType):
-            return self.calls.call("IN", [subject, *map(self.typed, when.items)])
+            return self.calls.membership(subject, [self.typed(one) for one in when.items])
         return self.calls.call("=", [subject, self.typed(when)])
 
     def case(self, operands: list[Typed]) -> Typed:
@@ -198,7 +200,7 @@ class ScalarAnalyser:
     def _in(self, operand: syntax.Expression, among: Sequence[syntax.Expression]) -> Typed:
         if rows := self._rows((operand, *among)):
             return self.calls.together("OR", [self._equal_rows(rows[0], one) for one in rows[1:]])
-        return self.calls.call("IN", [self.typed(operand), *map(self.typed, among)])
+        return self.calls.membership(self.typed(operand), [constant(one) or self.typed(one) for one in among])
 
     def _rows(self, nodes: Sequence[syntax.Expression]) -> list[list[Typed]]:
         """The fields of rows that are written out, if all are such rows and have as many fields."""
@@ -233,6 +235,8 @@ def _names(items: Sequence[syntax.Expression]) -> tuple[str, ...]:
     )
 
 
+#: the parser makes one call of several of these operators in a row
+_CHAINED = ("AND", "OR", "||")
 _SIGNS = ("MINUS_PREFIX", "PLUS_PREFIX")
 #: how forms without a name are called here, which nobody can write
 _NAMES_OF_FORMS = (*_SIGNS, "FIELD", "ITEM")

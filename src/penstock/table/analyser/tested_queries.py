@@ -86,7 +86,7 @@ def answer_of(
 
 
 def has_rows(query: Node) -> bool | None:
-    """Whether a query has rows, where that does not depend on what it reads; else None."""
+    """Whether a query has rows; None where this depends on its tables."""
     if least_rows(query):
         return True
     return False if most_rows(query) == 0 else None

@@ -17,11 +17,9 @@ from penstock.table.batch.declared import DeclaredColumn, DeclaredTable, table_t
 from penstock.table.batch.planning import BatchPlanner, column, schema_text, table_key
 from penstock.table.batch.stored import stored_type, to_stored
 from penstock.table.connectors.tables import TableReader
-from penstock.table.data.arrow_types import arrow_type
 from penstock.table.data.errors import ValidationError
 from penstock.table.data.logical_types import DataType, quoted
-from penstock.table.evaluation.columns import Columns
-from penstock.table.evaluation.evaluator import Evaluator
+from penstock.table.evaluation.evaluator import columns_of_rows
 from penstock.table.plan import logical
 from penstock.table.plan.changes import INSERTS
 
@@ -31,13 +29,7 @@ def values(planner: BatchPlanner, node: logical.Values) -> str:
     types = node.schema.types
     if not types:
         return f"SELECT true AS c0 FROM range({len(node.rows)})"
-    session = planner.session.open()
-    rows = [Evaluator(row, session)(Columns((), 1)) for row in node.rows]
-    arrays = [
-        pa.concat_arrays([row[index] for row in rows]) if rows else pa.array([], arrow_type(kind))
-        for index, kind in enumerate(types)
-    ]
-    return _rows(planner, arrays, types)
+    return _rows(planner, columns_of_rows(node.rows, types, planner.session.open()), types)
 
 
 def arrow_rows(planner: BatchPlanner, node: logical.ArrowRows) -> str:

@@ -17,7 +17,7 @@ from penstock.table.batch import native_casts, native_numbers, native_texts, nat
 from penstock.table.batch.literals import literal_text
 from penstock.table.data.logical_types import NullType
 from penstock.table.streaming.joins.join_conditions import is_key
-from penstock.table.typed.nodes import Constant, Field, FunctionCall, Typed
+from penstock.table.typed.nodes import Constant, Constants, Field, FunctionCall, Typed
 from penstock.table.typed.user_call import UserCall
 
 #: the text of a column
@@ -40,6 +40,10 @@ NATIVE: Final[dict[str, Native]] = {
 }
 #: A text names some operands twice; one that has grown longer than this is left to a kernel.
 _LENGTH_MAX: Final = 20_000
+#: Spark's parser calls itself for each parenthesis, and a call may have several around each operand.
+_LEVELS_MAX: Final = 32
+#: more constants than this are too long in any case
+_CONSTANTS_MAX: Final = _LENGTH_MAX // 2
 
 
 def join_text(part: Typed, width: int, name: ColumnText) -> str | None:
@@ -54,12 +58,29 @@ def join_text(part: Typed, width: int, name: ColumnText) -> str | None:
 
 def native_text(expression: Typed, column: ColumnText) -> str | None:
     """An expression in Spark's SQL, or None where a kernel has to run it."""
+    return None if _levels(expression) > _LEVELS_MAX else _text(expression, column)
+
+
+def _levels(expression: Typed) -> int:
+    """How deep calls are in calls."""
+    levels, below = 0, [expression]
+    while below:
+        levels += 1
+        below = [child for one in below for child in one.children()]
+    return levels
+
+
+def _text(expression: Typed, column: ColumnText) -> str | None:
     if isinstance(expression, Field):
         return column(expression.index)
     if isinstance(expression, Constant):
         if isinstance(expression.type, NullType) and expression.value is not None:
             return ""  # a word of a function's syntax, such as a unit of time
         return literal_text(expression.value, expression.type)
+    if isinstance(expression, Constants):
+        texts = [literal_text(value, expression.type) for value in expression.values[:_CONSTANTS_MAX]]
+        written = [text for text in texts if text is not None]
+        return ", ".join(written) if len(written) == len(expression.values) else None
     if not isinstance(expression, FunctionCall) or isinstance(expression, UserCall):
         return None
     make = NATIVE.get(expression.function)
@@ -67,7 +88,7 @@ def native_text(expression: Typed, column: ColumnText) -> str | None:
         return None
     operands: list[str] = []
     for one in expression.operands:
-        found = native_text(one, column)
+        found = _text(one, column)
         if found is None:
             return None
         operands.append(found)

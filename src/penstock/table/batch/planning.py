@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from penstock.base.errors import UnsupportedError
 from penstock.drivers.spark.table_queries import SparkTable, query_frame, tables_named
@@ -42,6 +42,10 @@ TableKey = tuple[tuple[str, ...], tuple[tuple[str, str], ...]]
 def table_key(node: logical.Scan) -> TableKey:
     """What tells a table that is read from others."""
     return node.path, node.options
+
+
+#: the depth of nested queries at which one becomes a view, because Spark's parser has a limit
+_NESTED_QUERIES_MAX: Final = 24
 
 
 class Source(NamedTuple):
@@ -123,6 +127,8 @@ class BatchPlanner:
         self._spark_tables: dict[str, SparkTable] = {}
         self._views: list[str] = []
         self._uses: Counter[int] = Counter()
+        #: how many queries are being made, each for the one before
+        self._nested = 0
         #: by the id of a node that is read more than once; the node is kept, because ids of others come again
         self._shared: dict[int, tuple[logical.Node, str]] = {}
 
@@ -170,7 +176,11 @@ class BatchPlanner:
     def query(self, node: logical.Node) -> str:
         """The query of a node."""
         if not self.is_shared(node):
-            return self._query(node)
+            self._nested += 1
+            found_text = self._query(node)
+            self._nested -= 1
+            is_too_deep = self._nested and not self._nested % _NESTED_QUERIES_MAX
+            return f"SELECT * FROM {self.view(query_frame(self.spark, found_text))}" if is_too_deep else found_text
         found = self._shared.get(id(node))
         if found is None:
             found = self._shared[id(node)] = (node, self.view(query_frame(self.spark, self._query(node))))

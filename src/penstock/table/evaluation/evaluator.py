@@ -6,13 +6,14 @@ made once. Operators that decide which of their operands counts are in `lazy`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import pyarrow as pa
 
+from penstock.base.deep_calls import repeats_if_deep
 from penstock.base.errors import UnsupportedError, WrongTimeError
-from penstock.table.data.logical_types import NullType
-from penstock.table.data.values import Datum, array_of, scalar_of
+from penstock.table.data.logical_types import DataType, NullType
+from penstock.table.data.values import Datum, array_of, column_of, scalar_of
 from penstock.table.evaluation.columns import Columns
 from penstock.table.evaluation.failures import explained
 from penstock.table.evaluation.lazy import LAZY, Part
@@ -30,7 +31,7 @@ from penstock.table.functions.casts import cast_kernel
 from penstock.table.functions.definition import UNKNOWN, Call, Operands, Session
 from penstock.table.functions.registry import SCALAR_FUNCTIONS
 from penstock.table.functions.text_parts import part_kernel
-from penstock.table.typed.nodes import Constant, Field, FunctionCall, Lambda, Typed
+from penstock.table.typed.nodes import Constant, Constants, Field, FunctionCall, Lambda, Typed
 from penstock.table.typed.user_call import UserCall, calls_in
 from penstock.table.user_functions.definition import GENERAL
 from penstock.table.user_functions.rows import row_kernel
@@ -51,6 +52,20 @@ class Evaluator:
             raise explained(error) from error
 
 
+def columns_of_rows(rows: Sequence[Sequence[Typed]], types: Sequence[DataType], session: Session) -> list[pa.Array]:
+    """Columns of rows of expressions that read nothing. Raises `TableRuntimeError` where one of them fails."""
+    found = []
+    for index, kind in enumerate(types):
+        cells = [row[index] for row in rows]
+        known = [one for one in cells if isinstance(one, Constant)]
+        if len(known) == len(cells):
+            found.append(column_of([one.value for one in known], kind))
+        else:
+            found.append(pa.concat_arrays([Evaluator([one], session)(Columns((), 1))[0] for one in cells]))
+    return found
+
+
+@repeats_if_deep
 def parts_of(expressions: Sequence[Typed], session: Session) -> list[Part]:
     """Expressions as functions of columns, which work out once what stands in several places."""
     expressions = with_shared_splits(expressions)
@@ -118,7 +133,12 @@ def _part_of(expression: Typed, session: Session, known: _Repeated) -> Part:
     path = _path(expression)
     if path is not None:
         return Part(lambda columns: columns.field(path), False)
-    operands = [part_of(one, session, known) for one in expression.operands if not isinstance(one, Lambda)]
+    function = SCALAR_FUNCTIONS.get(expression.function)
+    call = operands_of(expression.operands, expression.options, session)
+    evaluated: Iterable[Typed] = expression.operands
+    if function is not None and function.evaluated_operands is not None:
+        evaluated = [expression.operands[place] for place in function.evaluated_operands(call)]
+    operands = [part_of(one, session, known) for one in evaluated if not isinstance(one, Lambda)]
     fails = any(part.can_fail for part in operands)
     if expression.function in LAZY:
         return Part(LAZY[expression.function](operands), fails)
@@ -128,7 +148,6 @@ def _part_of(expression: Typed, session: Session, known: _Repeated) -> Part:
         kernel = cast_kernel(operand.type, expression.type, session, is_try)
         return Part(_calling(kernel, operands, False), fails or not is_try)
     function = SCALAR_FUNCTIONS[expression.function]
-    call = operands_of(expression.operands, expression.options, session)
     kernel = function.bind(Call(call, expression.type))
     return Part(_calling(kernel, operands, function.takes_rows), fails or function.may_fail(call))
 
@@ -157,7 +176,9 @@ def _user_part(call: UserCall, session: Session, known: _Repeated) -> Part:
 
 def operands_of(operands: Sequence[Typed], options: tuple[str, ...], session: Session) -> Operands:
     """What a function sees of its operands before it runs."""
-    values = tuple(one.value if isinstance(one, Constant) else UNKNOWN for one in operands)
+    values = tuple(
+        one.value if isinstance(one, Constant) else one if isinstance(one, Constants) else UNKNOWN for one in operands
+    )
     return Operands(tuple(one.type for one in operands), values, options, session)
 
 

@@ -19,13 +19,14 @@ from penstock.table.functions.signatures import (
     INT,
     STRING,
     TEXT,
+    all_in_common,
     returns,
     returns_common,
     returns_operand,
     takes,
     where,
 )
-from penstock.table.functions.type_rules import BYTES, TEXTS, TIMES, can_cast_implicitly, common_type, is_text
+from penstock.table.functions.type_rules import BYTES, TEXTS, TIMES, can_cast_implicitly, is_text
 
 # --- types -----------------------------------------------------------------------------------------------------------
 
@@ -68,7 +69,7 @@ def _needle(call: Operands, index: int) -> DataType | None:
 
 def alike_of(is_wanted: Callable[[DataType], bool], call: Operands, index: int) -> DataType | None:
     """One of operands of a kind that are all cast to the type that they have in common."""
-    return common_type(call.types) if all(map(is_wanted, call.types)) else None
+    return call.once(all_in_common) if is_wanted(call.types[index]) else None
 
 
 def _extended(call: Operands) -> DataType:

@@ -40,20 +40,31 @@ from penstock.table.functions.type_rules import can_cast_implicitly, is_text, le
 from penstock.table.functions.variants import variant_item
 
 
-def _common(types: Sequence[DataType], index: int) -> DataType | None:
-    """What operands become that are all cast to their common type; there is none for NULL alone."""
-    found = least_restrictive(types)
-    if found is None or isinstance(found, NullType):
-        return None
-    return found.nullable() if types[index].is_nullable else found.not_null()
-
-
 def _element(call: Operands, index: int) -> DataType | None:
-    return _common(call.types, index)
+    return _as(call.once(_common_element), call.types[index].is_nullable)
 
 
 def _entry(call: Operands, index: int) -> DataType | None:
-    return _common(_parts_of_map(call)[index % 2], index // 2)
+    return _as(call.once(_common_value if index % 2 else _common_key), call.types[index].is_nullable)
+
+
+def _as(common: DataType | None, is_nullable: bool) -> DataType | None:
+    """The type of an operand after the cast to a common type; NULL alone has no such type."""
+    if common is None or isinstance(common, NullType):
+        return None
+    return common.nullable() if is_nullable else common.not_null()
+
+
+def _common_element(call: Operands) -> DataType | None:
+    return least_restrictive(call.types)
+
+
+def _common_key(call: Operands) -> DataType | None:
+    return least_restrictive(_parts_of_map(call)[0])
+
+
+def _common_value(call: Operands) -> DataType | None:
+    return least_restrictive(_parts_of_map(call)[1])
 
 
 def _parts_of_map(call: Operands) -> tuple[Sequence[DataType], Sequence[DataType]]:

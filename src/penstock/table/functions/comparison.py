@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial, reduce
 from typing import Any, Final
 
@@ -38,9 +37,11 @@ from penstock.table.data.logical_types import (
 from penstock.table.data.values import Datum, Kernel
 from penstock.table.functions.definition import Call, Operands, ScalarFunction, scalar
 from penstock.table.functions.kernels import value_kernel
+from penstock.table.functions.membership import evaluated_operands, membership_kernel
 from penstock.table.functions.signatures import (
     BIGINT,
     BOOLEAN_TYPE,
+    all_in_common,
     returns,
     returns_common,
     returns_not_null,
@@ -81,12 +82,15 @@ _WITHOUT_ORDER: Final = (*_NESTED, RawType, VariantType, BitmapType)
 
 def comparable(call: Operands, index: int, needs_order: bool = False) -> DataType | None:
     """The type to which operands are cast before they are compared."""
-    found = None if mixes_dates(call.types) else common_type(call.types)
-    if found is None:
-        found = _with_text(call.types)
+    found = call.once(_compared_type)
     if found is None or (needs_order and isinstance(found, _WITHOUT_ORDER)):
         return None
     return found.nullable() if call.types[index].is_nullable else found.not_null()
+
+
+def _compared_type(call: Operands) -> DataType | None:
+    found = None if mixes_dates(call.types) else common_type(call.types)
+    return _with_text(call.types) if found is None else found
 
 
 def _with_text(types: tuple[DataType, ...]) -> DataType | None:
@@ -166,7 +170,7 @@ def _both_nan(column: Datum, other: Datum) -> Datum:
 
 def _extreme(call: Operands, index: int) -> DataType | None:
     """An operand of GREATEST or LEAST: text is compared with text alone."""
-    return None if common_type(call.types) is None else comparable(call, index, needs_order=True)
+    return None if call.once(all_in_common) is None else comparable(call, index, needs_order=True)
 
 
 def _without_zone(column: Datum) -> Datum:
@@ -229,9 +233,10 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         "IN",
         takes(_OPERAND, _OPERAND, repeated=1),
         returns(BOOLEAN_TYPE),
-        lambda call: _in(call),
+        partial(membership_kernel, _compare("=")),
         "Whether a value is among others.",
         usage="value IN (value1[, value2]*)",
+        evaluated_operands=evaluated_operands,
         python_name="in",
         section="comparison",
     ),
@@ -249,26 +254,3 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         for name in ("GREATEST", "LEAST")
     ),
 )
-
-
-def _in(call: Call) -> Kernel:
-    """Whether the first operand is one of the others: NULL where it is none of them but one is NULL."""
-    pair = replace(call.operands, types=call.types[:2])
-    equal = _compare("=")(replace(call, operands=pair))
-    is_simple = not isinstance(call.types[0], _NESTED)
-
-    def kernel(operand: Datum, *among: Datum) -> Datum:
-        if is_simple and isinstance(operand, pa.Array) and all(isinstance(one, pa.Scalar) for one in among):
-            known = [one for one in among if one.is_valid]
-            # By `=` NaN equals nothing; for Arrow it is in a set that has NaN.
-            is_float = pa.types.is_floating(operand.type)
-            values = [one for one in known if one.as_py() == one.as_py()] if is_float else known
-            found = pc.is_in(operand, value_set=pa.array(values, operand.type))
-            unknown = pc.is_null(operand) if len(known) == len(among) else pc.invert(found)
-            return pc.if_else(unknown, pa.scalar(None, pa.bool_()), found)
-        found = equal(operand, among[0])
-        for one in among[1:]:
-            found = pc.or_kleene(found, equal(operand, one))
-        return found
-
-    return kernel

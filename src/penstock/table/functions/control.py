@@ -35,12 +35,16 @@ def _branch(call: Operands, index: int) -> DataType | None:
     is_value = index % 2 == 1 or index == len(call) - 1
     if not is_value:
         return AS_BOOLEAN.check(call, index)
-    found = least_restrictive(_values_of_case(call))
+    found = call.once(_least_restrictive_value)
     return None if found is None else found.nullable() if call.types[index].is_nullable else found.not_null()
 
 
 def _values_of_case(call: Operands) -> tuple[DataType, ...]:
     return (*call.types[1:-1:2], call.types[-1])
+
+
+def _least_restrictive_value(call: Operands) -> DataType | None:
+    return least_restrictive(_values_of_case(call))
 
 
 def _case_type(call: Operands) -> DataType:
@@ -59,10 +63,14 @@ def _common_of_times(types: Sequence[DataType]) -> DataType | None:
 
 
 def _coalesced(call: Operands, index: int) -> DataType | None:
-    found = _common_of_times(call.types)
+    found = call.once(_common_value)
     if found is None:
         return None
     return found.nullable() if call.types[index].is_nullable else found.not_null()
+
+
+def _common_value(call: Operands) -> DataType | None:
+    return _common_of_times(call.types)
 
 
 def _coalesce_type(call: Operands) -> DataType:

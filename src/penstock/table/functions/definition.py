@@ -55,6 +55,13 @@ class Operands:
     values: tuple[object, ...] = ()
     options: tuple[str, ...] = ()
     session: Session = field(default_factory=Session)
+    _found: dict[object, DataType | None] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def once(self, rule: Callable[[Operands], DataType | None]) -> DataType | None:
+        """The result of a rule for all operands together. It is computed once, however often it is asked for."""
+        if rule not in self._found:
+            self._found[rule] = rule(self)
+        return self._found[rule]
 
     def __len__(self) -> int:
         return len(self.types)
@@ -167,6 +174,8 @@ class ScalarFunction:
     is_folded: bool = True
     #: whether its value is the same for all rows of a query in batch, and changes from row to row in a stream
     is_dynamic: bool = False
+    #: the places of the operands that the kernel takes, where it has made something of the constant ones
+    evaluated_operands: Callable[[Operands], Sequence[int]] | None = None
     #: whether the kernel's first argument is the number of rows
     takes_rows: bool = False
     #: the section of the page of functions

@@ -100,13 +100,18 @@ def alike(label: str = "COMMON") -> Operand:
     """One of operands that are all cast to the type that they have in common."""
 
     def check(call: Operands, index: int) -> DataType | None:
-        found = common_type(call.types)
+        found = call.once(all_in_common)
         if found is None:
             return None
         nullable = call.types[index].is_nullable
         return found.nullable() if nullable else found.not_null()
 
     return Operand(f"<{label}>", check)
+
+
+def all_in_common(call: Operands) -> DataType | None:
+    """The type that all operands have in common."""
+    return common_type(call.types)
 
 
 def _anything(call: Operands, index: int) -> DataType | None:

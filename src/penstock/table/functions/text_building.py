@@ -48,11 +48,11 @@ def _join_with(separator: Datum, *columns: Datum) -> Datum:
 
 
 def _joined_type(call: Operands) -> DataType:
-    """As long as both texts together; CHAR where both are."""
+    """As long as all texts together; CHAR where all are."""
     lengths = [getattr(one, "length", LENGTH_MAX) for one in call.types]
     if sum(lengths) > LENGTH_MAX:
         return VarCharType(LENGTH_MAX, call.any_nullable())
-    kind = CharType if all(isinstance(one, CharType) for one in call.types[:2]) else VarCharType
+    kind = CharType if all(isinstance(one, CharType) for one in call.types) else VarCharType
     return kind(max(sum(lengths), 1), call.any_nullable())
 
 
@@ -115,7 +115,7 @@ _PADDED: Final = takes(TEXT, INTEGER, TEXT)
 FUNCTIONS: tuple[ScalarFunction, ...] = (
     _define(
         "||",
-        takes(TEXT, TEXT),
+        takes(TEXT, TEXT, repeated=1),
         _joined_type,
         arrow(_join),
         "string1 || string2",

@@ -34,6 +34,13 @@ class Operand:
         """An operator of SQL between the expression and others."""
         return self._new(syntax.Call(operator, (self._node, *map(node_of, others))))
 
+    def _chained(self, operator: str, other: object) -> Self:
+        """AND or OR of the expression and another one. Where it is a chain of them already, the chain gets longer."""
+        node = self._node
+        is_chain = isinstance(node, syntax.Call) and node.name == operator and not node.path
+        before = node.operands if is_chain and isinstance(node, syntax.Call) else (node,)
+        return self._new(syntax.Call(operator, (*before, node_of(other))))
+
     def __str__(self) -> str:
         order = {None: "", False: " ASC", True: " DESC"}[self._is_descending]
         names = f" AS {', '.join(self._names)}" if self._names else ""

@@ -78,13 +78,13 @@ class Operators(Operand):
         return self._operated(">=", other)
 
     def __and__(self, other: object) -> Self:
-        return self._operated("AND", other)
+        return self._chained("AND", other)
 
     def __rand__(self, other: object) -> Self:
         return self._reversed("AND", other)
 
     def __or__(self, other: object) -> Self:
-        return self._operated("OR", other)
+        return self._chained("OR", other)
 
     def __ror__(self, other: object) -> Self:
         return self._reversed("OR", other)

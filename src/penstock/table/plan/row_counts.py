@@ -1,8 +1,8 @@
-"""How many rows a plan has, as far as that follows from the plan alone and not from what it reads.
+"""Bounds for the number of rows of a plan, whatever its tables hold.
 
-The bounds are those of Flink's planner: a condition that may drop rows leaves none for certain, and so does a join. An
-aggregate of all rows has one row. In a stream that row comes with the first row of the input, but a question that is
-answered while planning, such as EXISTS, has its answer without any input.
+Flink's planner has the same bounds: after a condition or a join, no row is certain. An aggregate of all rows has one
+row. In a stream this row comes with the first row of the input, but EXISTS, which is answered while planning, needs no
+input.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from penstock.table.typed.nodes import Constant
 
 
 def least_rows(plan: Node) -> int:
-    """How many rows a plan has at least, whatever its tables hold."""
+    """The least number of rows that a plan has, whatever its tables hold."""
     match plan:
         case Values(rows=rows):
             return len(rows)
@@ -48,7 +48,7 @@ def least_rows(plan: Node) -> int:
 
 
 def most_rows(plan: Node) -> int | None:
-    """How many rows a plan has at most, whatever its tables hold; None where there is no limit."""
+    """The greatest number of rows that a plan may have, whatever its tables hold; None without a limit."""
     match plan:
         case Values(rows=rows):
             return len(rows)

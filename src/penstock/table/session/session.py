@@ -24,6 +24,7 @@ from penstock.table.data.logical_types import BigIntType, DataType
 from penstock.table.functions.built_in import is_built_in
 from penstock.table.functions.definition import Session
 from penstock.table.plan.executor import ChangelogRow, Executor, Job
+from penstock.table.plan.levels import allow_plans
 from penstock.table.plan.logical import Node, Write
 from penstock.table.plan.row_schema import PlanColumn, RowSchema
 from penstock.table.plan.text import plan_text
@@ -124,6 +125,7 @@ class TableSession:
 
     def collect(self, plan: Node) -> TableResult:
         """Start a query. Its rows come to the program."""
+        allow_plans([plan])
         job = self.executor.collect(plan, self.config.to_map(), self._session())
         style = Tableau(
             plan.schema, shows_kinds=self.config.is_streaming(), width_max=self.config.read(MAX_COLUMN_WIDTH)
@@ -133,10 +135,12 @@ class TableSession:
 
     def frame(self, plan: Node) -> Any:
         """The Spark data frame of a query."""
+        allow_plans([plan])
         return self.executor.frame(plan, self.config.to_map(), self._session())
 
     def write(self, plans: Sequence[Write]) -> TableResult:
         """Start one job that fills tables. Its rows are counts, which nobody knows: -1 for each table."""
+        allow_plans(plans)
         sinks = [".".join(plan.path) for plan in plans]
         options = self.config.to_map()
         name = options.get("pipeline.name") or f"insert-into_{','.join(sinks)}"
@@ -150,6 +154,7 @@ class TableSession:
 
     def explain(self, plans: Sequence[Node], details: Sequence[str] = ()) -> str:
         """The plans as text, and what the executor says of how they would run."""
+        allow_plans(plans)
         syntax_tree = "\n".join(plan_text(plan) for plan in plans)
         text = f"== Abstract Syntax Tree ==\n{syntax_tree}\n"
         if self._executor is None:
@@ -158,6 +163,7 @@ class TableSession:
 
     def plan(self, plans: Sequence[Node]) -> Plan:
         """The job of these plans, to look at."""
+        allow_plans(plans)
         return self.executor.plan(plans, self.config.to_map(), self._session())
 
 

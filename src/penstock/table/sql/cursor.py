@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Final, NoReturn, TypeVar
 
+from penstock.base.deep_calls import NESTING_MAX, SHALLOW_LEVELS, allow_deep_calls
 from penstock.table.sql.lexer import Kind, SqlParserError, Token, place, tokens_of
 from penstock.table.sql.words import RESERVED
 
@@ -20,6 +22,12 @@ class Cursor:
         self.sql = sql
         self.tokens = tokens_of(sql)
         self.index = 0
+        #: where parentheses open one after another: the first one, and what follows the last one
+        self._opening = (0, 0)
+        #: how many expressions, queries and types are being read, each within the one before
+        self._open_levels = 0
+        #: the most levels that were added on one path of the tree since the innermost level was opened
+        self._added_levels = 0
 
     @property
     def token(self) -> Token:
@@ -83,6 +91,49 @@ class Cursor:
         """What began at an offset cannot be taken."""
         raise SqlParserError(reason, *place(self.sql, at))
 
+    # --- levels ------------------------------------------------------------------------------------------------------
+
+    def open_level(self) -> int:
+        """Begin a tree within another one. Returns what `close_level` needs. Raises `SqlParserError` if it is too deep.
+
+        The parser calls itself for each open level. `a + b + c` opens no level, but its tree has two operators, one
+        below the other: `add_level` counts these. So a tree is at most as tall as both limits together.
+        """
+        self._open_levels += 1
+        if self._open_levels > SHALLOW_LEVELS:
+            self._check_levels(self._open_levels)
+        before, self._added_levels = self._added_levels, 0
+        return before
+
+    def close_level(self, before: int) -> None:
+        """End a tree that `open_level` has begun."""
+        self._open_levels -= 1
+        self._added_levels = max(before, self._added_levels)
+
+    def add_level(self) -> None:
+        """Count one more node above the tree that was read last. Raises `SqlParserError` if the tree is too tall."""
+        self._added_levels += 1
+        if self._added_levels > SHALLOW_LEVELS:
+            self._check_levels(self._added_levels)
+
+    def _check_levels(self, levels: int) -> None:
+        allow_deep_calls()
+        if levels > NESTING_MAX:
+            self.refuse(
+                f"The statement nests more than {NESTING_MAX} levels deep: split it, for example by views or WITH,",
+                self.token.at,
+            )
+
+    @contextmanager
+    def trying(self) -> Iterator[None]:
+        """Go back to where it began if a `SqlParserError` is raised, which goes on."""
+        before = self.index, self._open_levels, self._added_levels
+        try:
+            yield
+        except SqlParserError:
+            self.index, self._open_levels, self._added_levels = before
+            raise
+
     # --- names and literals ------------------------------------------------------------------------------------------
 
     def sees_name(self) -> bool:
@@ -140,7 +191,9 @@ class Cursor:
     def list_of(self, parse: Callable[[], T]) -> list[T]:
         """One or more with commas in between."""
         found = [parse()]
-        while self.accept(","):
+        tokens = self.tokens
+        while tokens[self.index].text == "," and tokens[self.index].kind is Kind.OPERATOR:
+            self.index += 1
             found.append(parse())
         return found
 

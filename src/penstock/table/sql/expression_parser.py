@@ -28,6 +28,8 @@ _BINARY: Final = {
     "%": _TIMES,
     "||": _TIMES,
 }
+#: operators that are one call of all their operands where they follow one another
+_CHAINED: Final = ("OR", "AND", "||")
 _COMPARISONS: Final = ("=", "<>", "!=", "<", "<=", ">", ">=")
 #: Operators on periods and multisets, with the words that make one up.
 _WORDS: Final = (
@@ -41,6 +43,8 @@ _WORDS: Final = (
     ("MEMBER", "OF"),
     ("SUBMULTISET", "OF"),
 )
+#: tokens that end an expression
+_ENDS: Final = frozenset((",", ")", "]"))
 _SET_WORDS: Final = ("UNION", "EXCEPT", "INTERSECT")
 _TESTS: Final = (
     ("NULL",),
@@ -92,25 +96,43 @@ class ExpressionParser(TypeParser):
 
     def expression(self, least: int = 0) -> Expression:
         """An expression, as far as its operators bind at least that tightly."""
+        literal = self._lone_literal()
+        if literal is not None:
+            return literal
+        before = self.open_level()
         left = self._prefixed()
-        while True:
-            found = self._operator(left, least)
-            if found is None:
-                return left
+        while (found := self._operator(left, least)) is not None:
             left = found
+            self.add_level()
+        self.close_level(before)
+        return left
+
+    def _lone_literal(self) -> Expression | None:
+        """A number or a text without an operator after it, as in long lists."""
+        token = self.tokens[self.index]
+        if token.kind is not Kind.NUMBER and token.kind is not Kind.TEXT:
+            return None
+        following = self.tokens[self.index + 1]
+        if following.kind is not Kind.OPERATOR or following.text not in _ENDS:
+            return None
+        self.index += 1
+        if token.kind is Kind.NUMBER:
+            return syntax.NumberLiteral(token.text, at=token.at)
+        return syntax.TextLiteral(token.text, at=token.at)
 
     def expressions(self) -> tuple[Expression, ...]:
         """One or more with commas in between."""
         return tuple(self.list_of(self.expression))
 
     def _prefixed(self) -> Expression:
-        at = self.token.at
-        if self.accept("NOT"):
-            return Call("NOT", (self.expression(_NOT),), at=at)
-        sign = self.accept_any("+", "-")
-        if sign is not None:
-            name = "MINUS_PREFIX" if sign == "-" else "PLUS_PREFIX"
-            return Call(name, (self.expression(_SIGN),), at=at)
+        token = self.token
+        if token.kind is Kind.WORD and token.text == "NOT":
+            self.take()
+            return Call("NOT", (self.expression(_NOT),), at=token.at)
+        if token.kind is Kind.OPERATOR and token.text in ("+", "-"):
+            self.take()
+            name = "MINUS_PREFIX" if token.text == "-" else "PLUS_PREFIX"
+            return Call(name, (self.expression(_SIGN),), at=token.at)
         return self._suffixed(self._primary())
 
     # --- operators ---------------------------------------------------------------------------------------------------
@@ -118,7 +140,7 @@ class ExpressionParser(TypeParser):
     def _operator(self, left: Expression, least: int) -> Expression | None:
         """What an operator makes of the operand before it and those after it; None where none comes next."""
         token = self.token
-        if token.kind not in (Kind.WORD, Kind.OPERATOR):
+        if token.kind is not Kind.WORD and token.kind is not Kind.OPERATOR:
             return None
         strength = _BINARY.get(token.text)
         if strength is not None:
@@ -126,6 +148,8 @@ class ExpressionParser(TypeParser):
                 return None
             self.take()
             return self._binary(left, token.text, strength)
+        if token.kind is Kind.OPERATOR:
+            return None
         if token.text == "IS" and least <= _IS:
             return self._test(left)
         if least <= _RANGES and (found := self._range(left)) is not None:
@@ -139,7 +163,11 @@ class ExpressionParser(TypeParser):
             quantifier = self.take().text
             among = self._among()
             return syntax.Quantified(operator, left, "SOME" if quantifier == "ANY" else quantifier, among, at=left.at)
-        return Call(operator, (left, self.expression(strength + 1)), at=left.at)
+        operands = [left, self.expression(strength + 1)]
+        if operator in _CHAINED:
+            while self.accept(operator):
+                operands.append(self.expression(strength + 1))
+        return Call(operator, tuple(operands), at=left.at)
 
     def _test(self, left: Expression) -> Expression:
         self.expect("IS")
@@ -203,6 +231,7 @@ class ExpressionParser(TypeParser):
                 value = syntax.FieldAccess(value, self.name(), at=value.at)
             else:
                 return value
+            self.add_level()
 
     def value(self) -> Expression:
         """A value without operators before or after it."""
@@ -393,21 +422,28 @@ class ExpressionParser(TypeParser):
 
     def try_query(self) -> Query | None:
         """A query in parentheses, if that is what comes next; the place stays where it is if not."""
-        ahead = 0
-        while self.peek(ahead).text == "(" and self.peek(ahead).kind is Kind.OPERATOR:
-            ahead += 1
+        ahead = self._parentheses_ahead()
         first = self.peek(ahead)
         is_table = first.text == "TABLE" and self.peek(ahead + 1).text != "("
         if not ahead or first.kind is not Kind.WORD or not (first.text in _BEGIN_QUERIES or is_table):
             return None
-        begin = self.index
         try:
-            return self.in_parentheses(self.query)
+            with self.trying():
+                return self.in_parentheses(self.query)
         except SqlParserError:
             if ahead == 1:
                 raise
-            self.index = begin
             return None
+
+    def _parentheses_ahead(self) -> int:
+        """How many parentheses open one after another. Where they end is known for all of them."""
+        begin, end = self._opening
+        if not begin <= self.index < end:
+            end = self.index
+            while self.tokens[end].text == "(" and self.tokens[end].kind is Kind.OPERATOR:
+                end += 1
+            self._opening = self.index, end
+        return end - self.index
 
     def _named(self) -> Expression:
         """A column, or a call of a function."""

@@ -162,7 +162,7 @@ def _(node: Call) -> str:
     if name in _PREFIXES and len(operands) == 1:
         return f"({_PREFIXES[name]} {sql_of(operands[0])})"
     if name in _BINARY or name.startswith("MULTISET "):
-        return f"({sql_of(operands[0])} {name} {sql_of(operands[1])})"
+        return f"({f' {name} '.join(map(sql_of, operands))})"
     if name.startswith("IS ") and len(operands) == 1:
         return f"({sql_of(operands[0])} {name})"
     if name in ("NEXT VALUE", "CURRENT VALUE"):

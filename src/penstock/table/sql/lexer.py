@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
@@ -48,7 +47,8 @@ class Token(NamedTuple):
 #: Longer ones first.
 _OPERATORS: Final = ("=>", "->", "<=", ">=", "<>", "!=", "||", "{-", "-}", *"+-*/%=<>(),.;[]{}?:|^$")
 _TOKEN: Final = re.compile(
-    r"(?P<SPACE>\s+|(?:--|//)[^\n]*)"
+    r"\s*(?:"
+    r"(?P<SPACE>(?:--|//)[^\n]*|\Z)"
     r"|(?P<HINT>/\*\+)"
     r"|(?P<COMMENT>/\*)"
     r"|(?P<TEXT>'(?:[^']|'')*')"
@@ -56,8 +56,11 @@ _TOKEN: Final = re.compile(
     r"|(?P<QUOTED>(?:[uU]&)?`(?:[^`]|``)+`)"
     r"|(?P<NUMBER>(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)"
     r"|(?P<WORD>[^\W\d][\w$]*|\$[\w$]+)"
-    rf"|(?P<OPERATOR>{'|'.join(map(re.escape, _OPERATORS))})"
+    rf"|(?P<OPERATOR>{'|'.join(map(re.escape, _OPERATORS))}))"
 )
+#: the tokens whose text is their source
+_PLAIN: Final = {"NUMBER": Kind.NUMBER, "OPERATOR": Kind.OPERATOR}
+_SPACE: Final = re.compile(r"\s*")
 _UESCAPE: Final = re.compile(r"\s*UESCAPE\s+'(.)'", re.IGNORECASE)
 
 
@@ -69,40 +72,48 @@ def place(sql: str, at: int) -> tuple[int, int]:
 
 def tokens_of(sql: str) -> list[Token]:
     """All tokens, the last of kind END. Raises `SqlParserError`."""
-    return list(_tokens(sql))
-
-
-def _tokens(sql: str) -> Iterator[Token]:
-    at, hint_end = 0, -1
-    while at < len(sql):
-        if at == hint_end:
-            yield Token(Kind.HINT, "*/", "*/", at)
-            at += 2
-            continue
-        match = _TOKEN.match(sql, at)
+    found: list[Token] = []
+    at, hint_end, end = 0, -1, len(sql)
+    match_at, new = _TOKEN.match, tuple.__new__
+    while at < end:
+        match = match_at(sql, at)
         if match is None:
+            at = _SPACE.match(sql, at).end()  # type: ignore[union-attr]
             raise SqlParserError(_unknown(sql, at), *place(sql, at))
-        kind, source = match.lastgroup or "", match[0]
-        begin, at = at, match.end()
-        if kind == "COMMENT":
+        name = match.lastgroup or ""
+        begin, at = match.span(name)
+        if begin == hint_end:
+            found.append(Token(Kind.HINT, "*/", "*/", begin))
+            at = begin + 2
+            continue
+        source = sql[begin:at]
+        kind = _PLAIN.get(name)
+        if kind is not None:
+            found.append(new(Token, (kind, source, source, begin)))
+            if kind is Kind.NUMBER and at < end and sql[at] in ",)":
+                # As in a long list of numbers, where this saves a match each.
+                found.append(new(Token, (Kind.OPERATOR, sql[at], sql[at], at)))
+                at += 1
+        elif name == "SPACE":
+            continue
+        elif name == "WORD":
+            found.append(Token(Kind.WORD, source.upper(), source, begin))
+        elif name == "TEXT":
+            found.append(Token(Kind.TEXT, source[1:-1].replace("''", "'"), source, begin))
+        elif name == "COMMENT":
             at = _end_of_comment(sql, begin) + 2
-        elif kind == "HINT":
+        elif name == "HINT":
             hint_end = _end_of_comment(sql, begin)
-            yield Token(Kind.HINT, "/*+", source, begin)
-        elif kind == "WORD":
-            yield Token(Kind.WORD, source.upper(), source, begin)
-        elif kind == "QUOTED":
-            name = source[source.index("`") + 1 : -1].replace("``", "`")
-            yield Token(Kind.QUOTED, _decoded(name) if source[0] in "uU" else name, source, begin)
-        elif kind == "TEXT":
-            yield Token(Kind.TEXT, source[1:-1].replace("''", "'"), source, begin)
-        elif kind == "PREFIXED":
+            found.append(Token(Kind.HINT, "/*+", source, begin))
+        elif name == "QUOTED":
+            quoted = source[source.index("`") + 1 : -1].replace("``", "`")
+            found.append(Token(Kind.QUOTED, _decoded(quoted) if source[0] in "uU" else quoted, source, begin))
+        else:
             escape = _UESCAPE.match(sql, at) if source[0] in "uU" else None
-            yield _prefixed(sql, source, begin, "\\" if escape is None else escape[1])
+            found.append(_prefixed(sql, source, begin, "\\" if escape is None else escape[1]))
             at = at if escape is None else escape.end()
-        elif kind != "SPACE":
-            yield Token(Kind[kind], source, source, begin)
-    yield Token(Kind.END, "", "<EOF>", len(sql))
+    found.append(Token(Kind.END, "", "<EOF>", end))
+    return found
 
 
 def _end_of_comment(sql: str, begin: int) -> int:

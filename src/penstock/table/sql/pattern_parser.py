@@ -73,9 +73,11 @@ class PatternParser(RelationParser):
     # --- the pattern -------------------------------------------------------------------------------------------------
 
     def _alternatives(self) -> Pattern:
+        before = self.open_level()
         parts = [self._sequence()]
         while self.accept("|"):
             parts.append(self._sequence())
+        self.close_level(before)
         return parts[0] if len(parts) == 1 else Pattern("ALTER", parts=tuple(parts))
 
     def _sequence(self) -> Pattern:

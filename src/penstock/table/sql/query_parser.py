@@ -23,6 +23,12 @@ class QueryParser(FunctionParser):
 
     def query(self) -> Query:
         """A query without parentheses around it."""
+        before = self.open_level()
+        found = self._query()
+        self.close_level(before)
+        return found
+
+    def _query(self) -> Query:
         at = self.token.at
         if not self.accept("WITH"):
             return self._ordered(self._set_operation())
@@ -37,18 +43,30 @@ class QueryParser(FunctionParser):
         return relations.CommonTable(name, columns, self.in_parentheses(self.query))
 
     def _set_operation(self) -> Query:
-        left = self._intersection()
+        found = self._intersection()
         while (operator := self.accept_any(*_UNIONS)) is not None:
-            is_all = self.accept_any("ALL", "DISTINCT") == "ALL"
-            left = relations.SetOperation(operator, left, self._intersection(), is_all, at=left.at)
-        return left
+            is_all = self._is_all()
+            parts = [found, self._intersection()]
+            if operator == "UNION":
+                # One after another they are one operation, however many there are.
+                while self.sees("UNION") and (self.peek().text == "ALL") == is_all:
+                    self.take()
+                    self._is_all()
+                    parts.append(self._intersection())
+            found = relations.SetOperation(operator, tuple(parts), is_all, at=found.at)
+            self.add_level()
+        return found
 
     def _intersection(self) -> Query:
-        left = self._simple_query()
+        found = self._simple_query()
         while self.accept("INTERSECT"):
-            is_all = self.accept_any("ALL", "DISTINCT") == "ALL"
-            left = relations.SetOperation("INTERSECT", left, self._simple_query(), is_all, at=left.at)
-        return left
+            is_all = self._is_all()
+            found = relations.SetOperation("INTERSECT", (found, self._simple_query()), is_all, at=found.at)
+            self.add_level()
+        return found
+
+    def _is_all(self) -> bool:
+        return self.accept_any("ALL", "DISTINCT") == "ALL"
 
     def _simple_query(self) -> Query:
         at = self.token.at

@@ -25,7 +25,7 @@ def _(query: relations.TableQuery) -> str:
 @sql_of.register
 def _(query: relations.SetOperation) -> str:
     words = f"{query.operator}{' ALL' if query.is_all else ''}"
-    return f"({sql_of(query.left)}) {words} ({sql_of(query.right)})"
+    return f" {words} ".join(f"({sql_of(part)})" for part in query.parts)
 
 
 @sql_of.register

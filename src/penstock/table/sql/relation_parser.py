@@ -23,9 +23,11 @@ class RelationParser(QueryParser):
         left = self._joined()
         while self.accept(","):
             left = relations.Join(left, self._joined(), "CROSS", at=left.at)
+            self.add_level()
         return left
 
     def _joined(self) -> Relation:
+        before = self.open_level()
         left = self._aliased()
         while (join := self._join_words()) is not None:
             join_type, is_natural = join
@@ -33,6 +35,8 @@ class RelationParser(QueryParser):
             condition = self.expression() if self.accept("ON") else None
             using = self.names_in_parentheses() if condition is None and self.accept("USING") else ()
             left = relations.Join(left, right, join_type, condition, using, is_natural, at=left.at)
+            self.add_level()
+        self.close_level(before)
         return left
 
     def _join_words(self) -> tuple[str, bool] | None:

@@ -72,11 +72,10 @@ class TableQuery(Query):
 
 @dataclass(frozen=True, slots=True)
 class SetOperation(Query):
-    """UNION, INTERSECT or EXCEPT (`operator`) of two queries, with ALL or without."""
+    """UNION, INTERSECT or EXCEPT (`operator`) of two queries, with ALL or without; UNION may have more parts."""
 
     operator: str
-    left: Query
-    right: Query
+    parts: tuple[Query, ...]
     is_all: bool = False
 
     @property

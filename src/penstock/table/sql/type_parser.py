@@ -50,13 +50,15 @@ class TypeParser(Cursor):
         return self._in_collections(lambda found: found)
 
     def _in_collections(self, qualified: Callable[[DataType], DataType]) -> DataType:
-        at = self.token.at
+        at, before = self.token.at, self.open_level()
         try:
             found = qualified(self._root())
             while collection := self.accept_any("ARRAY", "MULTISET"):
                 found = qualified(types.ArrayType(found) if collection == "ARRAY" else types.MultisetType(found))
+                self.add_level()
         except WrongValueError as error:
             self.refuse(f"{str(error).capitalize()}:", at)
+        self.close_level(before)
         return found
 
     def _nullability(self, found: DataType) -> DataType:

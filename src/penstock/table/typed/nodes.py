@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from penstock.table.data.logical_types import DataType
@@ -19,10 +19,12 @@ class Typed:
         return ()
 
     def walk(self) -> Iterator[Typed]:
-        """It and all below it."""
-        yield self
-        for child in self.children():
-            yield from child.walk()
+        """All nodes of the tree, each before its children, from left to right."""
+        waiting: list[Typed] = [self]
+        while waiting:
+            node = waiting.pop()
+            yield node
+            waiting += reversed(node.children())
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,16 @@ class Constant(Typed):
 
     def __str__(self) -> str:
         return repr(self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Constants(Typed):
+    """The constants of a long IN as one operand. Some are NULL if `type` is nullable."""
+
+    values: tuple[object, ...]
+
+    def __str__(self) -> str:
+        return ", ".join(map(repr, self.values))
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +84,14 @@ class Lambda(Typed):
     def children(self) -> tuple[Typed, ...]:
         """The body."""
         return (self.body,)
+
+
+def separated(operands: Sequence[Typed]) -> list[Typed]:
+    """Operands with each of many constants as an operand of its own."""
+    found: list[Typed] = []
+    for one in operands:
+        found += [Constant(one.type, value) for value in one.values] if isinstance(one, Constants) else [one]
+    return found
 
 
 def transformed(node: Typed, change: Callable[[Typed], Typed]) -> Typed:

@@ -20,13 +20,15 @@ from penstock.table.data.arrow_types import arrow_type
 from penstock.table.data.logical_types import DataType
 from penstock.table.data.values import scalar_of
 from penstock.table.plan.row_schema import RowSchema
-from penstock.table.typed.nodes import Constant, Field, FunctionCall, Typed
+from penstock.table.typed.nodes import Constant, Field, FunctionCall, Typed, separated
 
 _TURNED: Final = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _FLOATING: Final = (types.FloatType, types.DoubleType)
 _TEXTS: Final = (types.CharType, types.VarCharType)
 #: types whose values are whole numbers in figures
 _WHOLE: Final = (types.IntegralType, types.DateType, types.TimestampType)
+#: more constants than this exclude hardly any row group, and are compared with the figures of each of them
+_IN_MAX: Final = 1_000
 _COMPARED: Final = (*_WHOLE, *_FLOATING, types.DecimalType, *_TEXTS)
 
 
@@ -80,7 +82,8 @@ def is_of_use(condition: Typed) -> bool:
         case "IS NULL" | "IS NOT NULL":
             return isinstance(operands[0], Field) and isinstance(operands[0].type, _COMPARED)
         case "IN":
-            return all(_is_comparison("=", operands[0], one) for one in operands[1:])
+            among = separated(operands[1:])
+            return len(among) <= _IN_MAX and all(_is_comparison("=", operands[0], one) for one in among)
         case function if function in _TURNED:
             left, right = operands
             return _is_comparison(function, left, right) or _is_comparison(_TURNED[function], right, left)
@@ -120,7 +123,7 @@ def _may_be_true(condition: Typed, figures: Mapping[int, Figures]) -> bool:
             found = _figures_of(operands[0], figures)
             return found.nulls is None or found.nulls < found.rows
         case "IN":
-            return any(_may_compare("=", operands[0], one, figures) for one in operands[1:])
+            return any(_may_compare("=", operands[0], one, figures) for one in separated(operands[1:]))
         case function:
             left, right = operands
             if isinstance(left, Field):

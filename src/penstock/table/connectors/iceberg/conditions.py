@@ -12,7 +12,7 @@ from typing import Any, Final
 from penstock.table.data import logical_types as types
 from penstock.table.data.logical_types import DataType
 from penstock.table.data.values import column_of
-from penstock.table.typed.nodes import Constant, Field, FunctionCall, Typed
+from penstock.table.typed.nodes import Constant, Field, FunctionCall, Typed, separated
 
 _MIRRORED: Final = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _CLASSES: Final = {
@@ -53,7 +53,7 @@ def condition_of(condition: Typed, names: Sequence[str]) -> Any | None:
     if name in ("IS NULL", "IS NOT NULL") and isinstance(first, Field):
         return found.IsNull(names[first.index]) if name == "IS NULL" else found.NotNull(names[first.index])
     if name == "IN" and isinstance(first, Field):
-        values = [_constant(one, first.type) for one in operands[1:]]
+        values = [_constant(one, first.type) for one in separated(operands[1:])]
         if not values or len(values) > _IN_MAX or any(value is None for value in values):
             return None
         return found.In(names[first.index], values)

@@ -14,7 +14,7 @@ from penstock.connectors.postgres.text_columns import literal, texts_of
 from penstock.table.data import logical_types as types
 from penstock.table.data.logical_types import DataType
 from penstock.table.data.values import column_of
-from penstock.table.typed.nodes import Constant, Field, FunctionCall, Typed
+from penstock.table.typed.nodes import Constant, Field, FunctionCall, Typed, separated
 
 _COMPARISONS: Final = frozenset({"=", "<>", "<", "<=", ">", ">="})
 _MIRRORED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -27,6 +27,8 @@ _CASTS: Final[tuple[tuple[type[DataType], str], ...]] = (
     (types.LocalZonedTimestampType, "timestamptz"),
     (types.TimestampType, "timestamp"),
 )
+#: more constants than this stay a condition here
+_IN_MAX: Final = 1_000
 _TEXTS: Final = (types.CharType, types.VarCharType)
 
 
@@ -57,7 +59,8 @@ def condition_of(condition: Typed, columns: Sequence[str]) -> Condition | None:
     if name in ("IS NULL", "IS NOT NULL") and isinstance(first, Field):
         return Condition(f"({columns[first.index]} {name})", True)
     if name == "IN" and isinstance(first, Field):
-        return _any_of(first, operands[1:], columns)
+        among = separated(operands[1:])
+        return _any_of(first, among, columns) if len(among) <= _IN_MAX else None
     if name in _COMPARISONS and len(operands) == 2:
         return _comparison(name, *operands, columns=columns)
     return None

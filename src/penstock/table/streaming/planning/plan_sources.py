@@ -7,10 +7,8 @@ import pyarrow as pa
 from penstock.base.errors import UnsupportedError
 from penstock.connectors.columns import ColumnsSource
 from penstock.table.connectors.tables import TableReader
-from penstock.table.data.arrow_types import arrow_type
 from penstock.table.data.errors import ValidationError
-from penstock.table.evaluation.columns import Columns
-from penstock.table.evaluation.evaluator import Evaluator
+from penstock.table.evaluation.evaluator import columns_of_rows
 from penstock.table.plan.changes import INSERTS, Changes
 from penstock.table.plan.logical import ArrowRows, Scan, Values
 from penstock.table.streaming.planning.rule import Planning, Rule
@@ -35,11 +33,7 @@ class ValuesRule(Rule[Values]):
             # A query without FROM reads one row that has a column nobody asks for.
             batch = pa.RecordBatch.from_arrays([pa.nulls(len(node.rows))], ["c0"])
             return planning.source("Values", TableReader(ColumnsSource(batch)), node.schema)
-        rows = [Evaluator(row, planning.calls.session)(Columns((), 1)) for row in node.rows]
-        arrays = [
-            pa.concat_arrays([row[index] for row in rows]) if rows else pa.array([], arrow_type(column.type))
-            for index, column in enumerate(node.schema)
-        ]
+        arrays = columns_of_rows(node.rows, node.schema.types, planning.calls.session)
         batch = pa.RecordBatch.from_arrays(arrays, names)
         return planning.source("Values", TableReader(ColumnsSource(batch)), node.schema)
 

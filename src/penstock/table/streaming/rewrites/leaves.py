@@ -7,6 +7,7 @@ reads columns as a whole.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
@@ -60,7 +61,7 @@ def _same_places(node: Node) -> Places:
     return {(index,): index for index in range(len(node.schema))}
 
 
-def _shortest(paths: Used) -> list[Path]:
+def _shortest(paths: AbstractSet[Path]) -> list[Path]:
     """The paths without those that lie in others."""
     return sorted(one for one in paths if not any(one[:length] in paths for length in range(1, len(one))))
 
@@ -93,7 +94,12 @@ class _Pruner:
         return (self.whole(node), _same_places(node)) if rule is None else rule(node, used)
 
     def _project(self, node: Project, used: Used) -> tuple[Node, Places]:
-        wanted = [one for index in range(len(node.schema)) for one in _shortest(_of(index, used)) or [(index,)]]
+        by_column: dict[int, set[Path]] = {}
+        for path in used:
+            by_column.setdefault(path[0], set()).add(path)
+        wanted = [
+            one for index in range(len(node.schema)) for one in _shortest(by_column.get(index, set())) or [(index,)]
+        ]
         made = [_below(node.expressions[path[0]], path[1:]) for path in wanted]
         inner, places = self._kept(node.input, frozenset(_paths_in(made)))
         expressions = tuple(_moved(one, places) for one in made)
@@ -121,10 +127,6 @@ class _Pruner:
         expression = _moved(node.expression, places)
         found = replace(node, schema=RowSchema(tuple(columns)), input=inner, column=column, expression=expression)
         return found, places
-
-
-def _of(index: int, used: Used) -> Used:
-    return frozenset(path for path in used if path[0] == index)
 
 
 def _below(expression: Typed, fields: Path) -> Typed:

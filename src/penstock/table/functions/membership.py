@@ -1,0 +1,69 @@
+"""IN: whether a value is among others. Those that are constant are a set, which is made once for all batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.table.data.logical_types import ArrayType, DataType, MapType, NullType, RowType
+from penstock.table.data.values import Datum, Kernel, column_of
+from penstock.table.functions.definition import UNKNOWN, Call, Operands
+from penstock.table.typed.nodes import Constants
+
+#: makes the kernel of `=`
+Equality = Callable[[Call], Kernel]
+
+_NESTED = (ArrayType, MapType, RowType)
+
+
+def evaluated_operands(call: Operands) -> list[int]:
+    """The places of the operands that the kernel takes: the first one, and those that are not in the set."""
+    if not _has_set(call.types[0]):
+        return list(range(len(call)))
+    return [place for place in range(len(call)) if not place or call.value(place) is UNKNOWN]
+
+
+def membership_kernel(equality: Equality, call: Call) -> Kernel:
+    """Whether the first operand is one of the others: NULL where it is none of them but one is NULL."""
+    pair = replace(call.operands, types=call.types[:2], values=())
+    equal = equality(replace(call, operands=pair))
+    constants = call.operands.values[1:] if _has_set(call.types[0]) else ()
+    given = [value for one in constants for value in (one.values if isinstance(one, Constants) else (one,))]
+    given = [one for one in given if one is not UNKNOWN]
+    if not given:
+        return lambda operand, *among: _any_equal(equal, operand, among)
+    contains = _set_kernel(given, call.types[0])
+
+    def kernel(operand: Datum, *among: Datum) -> Datum:
+        found = contains(operand)
+        return pc.or_kleene(found, _any_equal(equal, operand, among)) if among else found
+
+    return kernel
+
+
+def _has_set(kind: DataType) -> bool:
+    return not isinstance(kind, (*_NESTED, NullType))
+
+
+def _set_kernel(given: list[object], kind: DataType) -> Kernel:
+    # NaN equals nothing, itself included.
+    known = [one for one in given if one is not None and one == one]
+    has_null = any(one is None for one in given)
+    values = column_of(known, kind)
+
+    def kernel(operand: Datum) -> Datum:
+        found = pc.is_in(operand, value_set=values)
+        unknown = pc.or_(pc.is_null(operand), pc.invert(found)) if has_null else pc.is_null(operand)
+        return pc.if_else(unknown, pa.scalar(None, pa.bool_()), found)
+
+    return kernel
+
+
+def _any_equal(equal: Kernel, operand: Datum, among: tuple[Datum, ...]) -> Datum:
+    found = equal(operand, among[0])
+    for one in among[1:]:
+        found = pc.or_kleene(found, equal(operand, one))
+    return found
