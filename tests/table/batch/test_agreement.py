@@ -79,6 +79,15 @@ QUERIES = [
     "SELECT UPPER(who), SUM(CHAR_LENGTH(UPPER(who))) FROM sales GROUP BY UPPER(who) HAVING COUNT(*) > 1",
     "SELECT DISTINCT ok, who FROM sales",
     "SELECT SUM(id * 4611686018427387904) FROM sales",
+    "SELECT SUM(id) FROM sales GROUP BY 1",
+    # groups of several sets
+    "SELECT who, COUNT(*), GROUPING(who) FROM sales GROUP BY GROUPING SETS ((who), ())",
+    "SELECT who, COUNT(*) FROM sales GROUP BY ROLLUP (who) HAVING GROUPING(who) = 1",
+    "SELECT who, ok, SUM(amount), GROUPING_ID(who, ok), GROUPING(ok), GROUP_ID() FROM sales GROUP BY CUBE (who, ok)",
+    "SELECT who, COLLECT(amount), GROUPING(ok, who) FROM sales GROUP BY ROLLUP (who, ok)",
+    "SELECT GROUP_ID(), who, GROUPING(who), COUNT(id) FROM sales GROUP BY GROUPING SETS ((who), (), (), (ok), (who))",
+    "SELECT who, COUNT(*), GROUPING(who) FROM sales GROUP BY GROUPING SETS ((who), (1))",
+    "SELECT MAP['a', who], COUNT(*), GROUPING(MAP['a', who]) FROM sales GROUP BY ROLLUP (MAP['a', who])",
     # joins
     "SELECT id, city FROM sales JOIN people ON who = name",
     "SELECT id, city FROM sales LEFT JOIN people ON who = name AND age > amount",

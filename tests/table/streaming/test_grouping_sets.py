@@ -60,9 +60,32 @@ def test_group_id_tells_the_sets_apart() -> None:
     assert rows("SELECT GROUP_ID(), COUNT(DISTINCT b) FROM t GROUP BY GROUPING SETS ((a), ())") == [
         (0, 1),
         (0, 2),
-        (1, 2),
+        (0, 2),
     ]
+    twice = "SELECT b, GROUP_ID(), COUNT(*) FROM t GROUP BY GROUPING SETS ((a, b), (b, a), (b))"
+    assert [row[1] for row in rows(twice)].count(1) == 3
+    assert len(rows(twice)) == 8
     assert rows("SELECT a, GROUPING(a), GROUP_ID() FROM t GROUP BY a") == [(1, 0, 0), (None, 0, 0)]
+
+
+def test_a_number_in_group_by_is_a_constant() -> None:
+    """K2: as Flink answers; a position is what it would refuse."""
+    data: list[Any] = [(1, "x", 1), (2, "y", 2)]
+    assert rows("SELECT SUM(c) FROM t GROUP BY 1", data) == [(3,)]
+    assert rows("SELECT SUM(c), b FROM t GROUP BY 1, b", data) == [(1, "x"), (2, "y")]
+    assert rows("SELECT b, SUM(c) FROM t GROUP BY b, 9", data) == [("x", 1), ("y", 2)]
+    assert rows("SELECT 5, COUNT(*) FROM t GROUP BY 1", data) == [(5, 2)]
+    assert rows("SELECT COUNT(*) FROM t WHERE c > 9 GROUP BY 1", data) == []
+    sets = "SELECT b, COUNT(*), GROUPING(b) FROM t GROUP BY GROUPING SETS ((b), (1))"
+    assert rows(sets, data) == [("x", 1, 0), ("y", 1, 0), (None, 2, 1)]
+
+
+def test_a_number_in_group_by_is_a_position_where_flink_refuses_the_statement() -> None:
+    data: list[Any] = [(1, "x", 1), (2, "x", 2)]
+    assert rows("SELECT b, SUM(c) FROM t GROUP BY 1", data) == [("x", 3)]
+    assert rows("SELECT SUM(c), UPPER(b) FROM t GROUP BY 2", data) == [(3, "X")]
+    with pytest.raises(ValidationError, match="'b' is not being grouped"):
+        rows("SELECT b, SUM(c) FROM t GROUP BY 9", data)
 
 
 def test_rows_that_go_leave_all_their_groups() -> None:

@@ -14,7 +14,7 @@ from penstock.table.evaluation.evaluator import operands_of
 from penstock.table.functions.aggregates import AGGREGATE_FUNCTIONS, AggregateFunction
 from penstock.table.functions.json_construction import embedded_operands
 from penstock.table.functions.signatures import BIGINT
-from penstock.table.plan.logical import AggregateCall, UserAggregateCall
+from penstock.table.plan.logical import AggregateCall, UserAggregateCall, group_ids
 from penstock.table.sql import syntax
 from penstock.table.typed.nodes import Constant, Typed, transformed
 from penstock.table.user_functions.definition import AGGREGATES
@@ -149,6 +149,7 @@ class GroupedScope:
         self.keys = list(keys)
         self.has_groups = bool(keys)
         self._has_sets = bool(sets)
+        self._sets = sets
         #: keys that are NULL in the groups of some set
         self._left_out = {index for index in range(len(self.keys)) if any(index not in one for one in sets)}
         self.calls: list[AggregateCall] = []
@@ -237,9 +238,9 @@ class GroupedScope:
             if found not in self.keys:
                 raise ValidationError(f"Argument to function {node.name} must be a grouped expression")
             numbers.append(self.keys.index(found))
-        if not self._has_sets:
+        if not self._has_sets or (not numbers and not any(group_ids(self._sets))):
             return Constant(BIGINT.not_null(), 0)
-        which = tuple(numbers or range(len(self.keys)))
+        which = tuple(numbers)
         if which not in self.groupings:
             self.groupings.append(which)
         return Pending(BIGINT.not_null(), "grouping", self.groupings.index(which))

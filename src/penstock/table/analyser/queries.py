@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from penstock.base.deep_calls import repeats_if_deep
 from penstock.base.errors import UnsupportedError
@@ -16,7 +17,7 @@ from penstock.table.analyser.relations import RelationAnalyser
 from penstock.table.analyser.scalars import ScalarAnalyser
 from penstock.table.analyser.scopes import RelationScope, scope_of
 from penstock.table.analyser.seams import CommonTable, Tables
-from penstock.table.analyser.select import SelectPlan, new_name, nulls_first, project
+from penstock.table.analyser.select import SelectPlan, has_places, new_name, nulls_first, project
 from penstock.table.analyser.state_hints import lifetimes_of, name_of
 from penstock.table.analyser.subqueries import FALSE, Uncorrelated, matching, scalar_query
 from penstock.table.analyser.tested_queries import Test, answer_of, has_rows, test_of, tested_rows
@@ -82,11 +83,32 @@ class QueryAnalyser:
         if node.where is not None:
             self._where(node.where, scope)
         node = with_windows(node, scope, ScalarAnalyser(scope, self.calls))
-        found = SelectPlan(
-            node, scope, self.calls, lambda one, around, *more: self._scalar(one, around or scope, *more)
-        )
+        found = self._select_plan(node, scope)
         found.state_ttl_ms = lifetimes.get(name_of(node.source) or "")
         return found
+
+    def _select_plan(self, node: relations.Select, scope: RelationScope) -> SelectPlan:
+        """The steps after FROM and WHERE.
+
+        In Flink a number in GROUP BY is a constant. Only a statement that Flink refuses for this reason has places of
+        columns instead, as in other dialects.
+        """
+
+        def scalars(one: syntax.Expression, around: RelationScope | None, *more: Any) -> Typed:
+            return self._scalar(one, around or scope, *more)
+
+        before = scope.plan
+        try:
+            return SelectPlan(node, scope, self.calls, scalars)
+        except ValidationError:
+            if node.group is None or not has_places(node.group):
+                raise
+            scope.plan = before
+            try:
+                return SelectPlan(node, scope, self.calls, scalars, numbers_are_places=True)
+            except ValidationError:
+                scope.plan = before
+            raise
 
     @repeats_if_deep
     def filtered(self, plan: Node, condition: syntax.Expression) -> Node:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
+from typing import TypeGuard
 
 from penstock.table.analyser.aggregation import (
     GroupedScope,
@@ -54,8 +55,16 @@ class Selected:
 class SelectPlan:
     """The steps of one SELECT. `scope`: what names mean after FROM and WHERE, and the plan of these."""
 
-    def __init__(self, node: relations.Select, scope: RelationScope, calls: Calls, scalars: ScalarQueries) -> None:
+    def __init__(
+        self,
+        node: relations.Select,
+        scope: RelationScope,
+        calls: Calls,
+        scalars: ScalarQueries,
+        numbers_are_places: bool = False,
+    ) -> None:
         self.node = node
+        self._numbers_are_places = numbers_are_places
         self.scope = scope
         self.calls = calls
         self.rows = ScalarAnalyser(scope, calls)
@@ -153,7 +162,7 @@ class SelectPlan:
         return keys
 
     def _group_expression(self, expression: syntax.Expression) -> Typed:
-        if isinstance(expression, syntax.NumberLiteral) and expression.text.isdigit():
+        if self._numbers_are_places and is_place(expression):
             index = int(expression.text)
             if not 1 <= index <= len(self.node.items):
                 raise ValidationError(f"GROUP BY {index}: there are {len(self.node.items)} selected columns")
@@ -294,6 +303,16 @@ def project(plan: Node, expressions: Sequence[Typed], names: Sequence[str]) -> N
         time = plan.schema[expression.index].time if isinstance(expression, Field) else None
         found.append(PlanColumn(name, expression.type, time or time_of(expression)))
     return Project(schema=RowSchema(tuple(found)), input=plan, expressions=tuple(expressions))
+
+
+def is_place(expression: syntax.Expression) -> TypeGuard[syntax.NumberLiteral]:
+    """Whether an expression is a number that may be the place of a column."""
+    return isinstance(expression, syntax.NumberLiteral) and expression.text.isdigit()
+
+
+def has_places(group: Sequence[relations.GroupItem]) -> bool:
+    """Whether numbers are among the expressions that are grouped by."""
+    return any(any(map(is_place, item.expressions)) or has_places(item.sets) for item in group)
 
 
 def time_of(expression: Typed) -> TimeAttribute | None:

@@ -3,33 +3,89 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from penstock.table.analyser.window_properties import is_of_windows
 from penstock.table.batch.aggregates import Over, gathered, gathered_type, native_aggregate
 from penstock.table.batch.kernels import Accumulated
 from penstock.table.batch.map_keys import group_text, has_maps, value_text
 from penstock.table.batch.planning import BatchPlanner, Source, column, select, with_maps
+from penstock.table.batch.stored import spark_type
 from penstock.table.data.logical_types import DataType
+from penstock.table.functions.signatures import BIGINT
 from penstock.table.plan import logical
 from penstock.table.plan.logical import AggregateCall
 from penstock.table.plan.row_schema import RowSchema
 from penstock.table.streaming.planning.plan_windows import below_window
 from penstock.table.streaming.rewrites.calc import calc_of
-from penstock.table.typed.nodes import Typed
+from penstock.table.typed.nodes import Constant, Typed
 
 
 def aggregate(planner: BatchPlanner, node: logical.Aggregate) -> str:
     """A row for each group, of each set of keys if there are several."""
+    if () in node.groupings:
+        return planner.query(_by_group_id(node))
     node = _of_sessions(planner, node)
     source = operands_of(planner, planner.query(node.input), node.input.schema, node.calls, node.keys)
     texts, places = texts_of(node.calls, source.texts, Over())
     kinds = [node.input.schema[key].type.nullable() for key in node.keys]
     keys = [group_text(column(key), kind) for key, kind in zip(node.keys, kinds, strict=True)]
-    query = select([*keys, *texts], source.query, _groups(node, keys))
+    groupings = [_grouping(node, keys, grouping) for grouping in node.groupings]
+    query = select([*_shown(node, keys, kinds), *groupings, *texts], source.query, _groups(node, keys))
     if any(map(has_maps, kinds)):
-        columns = map(column, range(len(kinds) + len(texts)))
+        columns = map(column, range(len(kinds) + len(groupings) + len(texts)))
         query = select([value_text(next(columns), kind) for kind in kinds] + list(columns), query)
-    return accumulated(planner, query, kinds, node.calls, places)
+    found = accumulated(planner, query, [*kinds, *(BIGINT for _ in groupings)], node.calls, places)
+    if not groupings:
+        return found
+    # The columns of the groupings come after those of the calls.
+    first, last = len(kinds), len(kinds) + len(groupings)
+    order = [*range(first), *range(last, last + len(node.calls)), *range(first, last)]
+    return select(list(map(column, order)), found)
+
+
+def _is_used(node: logical.Aggregate, key: int) -> bool:
+    """Whether some set has a key. Spark knows no others."""
+    return not node.sets or any(key in one for one in node.sets)
+
+
+def _shown(node: logical.Aggregate, keys: Sequence[str], kinds: Sequence[DataType]) -> list[str]:
+    return [
+        text if _is_used(node, key) else f"CAST(NULL AS {spark_type(kind)})"
+        for key, (text, kind) in enumerate(zip(keys, kinds, strict=True))
+    ]
+
+
+def _grouping(node: logical.Aggregate, keys: Sequence[str], grouping: Sequence[int]) -> str:
+    """GROUPING of keys: a bit for each, which is 1 where a set leaves the key out."""
+    bits = [
+        f"shiftleft({f'CAST(grouping({keys[key]}) AS BIGINT)' if _is_used(node, key) else '1L'}, {place})"
+        for place, key in enumerate(reversed(grouping))
+    ]
+    return f"({' + '.join(bits)})"
+
+
+def _by_group_id(node: logical.Aggregate) -> logical.Node:
+    """Groups with GROUP_ID, which Spark does not have: those of the first sets, of equal second ones, and so on."""
+    ids, width = node.group_ids(), len(node.keys) + len(node.calls)
+    asked = [place for place, keys in enumerate(node.groupings) if keys]
+    columns = [*node.schema.columns[:width], *(node.schema[width + place] for place in asked)]
+    parts: list[logical.Node] = []
+    for group_id in range(max(ids) + 1):
+        groups = replace(
+            node,
+            schema=RowSchema(tuple(columns)),
+            sets=tuple(one for one, its in zip(node.sets, ids, strict=True) if its == group_id),
+            groupings=tuple(node.groupings[place] for place in asked),
+        )
+        expressions: list[Typed] = list(groups.schema.fields()[:width])
+        for place in range(len(node.groupings)):
+            is_id = place not in asked
+            expressions.append(
+                Constant(BIGINT.not_null(), group_id) if is_id else groups.schema.field(width + asked.index(place))
+            )
+        parts.append(logical.Project(schema=node.schema, input=groups, expressions=tuple(expressions)))
+    return logical.SetOperation(schema=node.schema, operator="UNION", parts=tuple(parts), is_all=True)
 
 
 def distinct(planner: BatchPlanner, node: logical.Distinct) -> str:

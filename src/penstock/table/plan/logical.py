@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -206,7 +207,8 @@ class Aggregate(Unary):
 
     With several `sets`, each of which has some of the keys, there are groups for each set. Then `groupings` are further
     columns after the calls: each has a bit for each of its keys, the first the highest, which is 1 where a set leaves
-    the key out. `state_ttl_ms`: how long state lives, by a hint; None for what the session says.
+    the key out. A grouping without keys is GROUP_ID: the number of equal sets before this one. `state_ttl_ms`: how long
+    state lives, by a hint; None for what the session says.
     """
 
     keys: tuple[int, ...]
@@ -214,6 +216,16 @@ class Aggregate(Unary):
     sets: tuple[tuple[int, ...], ...] = ()
     groupings: tuple[tuple[int, ...], ...] = ()
     state_ttl_ms: int | None = None
+
+    def group_ids(self) -> list[int]:
+        """GROUP_ID of each set."""
+        return group_ids(self.sets)
+
+
+def group_ids(sets: Sequence[tuple[int, ...]]) -> list[int]:
+    """The number of equal sets before each set, whatever the order of their keys."""
+    keys = [frozenset(one) for one in sets]
+    return [keys[:place].count(one) for place, one in enumerate(keys)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -117,11 +117,11 @@ def _projection(node: Aggregate, place: int, used: list[int]) -> tuple[Typed, ..
     keys: list[Typed] = []
     for number, key in enumerate(node.keys):
         keys.append(rows.field(key) if number in among else Constant(node.schema[number].type, None))
-    told = []
+    groupings = []
     for grouping in node.groupings:
         bits = "".join("0" if key in among else "1" for key in grouping)
-        told.append(Constant(_COUNT, int(bits, 2)))
-    return (*keys, *(rows.field(index) for index in used), Constant(_COUNT, place), *told)
+        groupings.append(Constant(_COUNT, int(bits, 2) if bits else node.group_ids()[place]))
+    return (*keys, *(rows.field(index) for index in used), Constant(_COUNT, place), *groupings)
 
 
 def _fields(call: AggregateCall) -> list[Field]:
