@@ -44,7 +44,7 @@ class Plans:
     def scalars(self, plan: Node) -> ScalarAnalyser:
         """What finds the types of expressions over the columns of a plan."""
         analyser = self._analyser()
-        return ScalarAnalyser(scope_of(plan), analyser.calls)
+        return ScalarAnalyser(scope_of(plan, analyser.calls), analyser.calls)
 
     def changelog(self, function: str, plan: Node, arguments: Sequence[object]) -> Node:
         """The plan of FROM_CHANGELOG or TO_CHANGELOG (`function`) of a plan."""

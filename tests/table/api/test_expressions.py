@@ -238,7 +238,8 @@ def test_a_value_of_python_has_the_type_that_fits(value: object, data_type: str,
 
 def test_a_number_below_zero_is_a_sign_and_a_number() -> None:
     """As SQL reads it; the least INT is one."""
-    typed = ScalarAnalyser(scope_of(Values(schema=RowSchema(()), rows=())), Calls(Session())).typed
+    calls = Calls(Session())
+    typed = ScalarAnalyser(scope_of(Values(schema=RowSchema(()), rows=()), calls), calls).typed
     ours = [typed(lit(value)._node) for value in (-(2**31), -0.25)]
     assert [(str(one.type), one.value) for one in ours if isinstance(one, Constant)] == [
         ("INT NOT NULL", -(2**31)),

@@ -102,6 +102,10 @@ QUERIES = [
     "SELECT id FROM sales WHERE NOT EXISTS (SELECT * FROM people WHERE name = who)",
     "SELECT id, (SELECT MAX(age) FROM people WHERE name = who) FROM sales",
     "SELECT id FROM sales WHERE price > (SELECT AVG(price) FROM sales)",
+    "SELECT * FROM (SELECT id, who AS name FROM sales) AS s FULL JOIN people USING (name)",
+    "SELECT * FROM (SELECT id, who AS name FROM sales) AS s NATURAL RIGHT JOIN people",
+    "SELECT name, COUNT(*) FROM (SELECT * FROM people AS p RIGHT JOIN (SELECT id, who AS name FROM sales) AS s "
+    "USING (name) LEFT JOIN (SELECT who AS name, ok FROM sales) AS o USING (name)) AS t WHERE name > 'B' GROUP BY name",
     # set operations
     "SELECT who FROM sales UNION ALL SELECT name FROM people",
     "SELECT who FROM sales UNION SELECT name FROM people",

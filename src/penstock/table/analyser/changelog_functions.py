@@ -151,7 +151,7 @@ def _table(name: str, argument: syntax.Expression | None, queries: Queries) -> t
     if argument.order:
         raise ValidationError(f"{name} takes no ORDER BY")
     plan = queries.query(argument.query)
-    analyser = ScalarAnalyser(scope_of(plan), queries.calls)
+    analyser = ScalarAnalyser(scope_of(plan, queries.calls), queries.calls)
     partition = []
     for one in argument.partition:
         column = analyser.typed(one)

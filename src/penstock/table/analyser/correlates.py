@@ -8,7 +8,7 @@ from dataclasses import replace
 from penstock.base.errors import UnsupportedError
 from penstock.table.analyser.calls import Calls
 from penstock.table.analyser.scalars import ScalarAnalyser
-from penstock.table.analyser.scopes import Part, RelationScope
+from penstock.table.analyser.scopes import Part, RelationScope, visible_columns
 from penstock.table.analyser.subqueries import TRUE
 from penstock.table.data.errors import ValidationError
 from penstock.table.data.logical_types import (
@@ -57,7 +57,8 @@ def correlated(
         user=user,
     )
     part = Part(relation.alias, (), len(left.schema), RowSchema(plan.schema.columns[len(left.schema) :]))
-    found = RelationScope([*left.parts, part], plan, left.merged, left.hidden, left.outer)
+    visible = [*left.visible, *visible_columns(plan.schema, len(left.schema))]
+    found = RelationScope([*left.parts, part], plan, visible, calls, left.outer)
     if node is not None and node.condition is not None:
         condition = calls.implicit(ScalarAnalyser(found, calls).typed(node.condition), BooleanType())
         if condition != TRUE:

@@ -103,7 +103,6 @@ def _partition(
         computed[name] = key
         scope.plan = project(plan, [*plan.schema.fields(), column], [*plan.schema.names, name])
         scope.parts.append(Part(None, (), width, RowSchema((PlanColumn(name, column.type),))))
-        scope.hidden.add(width)
         found.append(width)
     return tuple(dict.fromkeys(found))
 
@@ -128,7 +127,6 @@ def _add(window: syntax.Call, scope: RelationScope, rows: ScalarAnalyser, partit
     )
     width = len(plan.schema)
     scope.parts.append(Part(None, (), width, RowSchema(edges)))
-    scope.hidden |= set(range(width, width + len(edges)))
     scope.plan = WindowTable(
         schema=RowSchema((*plan.schema.columns, *edges)),
         input=plan,

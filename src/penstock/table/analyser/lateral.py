@@ -8,7 +8,7 @@ from penstock.base.errors import UnsupportedError
 from penstock.table.analyser.calls import Calls
 from penstock.table.analyser.literals import number
 from penstock.table.analyser.scalars import ScalarAnalyser
-from penstock.table.analyser.scopes import Part, RelationScope
+from penstock.table.analyser.scopes import Part, RelationScope, visible_columns
 from penstock.table.analyser.seams import Queries
 from penstock.table.analyser.select import project
 from penstock.table.analyser.subqueries import TRUE, has_one_row, join_condition, settled, uncorrelated, uses_outer
@@ -42,7 +42,8 @@ def lateral_query(
     query = replace(query, schema=query.schema.renamed(names))
     plan = _joined(left.plan, query, keeps, TRUE, calls)
     part = Part(relation.alias, (), width, RowSchema(plan.schema.columns[width:]))
-    found = RelationScope([*left.parts, part], plan, dict(left.merged), set(left.hidden), left.outer)
+    visible = [*left.visible, *visible_columns(plan.schema, width)]
+    found = RelationScope([*left.parts, part], plan, visible, calls, left.outer)
     if node.condition is not None:
         condition = calls.implicit(ScalarAnalyser(found, calls).typed(node.condition), BooleanType())
         if condition != TRUE and keeps:

@@ -113,7 +113,7 @@ class QueryAnalyser:
     @repeats_if_deep
     def filtered(self, plan: Node, condition: syntax.Expression) -> Node:
         """The rows of a plan for which a condition holds."""
-        scope = scope_of(plan)
+        scope = scope_of(plan, self.calls)
         scope.scalars = self._scalar
         self._where(condition, scope)
         width = len(plan.schema)
@@ -242,7 +242,7 @@ class QueryAnalyser:
         if isinstance(node.query, relations.Select) and node.order:
             return self._ordered_select(node, node.query, outer, offset, fetch)
         plan = self.query(node.query, outer)
-        scope = scope_of(plan)
+        scope = scope_of(plan, self.calls)
         keys = []
         for item in node.order:
             place = _ordinal(item.expression, len(plan.schema))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final
@@ -15,11 +15,11 @@ from penstock.table.analyser.lateral import lateral_query
 from penstock.table.analyser.lookup_hints import LookupHints, hinted_name
 from penstock.table.analyser.patterns import match_recognize
 from penstock.table.analyser.scalars import ScalarAnalyser
-from penstock.table.analyser.scopes import RelationScope, scope_of
+from penstock.table.analyser.scopes import RelationScope, VisibleColumn, scope_of
 from penstock.table.analyser.seams import Queries
 from penstock.table.analyser.select import project
 from penstock.table.analyser.state_hints import name_of
-from penstock.table.analyser.subqueries import TRUE, all_of
+from penstock.table.analyser.subqueries import TRUE, all_of, shifted
 from penstock.table.analyser.window_tables import WINDOW_FUNCTIONS, window_table
 from penstock.table.data.errors import ValidationError
 from penstock.table.data.logical_types import BooleanType
@@ -97,7 +97,7 @@ class RelationAnalyser:
     def nothing(self, outer: RelationScope | None) -> RelationScope:
         """One row without columns."""
         plan = Values(schema=RowSchema(()), rows=((),))
-        return RelationScope([], plan, outer=outer)
+        return RelationScope([], plan, [], self.calls, outer)
 
     def named(self, path: tuple[str, ...], hints: tuple[relations.Hint, ...]) -> tuple[Node, tuple[str, ...]]:
         """The plan of a table, view or query of WITH. Raises `ValidationError` where there is none."""
@@ -121,7 +121,7 @@ class RelationAnalyser:
     def _called(self, plan: Node, relation: relations.Relation, path: tuple[str, ...] = ()) -> RelationScope:
         if relation.columns:
             plan = self.renamed(plan, relation.columns)
-        return scope_of(plan, relation.alias, path)
+        return scope_of(plan, self.calls, relation.alias, path)
 
     # --- joins -------------------------------------------------------------------------------------------------------
 
@@ -138,8 +138,9 @@ class RelationAnalyser:
         joined = self._joined(left, right, join_type)
         names = list(node.using)
         if node.is_natural:
-            names = [name for name in left.schema.names if name in right.schema.names]
-        conditions = [self._equal(name, left, right, joined) for name in names]
+            shared = {column.name for column in right.visible}
+            names = [column.name for column in left.visible if column.name in shared]
+        conditions = self._merge(dict.fromkeys(names), left, right, joined, join_type)
         if node.condition is not None:
             conditions.append(ScalarAnalyser(joined, self.calls).typed(node.condition))
         condition = self.calls.implicit(all_of(conditions, self.calls), BooleanType())
@@ -163,23 +164,46 @@ class RelationAnalyser:
         schema = left.schema.joined(right.schema, join_type.keeps_right, join_type.keeps_left)
         parts = [*left.parts, *(replace(part, offset=part.offset + width) for part in right.parts)]
         plan = Join(schema=schema, left=left.plan, right=right.plan, join_type=join_type, condition=TRUE)
-        hidden = left.hidden | {index + width for index in right.hidden}
-        return RelationScope(parts, plan, dict(left.merged), hidden, left.outer)
+        visible = [*left.visible, *(column.moved(width) for column in right.visible)]
+        return RelationScope(parts, plan, visible, self.calls, left.outer)
 
-    def _equal(self, name: str, left: RelationScope, right: RelationScope, joined: RelationScope) -> Typed:
-        """The condition of a column of USING, which is one column from here on."""
-        one, _ = left.resolve((name,), -1)
-        other, _ = right.resolve((name,), -1)
-        assert isinstance(one, Field)
-        assert isinstance(other, Field)
-        width = len(left.schema)
-        mine, its = joined.schema.field(one.index), joined.schema.field(other.index + width)
-        joined.hidden.add(its.index)
-        joined.hidden.add(mine.index)
-        joined.merged[name] = self.calls.call("COALESCE", [mine, its]) if mine.type.is_nullable else mine
-        if not isinstance(joined.merged[name], Field):
-            joined.hidden.discard(mine.index)
-        return self.calls.call("=", [one, replace(other, index=other.index + width)])
+    def _merge(
+        self,
+        names: Iterable[str],
+        left: RelationScope,
+        right: RelationScope,
+        joined: RelationScope,
+        join_type: JoinType,
+    ) -> list[Typed]:
+        """The conditions of columns of USING. Each is one column from here on, and they come first."""
+        width, conditions, merged = len(left.schema), [], []
+        for name in names:
+            one, other = left.column(name), right.column(name)
+            if one is None or other is None:
+                side = "left" if one is None else "right"
+                raise ValidationError(f"Column '{name}' of USING not found on the {side} side of the join")
+            values = one.value(left.schema, self.calls), other.value(right.schema, self.calls)
+            conditions.append(self.calls.call("=", [values[0], shifted(values[1], width)]))
+            merged.append(self._merged(one, other.moved(width), joined.schema, join_type))
+            joined.visible.remove(one)
+            joined.visible.remove(other.moved(width))
+        joined.visible[:0] = merged
+        return conditions
+
+    def _merged(
+        self, one: VisibleColumn, other: VisibleColumn, schema: RowSchema, join_type: JoinType
+    ) -> VisibleColumn:
+        """COALESCE of the columns of both sides, or the one column that always has its value."""
+        mine, its = one.value(schema, self.calls), other.value(schema, self.calls)
+        if mine.type.nullable() != its.type.nullable():
+            merged_type = self.calls.call("COALESCE", [mine, its]).type
+            if join_type in (JoinType.RIGHT, JoinType.FULL):
+                return VisibleColumn(one.name, (*one.places, *other.places), merged_type)
+            return replace(one, merged_type=merged_type)
+        if join_type is JoinType.FULL:
+            return replace(one, places=(*one.places, *other.places))
+        is_known = not its.type.is_nullable and mine.type.is_nullable
+        return other if join_type is JoinType.RIGHT or (join_type is JoinType.INNER and is_known) else one
 
     def _temporal(
         self, left: RelationScope, node: relations.Join, table: relations.NamedTable, join_type: JoinType

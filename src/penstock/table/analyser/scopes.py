@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
+from penstock.table.analyser.calls import Calls
 from penstock.table.analyser.scalars import ScalarAnalyser
-from penstock.table.analyser.subqueries import OuterField, ScalarQueries, Uncorrelated, outside, with_scalar
+from penstock.table.analyser.subqueries import ScalarQueries, Uncorrelated, outside, with_scalar
 from penstock.table.data.errors import ValidationError
+from penstock.table.data.logical_types import DataType
 from penstock.table.plan.logical import Node
 from penstock.table.plan.row_schema import RowSchema
 from penstock.table.sql import syntax
@@ -30,6 +32,32 @@ class Part:
         return bool(self.path) and names == self.path[len(self.path) - len(names) :]
 
 
+@dataclass(frozen=True, slots=True)
+class VisibleColumn:
+    """A column that `*` shows.
+
+    USING and NATURAL merge columns of several relations: its value is the first of `places` that is not NULL, cast to
+    `merged_type` if this is set.
+    """
+
+    name: str
+    places: tuple[int, ...]
+    merged_type: DataType | None = None
+
+    def value(self, schema: RowSchema, calls: Calls) -> Typed:
+        """The value over rows of a schema that has the columns at these places."""
+        values: list[Typed] = [schema.field(place) for place in self.places]
+        if self.merged_type is not None:
+            kind = self.merged_type
+            kinds = [kind.nullable() if one.type.is_nullable else kind.not_null() for one in values]
+            values = [calls.implicit(one, to) for one, to in zip(values, kinds, strict=True)]
+        return values[0] if len(values) == 1 else calls.call("COALESCE", values)
+
+    def moved(self, by: int) -> VisibleColumn:
+        """The column where `by` other columns come first."""
+        return replace(self, places=tuple(place + by for place in self.places))
+
+
 @dataclass
 class RelationScope:
     """The columns of joined relations."""
@@ -37,10 +65,9 @@ class RelationScope:
     parts: list[Part]
     #: the plan that gives the columns; queries in expressions add columns after them
     plan: Node
-    #: columns that USING or NATURAL has merged, by name
-    merged: dict[str, Typed] = field(default_factory=dict)
-    #: places of columns that `*` leaves out, because they are merged
-    hidden: set[int] = field(default_factory=set)
+    #: what `*` shows, in this order
+    visible: list[VisibleColumn]
+    calls: Calls
     outer: RelationScope | None = None
     #: plans a query in an expression, which gives one value
     scalars: ScalarQueries | None = None
@@ -57,9 +84,9 @@ class RelationScope:
             return found
         if self.outer is not None:
             found = self.outer._find(path)
-            column, rest = found if found is not None else (None, ())
-            if isinstance(column, Field):
-                return OuterField(column.type, column.index, column.name), rest
+            if found is not None:
+                column, rest = found
+                return outside(column), rest
         raise ValidationError(self._unknown(path))
 
     def subquery(self, node: syntax.Expression, analyser: ScalarAnalyser) -> Typed:
@@ -88,8 +115,9 @@ class RelationScope:
                 raise ValidationError(f"Table name {'.'.join(path[:length])!r} is ambiguous")
             if called and path[length] in called[0].schema.names:
                 return self._column_of(called[0], path[length]), path[length + 1 :]
-        if path[0] in self.merged:
-            return self.merged[path[0]], path[1:]
+        column = self.column(path[0])
+        if column is not None:
+            return column.value(self.schema, self.calls), path[1:]
         having = [part for part in self.parts if path[0] in part.schema.names]
         if len(having) > 1:
             raise ValidationError(f"Column {path[0]!r} is ambiguous")
@@ -108,19 +136,30 @@ class RelationScope:
         hint = f"; did you mean {alike[0]!r}?" if alike else f"; there are {', '.join(names)}" if names else ""
         return f"Column '{shown}' not found in any table{hint}"
 
-    def star(self, path: tuple[str, ...]) -> list[Field]:
-        """The columns that `*` or `table.*` means. Raises `ValidationError` for an unknown table."""
+    def column(self, name: str) -> VisibleColumn | None:
+        """The visible column of a name, or None. Raises `ValidationError` where there are several."""
+        found = [one for one in self.visible if one.name == name]
+        if len(found) > 1:
+            raise ValidationError(f"Column {name!r} is ambiguous")
+        return found[0] if found else None
+
+    def star(self, path: tuple[str, ...]) -> list[tuple[str, Typed]]:
+        """The columns that `*` or `table.*` means, with their names. Raises `ValidationError` for an unknown table."""
         if not path:
-            merged = [one for one in self.merged.values() if isinstance(one, Field)]
-            rest = [one for one in self.schema.fields() if one.index not in self.hidden and one not in merged]
-            return merged + rest
+            return [(one.name, one.value(self.schema, self.calls)) for one in self.visible]
         called = [part for part in self.parts if part.is_called(path)]
         if len(called) != 1:
             raise ValidationError(f"Unknown identifier '{'.'.join(path)}'")
         part = called[0]
-        return [self.schema.field(part.offset + index) for index in range(len(part.schema))]
+        fields = [self.schema.field(part.offset + index) for index in range(len(part.schema))]
+        return [(one.name, one) for one in fields]
 
 
-def scope_of(plan: Node, alias: str | None = None, path: Sequence[str] = ()) -> RelationScope:
+def visible_columns(schema: RowSchema, first: int = 0) -> list[VisibleColumn]:
+    """The columns of a schema from the place `first` on."""
+    return [VisibleColumn(name, (first + index,)) for index, name in enumerate(schema.names[first:])]
+
+
+def scope_of(plan: Node, calls: Calls, alias: str | None = None, path: Sequence[str] = ()) -> RelationScope:
     """The scope of one relation."""
-    return RelationScope([Part(alias, tuple(path), 0, plan.schema)], plan)
+    return RelationScope([Part(alias, tuple(path), 0, plan.schema)], plan, visible_columns(plan.schema), calls)

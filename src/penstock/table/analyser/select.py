@@ -113,15 +113,15 @@ class SelectPlan:
                 raise
             yield from self._all_fields(self.analyser.typed(syntax.Reference(star.path)))
             return
-        for column in columns:
-            yield Selected(column if self.grouped is None else self._grouped_column(column), column.name)
+        for name, column in columns:
+            yield Selected(column if self.grouped is None else self._grouped_column(name, column), name)
 
-    def _grouped_column(self, column: Field) -> Typed:
+    def _grouped_column(self, name: str, column: Typed) -> Typed:
         assert self.grouped is not None
         for index, key in enumerate(self.grouped.keys):
             if key == column:
                 return self.grouped.key(index)
-        raise ValidationError(f"Expression '{column.name}' is not being grouped")
+        raise ValidationError(f"Expression '{name}' is not being grouped")
 
     def _all_fields(self, row: Typed) -> Iterable[Selected]:
         if not isinstance(row.type, RowType):

@@ -33,7 +33,7 @@ def window_table(call: syntax.Call, queries: Queries) -> Node:
     if not isinstance(table, syntax.TableArgument):
         raise ValidationError(f"{call.name} takes a table first: TABLE name, or (query)")
     plan = queries.query(table.query)
-    scope = scope_of(plan)
+    scope = scope_of(plan, queries.calls)
     analyser = ScalarAnalyser(scope, queries.calls)
     time = _time_column(call.name, arguments.get("TIMECOL"), analyser, plan)
     partition = []

@@ -33,7 +33,7 @@ def resolve(schema: Schema, calls: Calls) -> ResolvedSchema:
         if one.data_type is not None
     ]
     _check_names([one.name for one in schema.columns])
-    analyser = ScalarAnalyser(scope_of(_rows(columns)), calls)
+    analyser = ScalarAnalyser(scope_of(_rows(columns), calls), calls)
     stored = {column.name: column for column in columns}
     resolved = []
     for one in schema.columns:
@@ -96,7 +96,7 @@ def _watermark(mark: UnresolvedWatermark, columns: Sequence[Column], calls: Call
             f"TIMESTAMP_LTZ(p), the supported precision 'p' is from 0 to 3, but the time field type is "
             f"{found.data_type}"
         )
-    typed = ScalarAnalyser(scope_of(_rows(columns)), calls).typed(mark.expression)
+    typed = ScalarAnalyser(scope_of(_rows(columns), calls), calls).typed(mark.expression)
     if not isinstance(typed, Field) and not isinstance(typed.type, TimestampType | LocalZonedTimestampType):
         raise ValidationError(f"Invalid data type of expression for watermark definition: {typed.type}")
     return WatermarkSpec(mark.column, typed, mark.expression)

@@ -78,7 +78,8 @@ def _static(
     sinks: Sinks, whole: Path, table: CatalogBaseTable, partition: Sequence[tuple[str, Expression]]
 ) -> dict[str, Constant]:
     found: dict[str, Constant] = {}
-    analyser = ScalarAnalyser(scope_of(Values(schema=RowSchema(()), rows=())), sinks.calls())
+    calls = sinks.calls()
+    analyser = ScalarAnalyser(scope_of(Values(schema=RowSchema(()), rows=()), calls), calls)
     for name, expression in partition:
         if name not in table.partition_keys:
             keys = ", ".join(table.partition_keys) or "none"
