@@ -26,6 +26,7 @@ from penstock.table.data.logical_types import DataType
 from penstock.table.data.values import column_of, values_of
 from penstock.table.evaluation.columns import Columns
 from penstock.table.evaluation.evaluator import Evaluator
+from penstock.table.plan.levels import allow_plans
 from penstock.table.plan.logical import ArrowRows, Node, Project, Scan
 from penstock.table.plan.row_schema import PlanColumn, RowSchema
 from penstock.table.typed.nodes import Field, FunctionCall, Typed, transformed
@@ -75,6 +76,7 @@ def run_batch(sql: str, **tables: Rows) -> list[tuple[Any, ...]]:
 
 def rows_of(plan: Node, tables: Tables = None) -> list[tuple[Any, ...]]:
     """The rows of a plan, as `penstock.table.data.values` holds them."""
+    allow_plans([plan])
     with planning(tables) as planner:
         found = planner.frame(plan).toArrow()
     columns = [

@@ -212,3 +212,12 @@ def test_an_update_to_nan_again_is_no_update() -> None:
             answer = run("SELECT SUM(v), MAX(v) FROM t", t=Rows({"k": INT, "v": DOUBLE}, rows, at_once))
             assert len(answer.changes) == 1
     assert math.isnan(answer.changes[0][1][0])
+
+
+@pytest.mark.parametrize("kind", [DOUBLE, FloatType()])
+def test_zeros_are_equal_in_sets_of_in(kind: DataType) -> None:
+    table = Rows({"k": INT, "v": kind}, [(1, 0.0), (2, -0.0), (3, 1.0), (4, nan())])
+    typed = f"CAST('{{}}' AS {kind})"
+    for zero in map(typed.format, ("0.0", "-0.0")):
+        answer = run(f"SELECT k FROM t WHERE v IN ({zero}, {typed.format('7')})", t=table)
+        assert sorted(answer.rows()) == [(1,), (2,)]

@@ -8,7 +8,15 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.table.data.logical_types import ArrayType, DataType, MapType, NullType, RowType
+from penstock.table.data.logical_types import (
+    ArrayType,
+    DataType,
+    DoubleType,
+    FloatType,
+    MapType,
+    NullType,
+    RowType,
+)
 from penstock.table.data.values import Datum, Kernel, column_of
 from penstock.table.functions.definition import UNKNOWN, Call, Operands
 from penstock.table.typed.nodes import Constants
@@ -52,6 +60,8 @@ def _set_kernel(given: list[object], kind: DataType) -> Kernel:
     # NaN equals nothing, itself included.
     known = [one for one in given if one is not None and one == one]
     has_null = any(one is None for one in given)
+    if 0.0 in known and isinstance(kind, FloatType | DoubleType):
+        known += [0.0, -0.0]  # They are equal, and two values in a set of Arrow's.
     values = column_of(known, kind)
 
     def kernel(operand: Datum) -> Datum:
