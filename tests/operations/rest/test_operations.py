@@ -116,6 +116,15 @@ def test_a_whole_checkpoint_is_refused_because_the_backend_decides() -> None:
         assert client.ask("POST", f"/jobs/{JOB}/checkpoints", {"checkpointType": "FULL"}).code == 400
 
 
+@pytest.mark.parametrize("what", ["savepoints", "stop"])
+def test_a_savepoint_of_the_backends_own_format_is_refused(what: str) -> None:
+    """K3: there is one format."""
+    with serving(Handle(a_view())) as client:
+        answer = client.ask("POST", f"/jobs/{JOB}/{what}", {"formatType": "NATIVE"})
+        assert answer.code == 400
+        assert "take CANONICAL" in str(answer.json)
+
+
 @pytest.mark.parametrize(
     "body", [b"{", b"[]", b'{"triggerId": "x"}', b'{"cancel-job": 1}', b"\xff\xfe", b"[" * 100_000]
 )

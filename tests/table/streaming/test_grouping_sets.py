@@ -88,6 +88,13 @@ def test_a_number_in_group_by_is_a_position_where_flink_refuses_the_statement() 
         rows("SELECT b, SUM(c) FROM t GROUP BY 9", data)
 
 
+def test_distinct_sets_are_there_once() -> None:
+    """K3: as in Flink."""
+    assert rows("SELECT b, COUNT(*) FROM t GROUP BY DISTINCT GROUPING SETS ((b), (b))") == [("x", 2), ("y", 1)]
+    twice = "SELECT a, b, COUNT(*) FROM t GROUP BY {} ROLLUP (a, b), ROLLUP (a)"
+    assert len(rows(twice.format("ALL"))) > len(rows(twice.format("DISTINCT"))) == 6
+
+
 def test_rows_that_go_leave_all_their_groups() -> None:
     data = [*(("+I", row) for row in DATA), ("-U", (1, "x", 1)), ("+U", (1, "x", 8)), ("-D", (1, "y", 2))]
     assert rows("SELECT a, SUM(c) FILTER (WHERE b = 'x') FROM t GROUP BY ROLLUP (a)", data) == [

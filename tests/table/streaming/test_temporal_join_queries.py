@@ -40,6 +40,12 @@ def test_each_row_has_the_version_of_its_time(parallelism: int) -> None:
     assert job(f"SELECT o.id, r.rate {JOIN.format('')}", parallelism=parallelism).rows() == ANSWER
 
 
+def test_columns_of_using_are_compared() -> None:
+    """K3: and shown once."""
+    using = "SELECT currency, o.id, r.rate FROM orders AS o JOIN rates FOR SYSTEM_TIME AS OF o.ts AS r USING (currency)"
+    assert [row[1:] for row in sorted(job(using).rows(), key=lambda row: row[1])] == ANSWER
+
+
 def test_rows_without_a_version_have_null_in_a_left_join() -> None:
     assert job(f"SELECT o.id, r.rate {JOIN.format('LEFT')}").rows() == sorted([*ANSWER, (3, None)])
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 
+from penstock.base.errors import UnsupportedError
 from penstock.table.analyser.calls import Calls
 from penstock.table.analyser.scalars import ScalarAnalyser
 from penstock.table.analyser.subqueries import OuterField, ScalarQueries, Uncorrelated, outside
@@ -119,6 +120,8 @@ def _check_extras(call: syntax.Call, function: AggregateFunction) -> None:
     """Raises `ValidationError` for what is written in or after a call and its function does not take."""
     if call.respects_nulls is not None and not function.takes_nulls:
         raise ValidationError(f"{function.name} takes neither IGNORE NULLS nor RESPECT NULLS")
+    if call.condition is not None and function.only_over:
+        raise ValidationError(f"{function.name} takes no FILTER: it numbers all rows")
     if call.order:
         raise ValidationError(f"{function.name} takes no order: neither ORDER BY nor WITHIN GROUP")
     if call.within_distinct:
@@ -263,12 +266,24 @@ class OverCall:
         return (self.partition, self.order, self.is_rows, self.lower, self.upper)
 
 
+def check_frame(window: syntax.WindowSpecification) -> None:
+    """Raises `UnsupportedError` for what frames of rows do not do."""
+    if window.exclusion not in (None, "NO OTHERS"):
+        raise UnsupportedError(f"EXCLUDE {window.exclusion} in an OVER window is not supported: end the frame earlier")
+    if window.disallows_partial:
+        raise UnsupportedError(
+            "DISALLOW PARTIAL in an OVER window is not supported: compare COUNT(*) OVER the same window with its size"
+        )
+
+
 class OverScope:
     """Where calls over windows may stand: they become columns that a step before the projection has."""
 
     def __init__(self, inner: ScalarAnalyser, windows: dict[str, syntax.WindowSpecification]) -> None:
         self.inner = inner
         self.windows = windows
+        for window in windows.values():
+            check_frame(window)
         self.found: list[OverCall] = []
 
     def resolve(self, path: tuple[str, ...], at: int) -> tuple[Typed, tuple[str, ...]]:
@@ -313,6 +328,7 @@ class OverScope:
             if window not in self.windows:
                 raise ValidationError(f"Window '{window}' not found")
             return self._window(self.windows[window])
+        check_frame(window)
         if window.base is None:
             return window
         base = self._window(window.base)

@@ -10,6 +10,7 @@ from penstock.base.deep_calls import repeats_if_deep
 from penstock.base.errors import UnsupportedError
 from penstock.table.analyser.calls import Calls
 from penstock.table.analyser.group_windows import with_windows
+from penstock.table.analyser.hint_names import check_query_hints
 from penstock.table.analyser.literals import constant
 from penstock.table.analyser.lookup_hints import lookup_hints
 from penstock.table.analyser.planned import PlannedQuery
@@ -18,7 +19,7 @@ from penstock.table.analyser.scalars import ScalarAnalyser
 from penstock.table.analyser.scopes import RelationScope, scope_of
 from penstock.table.analyser.seams import CommonTable, Tables
 from penstock.table.analyser.select import SelectPlan, has_places, new_name, nulls_first, project
-from penstock.table.analyser.state_hints import lifetimes_of, name_of
+from penstock.table.analyser.state_hints import lifetimes_of, name_of, names_of
 from penstock.table.analyser.subqueries import FALSE, Uncorrelated, matching, scalar_query
 from penstock.table.analyser.tested_queries import Test, answer_of, has_rows, test_of, tested_rows
 from penstock.table.data.errors import ValidationError
@@ -76,6 +77,7 @@ class QueryAnalyser:
 
     def _select(self, node: relations.Select, outer: RelationScope | None) -> SelectPlan:
         lifetimes = lifetimes_of(node)
+        check_query_hints(node.hints, set(names_of(node.source)))
         with self.relations.lasting(lifetimes), self.relations.looking_up(lookup_hints(node.hints)):
             scope = self.relations.scope(node.source, outer)
         scope.outer = outer
@@ -97,6 +99,10 @@ class QueryAnalyser:
         def scalars(one: syntax.Expression, around: RelationScope | None, *more: Any) -> Typed:
             return self._scalar(one, around or scope, *more)
 
+        if node.is_stream:
+            raise UnsupportedError(
+                "SELECT STREAM is not supported: write SELECT, which gives changes in streaming mode"
+            )
         before = scope.plan
         try:
             return SelectPlan(node, scope, self.calls, scalars)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final
@@ -11,6 +11,7 @@ from penstock.base.deep_calls import repeats_if_deep
 from penstock.base.errors import UnsupportedError
 from penstock.table.analyser.changelog_functions import CHANGELOG_FUNCTIONS, changelog_table
 from penstock.table.analyser.correlates import correlated
+from penstock.table.analyser.hint_names import check_table_hints
 from penstock.table.analyser.lateral import lateral_query
 from penstock.table.analyser.lookup_hints import LookupHints, hinted_name
 from penstock.table.analyser.patterns import match_recognize
@@ -73,15 +74,24 @@ class RelationAnalyser:
         """What names mean after FROM. Without FROM there is one row without columns."""
         if relation is None:
             return self.nothing(outer)
+        _check_sample(relation)
         match relation:
             case relations.Join():
                 return self._join(relation, outer)
             case relations.AliasedJoin(inner):
                 return self.scope(inner, outer)
             case relations.NamedTable():
+                if relation.as_of is not None:
+                    raise UnsupportedError(
+                        f"FOR SYSTEM_TIME AS OF of '{'.'.join(relation.path)}' is only supported in a join, after the "
+                        "time attribute of the table before it. Tables of some connectors have options that read an "
+                        "earlier version, such as 'versionAsOf' and 'timestampAsOf' of delta"
+                    )
                 plan, path = self.named(relation.path, relation.hints)
                 return self._called(plan, relation, path)
             case relations.DerivedTable(query):
+                if relation.hints:
+                    raise ValidationError("a query in FROM takes no hints: put them into it")
                 return self._called(self.queries.query(query, outer if relation.is_lateral else None), relation)
             case relations.FunctionTable(call) if isinstance(call, syntax.Call) and call.name in WINDOW_FUNCTIONS:
                 return self._called(window_table(call, self.queries), relation)
@@ -101,9 +111,12 @@ class RelationAnalyser:
 
     def named(self, path: tuple[str, ...], hints: tuple[relations.Hint, ...]) -> tuple[Node, tuple[str, ...]]:
         """The plan of a table, view or query of WITH. Raises `ValidationError` where there is none."""
+        check_table_hints(hints, ".".join(path))
         if len(path) == 1:
             for table in reversed(self.queries.common):
                 if table.name == path[0]:
+                    if hints:
+                        raise ValidationError(f"'{path[0]}' is a query of WITH, which takes no hints: put them into it")
                     return table.plan, path
         found = self.queries.tables.scan(path, hints)
         if found is None:
@@ -127,6 +140,9 @@ class RelationAnalyser:
 
     def _join(self, node: relations.Join, outer: RelationScope | None) -> RelationScope:
         left = self.scope(node.left, outer)
+        _check_sample(node.right)
+        if node.join_type not in _JOINS:
+            raise UnsupportedError(f"{node.join_type} JOIN is not supported")
         join_type = _JOINS[node.join_type]
         if isinstance(node.right, relations.NamedTable) and node.right.as_of is not None:
             return self._temporal(left, node, node.right, join_type)
@@ -136,11 +152,7 @@ class RelationAnalyser:
             return lateral_query(left, node.right, node, self.queries)
         right = self.scope(node.right, outer)
         joined = self._joined(left, right, join_type)
-        names = list(node.using)
-        if node.is_natural:
-            shared = {column.name for column in right.visible}
-            names = [column.name for column in left.visible if column.name in shared]
-        conditions = self._merge(dict.fromkeys(names), left, right, joined, join_type)
+        conditions = self._merge(node, left, right, joined, join_type)
         if node.condition is not None:
             conditions.append(ScalarAnalyser(joined, self.calls).typed(node.condition))
         condition = self.calls.implicit(all_of(conditions, self.calls), BooleanType())
@@ -169,7 +181,7 @@ class RelationAnalyser:
 
     def _merge(
         self,
-        names: Iterable[str],
+        node: relations.Join,
         left: RelationScope,
         right: RelationScope,
         joined: RelationScope,
@@ -177,7 +189,11 @@ class RelationAnalyser:
     ) -> list[Typed]:
         """The conditions of columns of USING. Each is one column from here on, and they come first."""
         width, conditions, merged = len(left.schema), [], []
-        for name in names:
+        names = list(node.using)
+        if node.is_natural:
+            shared = {column.name for column in right.visible}
+            names = [column.name for column in left.visible if column.name in shared]
+        for name in dict.fromkeys(names):
             one, other = left.column(name), right.column(name)
             if one is None or other is None:
                 side = "left" if one is None else "right"
@@ -220,7 +236,9 @@ class RelationAnalyser:
                 f"Temporal table join currently only support INNER JOIN and LEFT JOIN, but was {join_type.value} JOIN."
             )
         joined = self._joined(left, right, join_type)
-        conditions = [ScalarAnalyser(joined, self.calls).typed(node.condition)] if node.condition is not None else []
+        conditions = self._merge(node, left, right, joined, join_type)
+        if node.condition is not None:
+            conditions.append(ScalarAnalyser(joined, self.calls).typed(node.condition))
         joined.plan = TemporalJoin(
             schema=joined.schema,
             left=left.plan,
@@ -232,6 +250,11 @@ class RelationAnalyser:
         )
         self._looked_up.add(hinted_name(table))
         return joined
+
+
+def _check_sample(relation: relations.Relation) -> None:
+    if relation.sample is not None:
+        raise UnsupportedError(f"TABLESAMPLE {relation.sample} is not supported: filter rows by WHERE, as with RAND()")
 
 
 def _is_lateral_function(relation: relations.Relation) -> bool:

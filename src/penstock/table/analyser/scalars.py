@@ -116,6 +116,7 @@ class ScalarAnalyser:
     def _call(self, node: syntax.Call) -> Typed:
         user = self.calls.user_function(node)
         if user is not None:
+            _check_plain(node)
             return self.calls.user_call(user, [self.typed(one) for one in node.operands], node.at)
         if not node.operands and node.path and node.name in BARE_FUNCTIONS and find_scalar(node.name) is None:
             # A word such as USER, which is the name of a column where there is no such function.
@@ -124,6 +125,7 @@ class ScalarAnalyser:
             raise no_function(node.name)
         if node.name == "=" and (rows := self._rows(node.operands)):
             return self._equal_rows(*rows)
+        _check_plain(node)
         make = _SHORT_FORMS.get(node.name)
         if make is not None and not node.options:
             return make(self, node.operands)
@@ -157,7 +159,8 @@ class ScalarAnalyser:
         """A function of the elements of the first operand, or of its keys and values."""
         elements = list(others[0].type.children()) if others else []
         if len(elements) < len(node.parameters):
-            raise ValidationError(f"a function of {len(node.parameters)} parameters does not fit {others[0].type}")
+            first = f"does not fit {others[0].type}" if others else "has to follow an array or a map"
+            raise ValidationError(f"a function of {len(node.parameters)} parameters {first}")
         outer, self._parameters = self._parameters, dict(self._parameters)
         for index, (name, element) in enumerate(zip(node.parameters, elements, strict=False)):
             self._parameters[name] = Field(element, index, name)
@@ -226,6 +229,20 @@ class ScalarAnalyser:
         tested = self.typed(operand)
         found = [self.calls.call(operator, [tested, self.typed(one)]) for one in among]
         return self.calls.together("AND" if quantifier == "ALL" else "OR", found)
+
+
+def _check_plain(node: syntax.Call) -> None:
+    """Raises `ValidationError` for what only aggregates take in and after their parentheses."""
+    words = {
+        "DISTINCT": node.is_distinct,
+        "ORDER BY and WITHIN GROUP": node.order,
+        "WITHIN DISTINCT": node.within_distinct,
+        "FILTER": node.condition is not None,
+        "IGNORE NULLS and RESPECT NULLS": node.respects_nulls is not None,
+    }
+    for word, is_given in words.items():
+        if is_given:
+            raise ValidationError(f"{word} is only for aggregate functions, and {node.name} is none")
 
 
 def _names(items: Sequence[syntax.Expression]) -> tuple[str, ...]:

@@ -157,6 +157,8 @@ class SelectPlan:
 
         for item in self.node.group or ():
             sets = [one + tuple(more for more in other if more not in one) for one in sets for other in sets_of(item)]
+        if self.node.has_distinct_sets:
+            sets = list({frozenset(one): one for one in reversed(sets)}.values())[::-1]
         if len(sets) > 1:
             self.sets = tuple(sets)
         return keys

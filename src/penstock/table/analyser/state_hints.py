@@ -26,7 +26,7 @@ def lifetimes_of(node: relations.Select) -> Mapping[str, int]:
     """
     found: dict[str, int] = {}
     unknown = []
-    names = set(_names(node.source))
+    names = set(names_of(node.source))
     for hint in node.hints:
         if hint.name.upper() != STATE_TTL:
             continue
@@ -55,12 +55,13 @@ def name_of(relation: relations.Relation | None) -> str | None:
     return relation.alias
 
 
-def _names(relation: relations.Relation | None) -> Iterable[str]:
+def names_of(relation: relations.Relation | None) -> Iterable[str]:
+    """What hints call the relations of a FROM."""
     if isinstance(relation, relations.Join):
-        yield from _names(relation.left)
-        yield from _names(relation.right)
+        yield from names_of(relation.left)
+        yield from names_of(relation.right)
     elif isinstance(relation, relations.AliasedJoin):
-        yield from _names(relation.relation)
+        yield from names_of(relation.relation)
     name = name_of(relation)
     if name is not None:
         yield name

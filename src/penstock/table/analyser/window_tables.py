@@ -36,6 +36,8 @@ def window_table(call: syntax.Call, queries: Queries) -> Node:
     scope = scope_of(plan, queries.calls)
     analyser = ScalarAnalyser(scope, queries.calls)
     time = _time_column(call.name, arguments.get("TIMECOL"), analyser, plan)
+    if table.order:
+        raise ValidationError(f"{call.name} takes no ORDER BY: rows come in the order of their time")
     partition = []
     for one in table.partition:
         column = analyser.typed(one)

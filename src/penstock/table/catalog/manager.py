@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from penstock.table.analyser.calls import Calls, FindFunction
+from penstock.table.analyser.hint_names import options_of_hints
 from penstock.table.analyser.queries import QueryAnalyser
 from penstock.table.analyser.select import project
 from penstock.table.catalog.catalog import Catalog
@@ -176,10 +177,14 @@ class CatalogManager:
         if found is None:
             return None
         whole, table = found
+        given = options_of_hints(hints)
         if table.is_view:
+            if given:
+                raise ValidationError(
+                    f"View '{'.'.join(whole)}' cannot be enriched with new options: only tables take hints."
+                )
             return self._view(whole, table), whole
-        options = dict(table.options)
-        options.update(pair for hint in hints if hint.name.upper() == "OPTIONS" for pair in hint.options)
+        options = {**table.options, **dict(given)}
         schema = self.resolved(table)
         scan = _scan(whole, schema, tuple(options.items()), table.partition_keys)
         return with_null_times(with_computed(scan, schema), scan, table.schema.primary_key, self), whole

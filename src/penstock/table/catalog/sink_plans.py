@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from penstock.base.errors import UnsupportedError
 from penstock.table.analyser.calls import Calls
 from penstock.table.analyser.scalars import ScalarAnalyser
 from penstock.table.analyser.scopes import scope_of
@@ -49,6 +50,11 @@ def write_plan(
     `names`: the columns that the plan fills, in its order; without them it fills all, by their places. `partition`:
     values of columns that the plan has not.
     """
+    if table.distribution is not None:
+        raise UnsupportedError(
+            f"Table '{'.'.join(whole)}' is distributed into buckets (DISTRIBUTED BY), which its connector "
+            f"'{table.options.get('connector', '')}' does not support for writing"
+        )
     columns = [column for column in sinks.resolved(table).columns if column.is_persisted()]
     static = _static(sinks, whole, table, partition)
     filled = _filled(whole, columns, plan, names, static)

@@ -272,6 +272,7 @@ def window_of(window: WindowSpecification) -> str:
         f"ORDER BY {ordered(window.order)}" if window.order else "",
         frame,
         "" if window.exclusion is None else f"EXCLUDE {window.exclusion}",
+        "DISALLOW PARTIAL" if window.disallows_partial else "",
     )
 
 

@@ -95,19 +95,33 @@ class QueryParser(FunctionParser):
         at = self.token.at
         self.expect("SELECT")
         hints = self.hints()
-        self.accept("STREAM")
+        is_stream = self.accept("STREAM")
         mode = self.accept_any("DISTINCT", "ALL")
         items = tuple(self.list_of(self.select_item))
         source = self.relation() if self.accept("FROM") else None
         if source is None:
-            return relations.Select(items, is_distinct=mode == "DISTINCT", hints=hints, at=at)
+            return relations.Select(items, is_distinct=mode == "DISTINCT", hints=hints, is_stream=is_stream, at=at)
         where = self.expression() if self.accept("WHERE") else None
-        group = self._group() if self.accept("GROUP", "BY") else None
+        has_groups = self.accept("GROUP", "BY")
+        has_distinct_sets = has_groups and self.accept_any("ALL", "DISTINCT") == "DISTINCT"
+        group = tuple(self.list_of(self._group_item)) if has_groups else None
         having = self.expression() if self.accept("HAVING") else None
         windows = tuple(self.list_of(self._named_window)) if self.accept("WINDOW") else ()
         qualify = self.expression() if self.accept("QUALIFY") else None
-        is_distinct = mode == "DISTINCT"
-        return relations.Select(items, source, where, group, having, windows, qualify, is_distinct, hints, at=at)
+        return relations.Select(
+            items,
+            source,
+            where,
+            group,
+            having,
+            windows,
+            qualify,
+            is_distinct=mode == "DISTINCT",
+            hints=hints,
+            has_distinct_sets=has_distinct_sets,
+            is_stream=is_stream,
+            at=at,
+        )
 
     def select_item(self) -> SelectItem:
         """An expression with the name that it may get."""
@@ -116,10 +130,6 @@ class QueryParser(FunctionParser):
         if self.accept("AS"):
             return SelectItem(expression, self.name())
         return SelectItem(expression, self.accept_name())
-
-    def _group(self) -> tuple[GroupItem, ...]:
-        self.accept_any("ALL", "DISTINCT")
-        return tuple(self.list_of(self._group_item))
 
     def _group_item(self) -> GroupItem:
         if self.accept("GROUPING", "SETS"):
@@ -214,9 +224,12 @@ class QueryParser(FunctionParser):
         elif unit is not None:
             lower = self._bound()
         exclusion = self._exclusion() if unit is not None and self.accept("EXCLUDE") else None
-        if self.accept_any("ALLOW", "DISALLOW"):
+        partial = self.accept_any("ALLOW", "DISALLOW")
+        if partial is not None:
             self.expect("PARTIAL")
-        return WindowSpecification(base, partition, order, unit, lower, upper, exclusion)
+        return WindowSpecification(
+            base, partition, order, unit, lower, upper, exclusion, disallows_partial=partial == "DISALLOW"
+        )
 
     def _bound(self) -> Bound:
         if self.accept("CURRENT", "ROW"):

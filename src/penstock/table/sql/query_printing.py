@@ -68,11 +68,12 @@ def _(query: relations.Select) -> str:
     return spaced(
         "SELECT",
         _hints(query.hints),
+        "STREAM" if query.is_stream else "",
         "DISTINCT" if query.is_distinct else "",
         ", ".join(map(_item, query.items)),
         "" if query.source is None else f"FROM {_relation(query.source)[0]}",
         "" if query.where is None else f"WHERE {sql_of(query.where)}",
-        "" if query.group is None else f"GROUP BY {_groups(query.group)}",
+        "" if query.group is None else f"GROUP BY {'DISTINCT ' * query.has_distinct_sets}{_groups(query.group)}",
         "" if query.having is None else f"HAVING {sql_of(query.having)}",
         f"WINDOW {windows}" if windows else "",
         "" if query.qualify is None else f"QUALIFY {sql_of(query.qualify)}",
@@ -122,8 +123,7 @@ def _alias(relation: Relation) -> str:
 
 
 def _sample(relation: Relation) -> str:
-    sample = relation.sample if isinstance(relation, relations.NamedTable) else None
-    return "" if sample is None else f"TABLESAMPLE {sample}"
+    return "" if relation.sample is None else f"TABLESAMPLE {relation.sample}"
 
 
 def _join(join: relations.Join) -> tuple[str, bool]:

@@ -192,7 +192,7 @@ class RelationParser(QueryParser):
         else:
             self.fail("expected BERNOULLI or SYSTEM")
         text = self.sql[begin : self.token.at].strip()
-        return replace(found, sample=text) if isinstance(found, relations.NamedTable) else found
+        return replace(found, sample=text)
 
     def _seed(self) -> None:
         self.accept("-")

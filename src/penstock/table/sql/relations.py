@@ -52,6 +52,10 @@ class Select(Query):
     qualify: Expression | None = None
     is_distinct: bool = False
     hints: tuple[Hint, ...] = ()
+    #: GROUP BY DISTINCT: equal grouping sets count once
+    has_distinct_sets: bool = False
+    #: SELECT STREAM
+    is_stream: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,10 +123,11 @@ class With(Query):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relation:
-    """The base of all; `alias` and `columns` are the names that it gets, if any."""
+    """The base of all; `alias` and `columns` are the names that it gets, if any. `sample`: what TABLESAMPLE says."""
 
     alias: str | None = None
     columns: tuple[str, ...] = ()
+    sample: str | None = None
     at: int = field(default=-1, compare=False, repr=False)
 
 
@@ -133,7 +138,6 @@ class NamedTable(Relation):
     path: tuple[str, ...]
     hints: tuple[Hint, ...] = ()
     as_of: Expression | None = None
-    sample: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

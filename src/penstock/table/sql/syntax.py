@@ -45,7 +45,10 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class WindowSpecification:
-    """What an aggregate goes over. `unit`: ROWS or RANGE, where a frame is given; `base`: a window that it extends."""
+    """What an aggregate goes over. `unit`: ROWS or RANGE, where a frame is given; `base`: a window that it extends.
+
+    `exclusion`: what EXCLUDE says; `disallows_partial`: DISALLOW PARTIAL.
+    """
 
     base: str | None = None
     partition: tuple[Expression, ...] = ()
@@ -54,6 +57,7 @@ class WindowSpecification:
     lower: Bound | None = None
     upper: Bound | None = None
     exclusion: str | None = None
+    disallows_partial: bool = False
 
 
 # --- literals --------------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
+from penstock.base.errors import UnsupportedError
 from penstock.table.catalog.objects import CatalogFunction, ObjectPath
 from penstock.table.data.errors import ValidationError
 from penstock.table.functions.aggregates import AGGREGATE_FUNCTIONS
@@ -38,6 +39,10 @@ def _alter(session: TableSession, statement: statements.AlterFunction) -> TableR
 
 
 def _function(statement: statements.CreateFunction) -> CatalogFunction:
+    if statement.files:
+        raise UnsupportedError("CREATE FUNCTION … USING JAR is for functions in JAVA, which Penstock cannot run")
+    if statement.options:
+        raise UnsupportedError("CREATE FUNCTION takes no options: a function in PYTHON reads none")
     return CatalogFunction(statement.target, statement.language or "JAVA")
 
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Final
 
 from penstock.base.errors import UnsupportedError
+from penstock.table.analyser.hint_names import check_table_hints, options_of_hints
 from penstock.table.catalog.objects import CatalogBaseTable
 from penstock.table.catalog.sink_plans import write_plan
 from penstock.table.data.errors import ValidationError
 from penstock.table.plan.logical import Write
 from penstock.table.session.session import TableSession
 from penstock.table.session.table_result import TableResult
-from penstock.table.sql import relations, statements
+from penstock.table.sql import statements
 from penstock.table.sql.printing import path_of
 from penstock.table.statements import results
 
@@ -24,6 +25,7 @@ def write_of(session: TableSession, insert: statements.Insert) -> Write:
     if insert.upserts:
         raise UnsupportedError("UPSERT INTO is not supported: INSERT INTO a table with a primary key does the same")
     whole, table = target(session, insert.path)
+    check_table_hints(insert.hints, ".".join(insert.path))
     plan = session.manager.analyser().query(insert.query)
     nested = [column for column in insert.columns if len(column) > 1]
     if nested:
@@ -35,15 +37,10 @@ def write_of(session: TableSession, insert: statements.Insert) -> Write:
         plan,
         names=[column[0] for column in insert.columns],
         partition=insert.partition,
-        options=options_of(insert.hints),
+        options=options_of_hints(insert.hints),
         overwrites=insert.overwrites,
         conflict=insert.conflict,
     )
-
-
-def options_of(hints: Sequence[relations.Hint]) -> tuple[tuple[str, str], ...]:
-    """The options of hints `OPTIONS('key' = 'value')`."""
-    return tuple(pair for hint in hints if hint.name.upper() == "OPTIONS" for pair in hint.options)
 
 
 def target(session: TableSession, path: tuple[str, ...]) -> tuple[Path, CatalogBaseTable]:

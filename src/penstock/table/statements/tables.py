@@ -58,7 +58,7 @@ def _create_from_query(session: TableSession, statement: statements.CreateTable)
             f"The table '{path_of(plan.path)}' to be replaced doesn't exist. You can try to use CREATE TABLE AS "
             "statement or CREATE OR REPLACE TABLE AS statement."
         )
-    if found is not None and (statement.is_replace or statement.replaces):
+    if found is not None and (statement.replaces or statement.is_replace):
         session.manager.drop(statement.path, False, statement.is_temporary, False)
     session.manager.create(statement.path, table, statement.is_temporary)
     return session.write([plan])

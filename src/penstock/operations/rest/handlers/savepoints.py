@@ -117,6 +117,7 @@ _pool: Final = ThreadPoolExecutor(4, "penstock-rest-operation")
 def savepoint(call: Call) -> Triggered:
     """Take a savepoint; the job goes on, or is cancelled."""
     asked = call.json(SavepointRequest)
+    _check_format(asked.format_type)
 
     def begin() -> Future[str]:
         handle = call.job().handle
@@ -130,12 +131,20 @@ def savepoint(call: Call) -> Triggered:
 def stop(call: Call) -> Triggered:
     """End the job with a savepoint."""
     asked = call.json(StopRequest)
+    _check_format(asked.format_type)
     return _begin(
         call,
         "savepoint",
         asked.trigger_id,
         lambda: call.job().handle.stop_with_savepoint(asked.drain, asked.target_directory),
     )
+
+
+def _check_format(format_type: str | None) -> None:
+    if format_type == "NATIVE":
+        raise bad_request(
+            "formatType NATIVE is not supported: all state backends read one format of savepoints; take CANONICAL"
+        )
 
 
 def checkpoint(call: Call) -> Triggered:

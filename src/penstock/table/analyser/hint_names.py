@@ -1,0 +1,55 @@
+"""Which hints there are, and where they stand. A hint that nothing reads is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Final
+
+from penstock.base.nearest import did_you_mean
+from penstock.table.data.errors import ValidationError
+from penstock.table.sql import relations
+
+OPTIONS: Final = "OPTIONS"
+#: hints that choose how Flink joins. Here they have no effect, because the state of a join decides how it runs.
+_JOIN_HINTS: Final = frozenset({"BROADCAST", "SHUFFLE_HASH", "SHUFFLE_MERGE", "NEST_LOOP", "MULTI_JOIN"})
+_QUERY_HINTS: Final = frozenset({"STATE_TTL", "LOOKUP"}) | _JOIN_HINTS
+
+
+def check_query_hints(hints: Iterable[relations.Hint], names: Collection[str]) -> None:
+    """Check hints after SELECT, whose FROM has these names.
+
+    Raises:
+        ValidationError: for an unknown hint, for OPTIONS, and for a join hint of a name that FROM does not have.
+    """
+    for hint in hints:
+        _check_name(hint, _QUERY_HINTS, "after SELECT")
+        if hint.name in _JOIN_HINTS:
+            unknown = [name for name in (*hint.arguments, *(key for key, _ in hint.options)) if name not in names]
+            if unknown:
+                raise ValidationError(
+                    "The options of following hints cannot match the name of input tables or views: "
+                    f"`{', '.join(unknown)}` in `{hint.name}`"
+                )
+
+
+def check_table_hints(hints: Iterable[relations.Hint], table: str) -> None:
+    """Check hints after the name of a table. Raises `ValidationError` for all but OPTIONS."""
+    for hint in hints:
+        _check_name(hint, frozenset({OPTIONS}) | _JOIN_HINTS, f"after table '{table}'")
+
+
+def options_of_hints(hints: Iterable[relations.Hint]) -> tuple[tuple[str, str], ...]:
+    """The options that hints `OPTIONS('key' = 'value')` give to a table."""
+    return tuple(pair for hint in hints if hint.name == OPTIONS for pair in hint.options)
+
+
+def _check_name(hint: relations.Hint, known: Collection[str], place: str) -> None:
+    if hint.name in known:
+        return
+    if hint.name == OPTIONS:
+        raise ValidationError(
+            "Hint OPTIONS stands after the name of a table, not after SELECT: FROM t /*+ OPTIONS(…) */"
+        )
+    if hint.name in _QUERY_HINTS:
+        raise ValidationError(f"Hint {hint.name} stands after SELECT, not {place}")
+    raise ValidationError(f"There is no hint {hint.name}{did_you_mean(hint.name, sorted({OPTIONS, *_QUERY_HINTS}))}")
