@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from penstock.base.options import REGISTRY
+from penstock.base.table_options import FLINK_TABLE_OPTIONS, TABLE_OPTIONS
 
 _PREFIXES: Final = (
     "cluster.",
@@ -100,7 +101,6 @@ _NOT_HERE: Final = (
     "state.backend.rocksdb.",  # memory.high-prio-pool-ratio too: rocksdict makes no cache with such a pool
     "state.changelog.",
     "state.latency-track.",
-    "table.",
     "taskmanager.",
     "web.",
 )
@@ -116,14 +116,17 @@ def unknown_options(keys: Iterable[str]) -> dict[str, str]:
 
 
 def _is_unknown(key: str) -> bool:
-    return key.startswith(_PREFIXES) and not key.startswith(_NAMED) and key not in REGISTRY
+    is_known = key in REGISTRY or key in TABLE_OPTIONS
+    return key.startswith(_PREFIXES) and not key.startswith(_NAMED) and not is_known
 
 
 def _told(key: str) -> str:
     newer = _OLDER_NAMES.get(key)
     if newer is not None:
         return f"option {key} is an older name and has no effect: set {newer} instead"
-    nearest = difflib.get_close_matches(key, REGISTRY, n=1, cutoff=_LIKENESS_MIN)
+    if key in FLINK_TABLE_OPTIONS:
+        return f"option {key} exists in Flink but not in Penstock, and has no effect"
+    nearest = difflib.get_close_matches(key, [*REGISTRY, *TABLE_OPTIONS], n=1, cutoff=_LIKENESS_MIN)
     if _is_of_flink(key) and not (nearest and _likeness(key, nearest[0]) > _TYPING_ERROR_MIN):
         return f"option {key} exists in Flink but not in Penstock, and has no effect"
     hint = f": did you mean {nearest[0]}?" if nearest else ""

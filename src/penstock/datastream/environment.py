@@ -37,7 +37,6 @@ from penstock.base.restart_strategy import RestartStrategyConfiguration
 from penstock.base.single_precision import rounding
 from penstock.base.time import Duration, to_millis
 from penstock.base.typeinfo import RowTypeInfo, TypeInformation
-from penstock.base.unknown_options import unknown_options
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.connectors.collection import CollectionSource
 from penstock.connectors.socket_text import SocketTextSource
@@ -57,9 +56,9 @@ from penstock.datastream.program_end import Unexecuted, watch
 from penstock.datastream.slot_sharing_group import SlotSharingGroup
 from penstock.drivers.client.iterations import compile_iterations
 from penstock.drivers.client.standby import submit_when_leading
-from penstock.drivers.listener import log_to_stderr_by_default
 from penstock.drivers.running_job import RunningJob
 from penstock.drivers.termination import check_on_sigterm, ends_on_sigterm
+from penstock.drivers.unknown_keys import check_keys
 from penstock.operations.attachment import prepare as prepare_operations
 from penstock.plan.description import Plan
 from penstock.plan.iterations import check_outside_of_loops
@@ -82,7 +81,7 @@ class Environment(Dependencies, ABC, Generic[StreamT]):
         self._transformations: list[Transformation] = []
         self._caches: list[Cache] = []
         self._left_out: set[Transformation] = set()
-        self._told_options: set[str] = set()
+        self._reported_keys: set[str] = set()
         self._unexecuted = Unexecuted()
 
     @abstractmethod
@@ -358,17 +357,14 @@ class Environment(Dependencies, ABC, Generic[StreamT]):
                 caches.append(cache)
         return program, caches
 
-    def _check_options(self) -> None:
-        """Warn once of each key that no option has, or raise if the configuration is to be strict."""
-        unknown = unknown_options(self._configuration.key_set() - self._told_options)
+    def check_keys(self, keys: Iterable[str] = ()) -> None:
+        """Warn once of each key that no option has, or raise if the configuration is strict; called when a job starts.
+
+        Args:
+            keys: of options that the configuration does not hold, such as those of tables.
+        """
         is_strict = self._configuration.read(CONFIGURATION_STRICT)
-        if unknown and is_strict:
-            raise ConfigurationError("; ".join(unknown.values()))
-        if unknown:
-            log_to_stderr_by_default()
-        for told in unknown.values():
-            _log.warning("%s", told)
-        self._told_options.update(unknown)
+        check_keys({*self._configuration.key_set(), *keys}, is_strict, self._reported_keys)
 
     def cache_of(self, upstreams: tuple[Upstream, ...]) -> Cache:
         """Keep the records of a stream; called by `DataStream.cache`."""
@@ -456,7 +452,7 @@ class Environment(Dependencies, ABC, Generic[StreamT]):
             takers[-1](self.plan(job_name))
             raise PlanTaken
         try:
-            self._check_options()
+            self.check_keys()
             job_graph, caches = self._job_graph(job_name)
         finally:
             self._unexecuted.clear()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from penstock.base.errors import WrongTimeError
 from penstock.plan.description import Plan
-from penstock.table.data.errors import ValidationError
+from penstock.table.data.errors import ValidationError, names_located
 from penstock.table.explain_detail import ExplainDetail
 from penstock.table.plan.logical import Write
 from penstock.table.session.session import TableSession
@@ -42,7 +42,8 @@ class StatementSet:
         statement = parse_statement(stmt)
         if not isinstance(statement, statements.Insert):
             raise ValidationError("Only insert statement is supported now: add_insert_sql takes one INSERT")
-        self._plans.append(write_of(self._session, statement))
+        with names_located(stmt):
+            self._plans.append(write_of(self._session, statement))
         return self
 
     def add_insert(

@@ -16,7 +16,7 @@ from penstock.plan.description import Plan
 from penstock.table.catalog.catalog import Catalog
 from penstock.table.catalog.inline_view import inline_view
 from penstock.table.connectors.built_in import built_in
-from penstock.table.data.errors import ValidationError
+from penstock.table.data.errors import ValidationError, names_located
 from penstock.table.environment_catalogs import CatalogMethods
 from penstock.table.environment_settings import EnvironmentSettings
 from penstock.table.explain_detail import ExplainDetail
@@ -85,7 +85,8 @@ class TableEnvironment(CatalogMethods, FrameMethods):
             ValidationError: if it cannot be planned, or names what is not there.
             UnsupportedError: if Penstock does not do it.
         """
-        return run(self._session, parse_statement(stmt))
+        with names_located(stmt):
+            return run(self._session, parse_statement(stmt))
 
     def sql_query(self, query: str) -> Table:
         """The table of a query in SQL. Nothing runs yet.
@@ -100,11 +101,13 @@ class TableEnvironment(CatalogMethods, FrameMethods):
                 "Unsupported SQL query! sql_query() only accepts a single SQL query of type SELECT, UNION, INTERSECT, "
                 "EXCEPT, VALUES, and ORDER_BY."
             )
-        return self._table(self._session.manager.analyser().result(statement.query))
+        with names_located(query):
+            return self._table(self._session.manager.analyser().result(statement.query))
 
     def explain_sql(self, stmt: str, *extra_details: ExplainDetail) -> str:
         """How a query or an INSERT would run, as EXPLAIN shows it."""
-        return self._session.explain(plans_of(self._session, parse_statement(stmt)), _names(extra_details))
+        with names_located(stmt):
+            return self._session.explain(plans_of(self._session, parse_statement(stmt)), _names(extra_details))
 
     def create_statement_set(self) -> StatementSet:
         """A set of INSERTs that are one job, with nothing in it."""

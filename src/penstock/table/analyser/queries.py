@@ -60,7 +60,7 @@ class QueryAnalyser:
             case relations.Values(rows):
                 return self._values(rows, outer)
             case relations.TableQuery(path):
-                return self.relations.named(path, ())[0]
+                return self.relations.named(path, (), node.at)[0]
             case PlannedQuery(plan):
                 return plan
             case relations.SetOperation():

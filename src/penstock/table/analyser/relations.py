@@ -9,6 +9,7 @@ from typing import Final
 
 from penstock.base.deep_calls import repeats_if_deep
 from penstock.base.errors import UnsupportedError
+from penstock.base.nearest import did_you_mean
 from penstock.table.analyser.changelog_functions import CHANGELOG_FUNCTIONS, changelog_table
 from penstock.table.analyser.correlates import correlated
 from penstock.table.analyser.hint_names import check_table_hints
@@ -22,7 +23,7 @@ from penstock.table.analyser.select import project
 from penstock.table.analyser.state_hints import name_of
 from penstock.table.analyser.subqueries import TRUE, all_of, shifted
 from penstock.table.analyser.window_tables import WINDOW_FUNCTIONS, window_table
-from penstock.table.data.errors import ValidationError
+from penstock.table.data.errors import UnknownNameError, ValidationError
 from penstock.table.data.logical_types import BooleanType
 from penstock.table.plan.logical import Join, JoinType, Node, TemporalJoin, Values
 from penstock.table.plan.row_schema import RowSchema
@@ -87,7 +88,7 @@ class RelationAnalyser:
                         "time attribute of the table before it. Tables of some connectors have options that read an "
                         "earlier version, such as 'versionAsOf' and 'timestampAsOf' of delta"
                     )
-                plan, path = self.named(relation.path, relation.hints)
+                plan, path = self.named(relation.path, relation.hints, relation.at)
                 return self._called(plan, relation, path)
             case relations.DerivedTable(query):
                 if relation.hints:
@@ -109,8 +110,8 @@ class RelationAnalyser:
         plan = Values(schema=RowSchema(()), rows=((),))
         return RelationScope([], plan, [], self.calls, outer)
 
-    def named(self, path: tuple[str, ...], hints: tuple[relations.Hint, ...]) -> tuple[Node, tuple[str, ...]]:
-        """The plan of a table, view or query of WITH. Raises `ValidationError` where there is none."""
+    def named(self, path: tuple[str, ...], hints: tuple[relations.Hint, ...], at: int) -> tuple[Node, tuple[str, ...]]:
+        """The plan of a table, view or query of WITH. Raises `UnknownNameError` where there is none."""
         check_table_hints(hints, ".".join(path))
         if len(path) == 1:
             for table in reversed(self.queries.common):
@@ -120,9 +121,9 @@ class RelationAnalyser:
                     return table.plan, path
         found = self.queries.tables.scan(path, hints)
         if found is None:
-            raise ValidationError(
-                f"Object '{path[-1]}' not found" + (f" within '{'.'.join(path[:-1])}'" * (len(path) > 1))
-            )
+            where = f" within '{'.'.join(path[:-1])}'" if len(path) > 1 else ""
+            names = [*(table.name for table in self.queries.common), *self.queries.tables.table_names()]
+            raise UnknownNameError(f"Object '{path[-1]}' not found{where}{did_you_mean(path[-1], names)}", at)
         return found
 
     def renamed(self, plan: Node, names: Sequence[str]) -> Node:
@@ -225,7 +226,7 @@ class RelationAnalyser:
         self, left: RelationScope, node: relations.Join, table: relations.NamedTable, join_type: JoinType
     ) -> RelationScope:
         """FOR SYSTEM_TIME AS OF a time attribute of the left side."""
-        plan, path = self.named(table.path, table.hints)
+        plan, path = self.named(table.path, table.hints, table.at)
         right = self._called(plan, table, path)
         assert table.as_of is not None
         time = ScalarAnalyser(left, self.calls).typed(table.as_of)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from penstock.base.nearest import nearest
 from penstock.table.analyser.calls import Calls
 from penstock.table.analyser.scalars import ScalarAnalyser
 from penstock.table.analyser.subqueries import ScalarQueries, Uncorrelated, outside, with_scalar
-from penstock.table.data.errors import ValidationError
+from penstock.table.data.errors import UnknownNameError, ValidationError
 from penstock.table.data.logical_types import DataType
 from penstock.table.plan.logical import Node
 from penstock.table.plan.row_schema import RowSchema
@@ -87,7 +88,7 @@ class RelationScope:
             if found is not None:
                 column, rest = found
                 return outside(column), rest
-        raise ValidationError(self._unknown(path))
+        raise UnknownNameError(self._unknown(path), at)
 
     def subquery(self, node: syntax.Expression, analyser: ScalarAnalyser) -> Typed:
         """See `Scope`."""
@@ -132,8 +133,8 @@ class RelationScope:
     def _unknown(self, path: tuple[str, ...]) -> str:
         shown = ".".join(path)
         names = sorted({name for part in self.parts for name in part.schema.names})
-        alike = [name for name in names if name.lower() == path[-1].lower()]
-        hint = f"; did you mean {alike[0]!r}?" if alike else f"; there are {', '.join(names)}" if names else ""
+        alike = nearest(path[-1], names)
+        hint = f"; did you mean '{alike}'?" if alike else f"; there are {', '.join(names)}" if names else ""
         return f"Column '{shown}' not found in any table{hint}"
 
     def column(self, name: str) -> VisibleColumn | None:

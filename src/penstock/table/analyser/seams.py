@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -16,6 +17,9 @@ class Tables(Protocol):
 
     def scan(self, path: tuple[str, ...], hints: tuple[relations.Hint, ...]) -> tuple[Node, tuple[str, ...]] | None:
         """The plan that reads a table or view, and its whole path; None where there is none."""
+
+    def table_names(self) -> Sequence[str]:
+        """The names of the tables and views that go by one name alone, to propose one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from typing import Any
 
 from penstock.base.configuration import Configuration
 from penstock.base.errors import UnsupportedError
-from penstock.base.options import GLOBAL_JOB_PARAMETERS, RUNTIME_MODE
+from penstock.base.options import CONFIGURATION_STRICT, GLOBAL_JOB_PARAMETERS, RUNTIME_MODE
 from penstock.base.typeinfo import Types
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.core.operators.sink.global_commit import CommittableWriterOperator, GlobalCommit
@@ -23,6 +23,7 @@ from penstock.datastream.data_stream import StreamExecutionEnvironment
 from penstock.drivers.spark.frame_source import DataFrameSource
 from penstock.drivers.spark.handle import SparkHandle
 from penstock.drivers.spark.session import hand_back, obtain_spark
+from penstock.drivers.unknown_keys import check_keys
 from penstock.plan.description import Plan
 from penstock.plan.transformation import Transformation, Upstream
 from penstock.table.analyser.calls import Calls
@@ -35,7 +36,7 @@ from penstock.table.batch.planning import BatchPlanner
 from penstock.table.batch.query import BatchQuery
 from penstock.table.connectors.connector import Connectors
 from penstock.table.connectors.push_down import PushDown
-from penstock.table.connectors.tables import TableReader
+from penstock.table.connectors.tables import TableReader, TableWriter
 from penstock.table.functions.definition import Session
 from penstock.table.plan.logical import Node, Scan, Write
 from penstock.table.streaming.planning.table_options import of_connector
@@ -55,6 +56,7 @@ class BatchExecutor:
 
     def __init__(self, connectors: Connectors) -> None:
         self._connectors = connectors
+        self._reported_keys: set[str] = set()
 
     def collect(self, plan: Node, options: Mapping[str, str], session: Session) -> BatchQuery:
         """Start a query that gives the rows of a plan to the client."""
@@ -84,6 +86,8 @@ class BatchExecutor:
         found = []
         with self._planning(options, session) as (_, planner):
             for plan in plans:
+                if isinstance(plan, Write):
+                    self._writer(plan)
                 frame = planner.frame(plan.input if isinstance(plan, Write) else plan)
                 shown = io.StringIO()
                 with contextlib.redirect_stdout(shown):
@@ -108,6 +112,7 @@ class BatchExecutor:
     @contextmanager
     def _planning(self, options: Mapping[str, str], session: Session) -> Iterator[tuple[SparkHandle, BatchPlanner]]:
         configuration = _configuration(options)
+        check_keys(options, configuration.read(CONFIGURATION_STRICT), self._reported_keys)
         spark = obtain_spark(configuration.to_dict(), 1)
         hand_back(spark, 1)  # a query takes slots when it runs
         spark.ship_package()
@@ -128,13 +133,16 @@ class BatchExecutor:
     def _reader(self, scan: Scan) -> TableReader:
         return self._connectors.reader(of_connector(scan))
 
-    def _sink(self, environment: StreamExecutionEnvironment, frame: Any, plan: Write, options: SinkOptions) -> None:
-        title = ".".join(plan.path)
+    def _writer(self, plan: Write) -> TableWriter:
         if plan.overwrites:
             self._connectors.check_overwrites(of_connector(plan))
         if plan.conflict is not None:
-            raise UnsupportedError(f"ON CONFLICT is not supported yet: table {title}")
-        writer = self._connectors.writer(of_connector(plan))
+            raise UnsupportedError(f"ON CONFLICT is not supported yet: table {'.'.join(plan.path)}")
+        return self._connectors.writer(of_connector(plan))
+
+    def _sink(self, environment: StreamExecutionEnvironment, frame: Any, plan: Write, options: SinkOptions) -> None:
+        title = ".".join(plan.path)
+        writer = self._writer(plan)
         types = plan.input.schema.types
         source = DataFrameSource(
             frame.mapInArrow(packed.Packing(tuple(types)), packed.SCHEMA), Types.PRIMITIVE_ARRAY(Types.BYTE()), None

@@ -15,7 +15,7 @@ from penstock.table.catalog.null_times import with_null_times
 from penstock.table.catalog.objects import CatalogBaseTable, ObjectPath
 from penstock.table.catalog.resolution import metadata_of, resolve, row_schema
 from penstock.table.catalog.schema import Schema, UnresolvedColumn
-from penstock.table.data.errors import ValidationError
+from penstock.table.data.errors import ValidationError, names_located
 from penstock.table.functions.definition import Session
 from penstock.table.plan.logical import Node, Scan, WatermarkAssigner
 from penstock.table.plan.row_schema import PlanColumn, RowSchema
@@ -189,6 +189,14 @@ class CatalogManager:
         scan = _scan(whole, schema, tuple(options.items()), table.partition_keys)
         return with_null_times(with_computed(scan, schema), scan, table.schema.primary_key, self), whole
 
+    def table_names(self) -> list[str]:
+        """See `Tables`: those of the current database."""
+        catalog, database = self.current_catalog, self.current_database
+        temporary = [path[2] for path in self._temporary if path[:2] == (catalog, database)]
+        return sorted(
+            {*temporary, *self.catalog(catalog).list_tables(database), *self.catalog(catalog).list_views(database)}
+        )
+
     def view_schema(self, plan: Node, names: tuple[str, ...]) -> Schema:
         """The schema of a view of this plan. `names`: those of its columns, if the statement has any."""
         if names and len(names) != len(plan.schema):
@@ -212,7 +220,8 @@ class CatalogManager:
         before = self.current_catalog, self.current_database
         self.current_catalog, self.current_database = view.place or path[:2]
         try:
-            plan = self.analyser().query(statement.query)
+            with names_located(view.query):
+                plan = self.analyser().query(statement.query)
         finally:
             self.current_catalog, self.current_database = before
         names = [column.name for column in view.schema.columns]

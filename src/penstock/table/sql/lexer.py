@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
@@ -52,6 +53,7 @@ _TOKEN: Final = re.compile(
     r"|(?P<HINT>/\*\+)"
     r"|(?P<COMMENT>/\*)"
     r"|(?P<TEXT>'(?:[^']|'')*')"
+    r"|(?P<ESCAPED>[eE]'(?:[^'\\]|\\[\s\S]|'')*')"
     r"|(?P<PREFIXED>(?:[xX]|[nN]|[uU]&|_\w+)'(?:[^']|'')*')"
     r"|(?P<QUOTED>(?:[uU]&)?`(?:[^`]|``)+`)"
     r"|(?P<NUMBER>(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)"
@@ -60,6 +62,12 @@ _TOKEN: Final = re.compile(
 )
 #: the tokens whose text is their source
 _PLAIN: Final = {"NUMBER": Kind.NUMBER, "OPERATOR": Kind.OPERATOR}
+#: what a backslash begins in E'…', and what does not begin anything there
+_ESCAPES: Final = re.compile(
+    r"''|\\(?:(?P<CHAR>[bfnrt\\'\"])|x(?P<HEX>[0-9a-fA-F]{0,2})|u(?P<SHORT>[0-9a-fA-F]{4})|U(?P<LONG>[0-9a-fA-F]{8})"
+    r"|(?P<OCTAL>[0-3][0-7]{2})|(?P<BROKEN>[uU]))"
+)
+_CONTROLS: Final = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _SPACE: Final = re.compile(r"\s*")
 _UESCAPE: Final = re.compile(r"\s*UESCAPE\s+'(.)'", re.IGNORECASE)
 
@@ -100,6 +108,8 @@ def tokens_of(sql: str) -> list[Token]:
             found.append(Token(Kind.WORD, source.upper(), source, begin))
         elif name == "TEXT":
             found.append(Token(Kind.TEXT, source[1:-1].replace("''", "'"), source, begin))
+        elif name == "ESCAPED":
+            found.append(Token(Kind.TEXT, _unescaped(sql, source, begin), source, begin))
         elif name == "COMMENT":
             at = _end_of_comment(sql, begin) + 2
         elif name == "HINT":
@@ -131,6 +141,29 @@ def _prefixed(sql: str, source: str, at: int, escape: str) -> Token:
             raise SqlParserError(f"{source} does not consist of pairs of hexadecimal digits,", *place(sql, at))
         return Token(Kind.BINARY, text, source, at)
     return Token(Kind.TEXT, _decoded(text, escape) if prefix in ("u&", "U&") else text, source, at)
+
+
+def _unescaped(sql: str, source: str, at: int) -> str:
+    """The value of E'…', where backslashes begin characters as in C. Unknown ones stay as they are, as in Flink."""
+
+    def character(match: re.Match[str]) -> str:
+        if match["BROKEN"] is not None:
+            digits = "four" if match["BROKEN"] == "u" else "eight"
+            raise SqlParserError(f"{match[0]} needs {digits} hexadecimal digits, in the text", *place(sql, at))
+        if match["CHAR"] is not None:
+            return _CONTROLS.get(match["CHAR"], match["CHAR"])
+        if match["OCTAL"] is not None:
+            return chr(int(match["OCTAL"], 8))
+        if match["HEX"] == "":
+            return "x"
+        digits = match["HEX"] or match["SHORT"] or match["LONG"]
+        if digits is None:
+            return "'"
+        if int(digits, 16) > sys.maxunicode:
+            raise SqlParserError(f"{match[0]} is no character, in the text", *place(sql, at))
+        return chr(int(digits, 16))
+
+    return _ESCAPES.sub(character, source[2:-1])
 
 
 def _decoded(text: str, escape: str = "\\") -> str:

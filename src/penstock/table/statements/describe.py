@@ -10,6 +10,9 @@ from penstock.table.catalog.columns import Column, ResolvedSchema
 from penstock.table.catalog.objects import CatalogBaseTable, ObjectPath
 from penstock.table.data.errors import ValidationError
 from penstock.table.data.logical_types import BooleanType
+from penstock.table.functions.aggregates import AGGREGATE_FUNCTIONS
+from penstock.table.functions.built_in import is_built_in
+from penstock.table.functions.registry import SCALAR_FUNCTIONS
 from penstock.table.plan.row_schema import PlanColumn
 from penstock.table.session.session import TableSession
 from penstock.table.session.table_result import TableResult
@@ -101,6 +104,8 @@ def _function(session: TableSession, statement: statements.Describe) -> TableRes
     path = ObjectPath(whole[1], whole[2].lower())
     registered = session.functions.find(whole)
     if registered is None and not catalog.function_exists(path):
+        if len(statement.path) == 1 and is_built_in(statement.path[0].upper()):
+            return _built_in(statement.path[0], statement.is_extended)
         raise ValidationError(f"Function with the identifier '{path_of(statement.path)}' doesn't exist.")
     is_system = registered is not None and not session.functions.has_temporary(whole)
     function = registered if registered is not None else catalog.get_function(path)
@@ -112,6 +117,24 @@ def _function(session: TableSession, statement: statements.Describe) -> TableRes
             ("function language", getattr(function, "language", "PYTHON")),
         ]
     )
+
+
+def _built_in(name: str, is_extended: bool) -> TableResult:
+    """A function of Flink's, as Flink describes it: name, kind and signatures."""
+    pairs: list[tuple[str, str | None]] = [("is system function", "true"), ("is temporary", "false")]
+    if is_extended:
+        aggregate, scalar = AGGREGATE_FUNCTIONS.get(name.upper()), SCALAR_FUNCTIONS.get(name.upper())
+        found = aggregate or scalar
+        pairs += [
+            ("kind", "AGGREGATE" if aggregate is not None else "SCALAR" if scalar is not None else "TABLE"),
+            ("requirements", "[]"),
+            ("is deterministic", str(scalar is None or scalar.is_deterministic).lower()),
+            ("supports constant folding", str(scalar is not None and scalar.is_folded).lower()),
+        ]
+        if found is not None:
+            shown = [f"{name.lower()}{signature}" for signature in found.signatures]
+            pairs.append(("signature", "\n".join(shown)))
+    return _pairs(pairs)
 
 
 HANDLERS: Final[dict[type[statements.Statement], Callable[[TableSession, Any], TableResult]]] = {

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from penstock.base.errors import UnsupportedError
+from penstock.base.nearest import did_you_mean
 from penstock.table.analyser.hint_names import check_table_hints, options_of_hints
 from penstock.table.catalog.objects import CatalogBaseTable
 from penstock.table.catalog.sink_plans import write_plan
@@ -50,7 +51,7 @@ def target(session: TableSession, path: tuple[str, ...]) -> tuple[Path, CatalogB
         catalogs = ", ".join(session.manager.list_catalogs())
         raise ValidationError(
             f"Cannot find table '{path_of(session.manager.qualified(path))}' in any of the catalogs [{catalogs}], nor "
-            "as a temporary table."
+            f"as a temporary table{did_you_mean(path[-1], session.manager.table_names())}"
         )
     if found[1].is_view:
         raise ValidationError(f"'{'.'.join(found[0])}' is a view, and INSERT needs a table")

@@ -100,6 +100,9 @@ class StreamExecutor:
         self, plans: Sequence[Node], options: Mapping[str, str], session: Session, details: Sequence[str]
     ) -> str:
         """The steps of the job, with the changes that each sends; with JSON_EXECUTION_PLAN also the job's operators."""
+        if any(isinstance(plan, Write) for plan in plans):
+            # A scratch program, for what only sinks refuse.
+            self._add_sinks(self._begin(options, session)[1], [plan for plan in plans if isinstance(plan, Write)])
         _, planner = self._begin(options, session)
         text = "== Streams ==\n" + "\n".join(planner.explained(plan) for plan in plans)
         if "JSON_EXECUTION_PLAN" not in details:
@@ -135,6 +138,7 @@ class StreamExecutor:
     def _planner(
         self, environment: StreamExecutionEnvironment, options: Mapping[str, str], session: Session
     ) -> StreamPlanner:
+        environment.check_keys(key for key in options if key.startswith(_OF_TABLES))
         carried = StreamSession(session.zone, session.legacy_cast, async_settings(options))
         in_memory = environment.get_configuration().read(STATE_BACKEND) != "rocksdb"
         found = replace(plan_options(options), is_in_memory=in_memory)
