@@ -106,3 +106,75 @@ def test_columns_of_using_are_there_once() -> None:
 def test_rows_of_values_are_a_table() -> None:
     assert rows("SELECT y FROM (VALUES (1, 'a'), (2, 'b')) AS v(x, y) WHERE x > 1") == [("b",)]
     assert rows("SELECT 1 + 1") == [(2,)]
+
+
+@pytest.mark.parametrize("on", ["ON TRUE", "ON 1 = 1"])
+def test_a_lateral_aggregate_is_joined_by_a_left_join_on_true(on: str) -> None:
+    """It has a row for each row anyway, so LEFT changes nothing."""
+    for select, rest in (("COUNT(*)", 0), ("MAX(c)", None), ("COUNT(c)", 0)):
+        query = f"SELECT t.b, v.n FROM t LEFT JOIN LATERAL (SELECT {select} AS n FROM u WHERE u.a = t.a) AS v {on}"
+        crossed = query.replace("LEFT JOIN", "CROSS JOIN").removesuffix(on)
+        assert rows(query) == rows(crossed)
+        assert dict(rows(query))["z"] == rest
+    first = "(SELECT c FROM u WHERE u.a = t.a ORDER BY c DESC LIMIT 1)"
+    assert rows(f"SELECT b, c FROM t LEFT JOIN LATERAL {first} AS v {on}") == [
+        *(("n", None), ("x", 20), ("y", 30), ("z", None)),
+    ]
+
+
+def test_a_further_condition_on_a_lateral_aggregate_is_refused() -> None:
+    with pytest.raises(UnsupportedError, match="takes ON TRUE"):
+        rows("SELECT * FROM t LEFT JOIN LATERAL (SELECT COUNT(*) AS n FROM u WHERE u.a = t.a) AS v ON v.n > 1")
+
+
+OUTER: dict[str, list[Any]] = {
+    # in the ON of a subquery
+    "SELECT b FROM t WHERE EXISTS (SELECT 1 FROM u JOIN t AS w ON u.a = w.a AND u.a = t.a AND c > 15)": [
+        ("x",),
+        ("y",),
+    ],
+    "SELECT b FROM t WHERE EXISTS (SELECT 1 FROM u LEFT JOIN t AS w ON u.a = w.a AND t.a = w.a)": [
+        *(("n",), ("x",), ("y",), ("z",)),
+    ],
+    "SELECT b FROM t WHERE NOT EXISTS (SELECT 1 FROM u JOIN t AS w ON u.a = w.a AND u.a = t.a)": [("n",), ("z",)],
+    "SELECT b, (SELECT COUNT(*) FROM u JOIN t AS w ON u.a = w.a AND u.a = t.a) FROM t": [
+        *(("n", 0), ("x", 2), ("y", 1), ("z", 0)),
+    ],
+    # two levels down
+    "SELECT b FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.a = t.a AND u.c IN (SELECT c FROM u AS w WHERE w.a = "
+    "t.a))": [
+        *(("x",), ("y",)),
+    ],
+    "SELECT b FROM t WHERE a IN (SELECT a FROM u WHERE EXISTS (SELECT 1 FROM u AS w WHERE w.a = t.a AND w.c > u.c))": [
+        ("x",)
+    ],
+    "SELECT b FROM t WHERE NOT EXISTS (SELECT 1 FROM u WHERE u.a = t.a AND EXISTS (SELECT 1 FROM u AS w WHERE "
+    "w.a = t.a AND w.c > u.c))": [("n",), ("y",), ("z",)],
+    "SELECT b FROM t WHERE EXISTS (SELECT 1 FROM u WHERE EXISTS (SELECT 1 FROM u AS w WHERE EXISTS (SELECT 1 FROM "
+    "u AS x WHERE x.a = t.a AND x.c = w.c AND w.c = u.c)))": [("x",), ("y",)],
+}
+
+
+@pytest.mark.parametrize("sql", OUTER)
+def test_outer_columns_are_found_in_joins_and_further_levels(sql: str) -> None:
+    assert rows(sql) == OUTER[sql]
+
+
+@pytest.mark.parametrize(
+    ("sql", "error"),
+    [
+        (
+            "SELECT b FROM t WHERE EXISTS (SELECT 1 FROM UNNEST(ARRAY[t.a]) AS v (x) WHERE x = 1)",
+            "UNNEST or a table function",
+        ),
+        (
+            "SELECT b FROM t WHERE EXISTS (SELECT 1 FROM u WHERE NOT EXISTS (SELECT 1 FROM u AS w WHERE w.a = t.a AND "
+            "w.c > u.c))",
+            "NOT IN or NOT EXISTS in a subquery, that uses columns of a query around it is not supported",
+        ),
+        ("SELECT b FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.a = t.nope)", "Column 't.nope' not found"),
+    ],
+)
+def test_outer_columns_that_are_not_supported_are_named(sql: str, error: str) -> None:
+    with pytest.raises(PenstockError, match=error):
+        rows(sql)

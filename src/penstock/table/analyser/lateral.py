@@ -11,7 +11,15 @@ from penstock.table.analyser.scalars import ScalarAnalyser
 from penstock.table.analyser.scopes import Part, RelationScope, visible_columns
 from penstock.table.analyser.seams import Queries
 from penstock.table.analyser.select import project
-from penstock.table.analyser.subqueries import TRUE, has_one_row, join_condition, settled, uncorrelated, uses_outer
+from penstock.table.analyser.subqueries import (
+    TRUE,
+    has_one_row,
+    is_true,
+    join_condition,
+    settled,
+    uncorrelated,
+    uses_outer,
+)
 from penstock.table.data.errors import ValidationError
 from penstock.table.data.logical_types import BooleanType
 from penstock.table.plan.logical import Aggregate, Filter, Join, JoinType, Node, Project
@@ -66,7 +74,7 @@ def _joined(left: Node, query: Node, keeps: bool, on: Typed, calls: Calls) -> No
     found = uncorrelated(query, calls)
     width = len(left.schema)
     is_one = bool(found.conditions) and has_one_row(query)
-    if is_one and on != TRUE:
+    if is_one and not is_true(on):
         raise UnsupportedError(
             "LEFT JOIN LATERAL of an aggregate without groups takes ON TRUE: put the condition into the query around it"
         )

@@ -153,6 +153,7 @@ class RelationAnalyser:
             return lateral_query(left, node.right, node, self.queries)
         right = self.scope(node.right, outer)
         joined = self._joined(left, right, join_type)
+        joined.outer = outer
         conditions = self._merge(node, left, right, joined, join_type)
         if node.condition is not None:
             conditions.append(ScalarAnalyser(joined, self.calls).typed(node.condition))

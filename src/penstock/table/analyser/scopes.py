@@ -83,11 +83,15 @@ class RelationScope:
         found = self._find(path)
         if found is not None:
             return found
-        if self.outer is not None:
-            found = self.outer._find(path)
+        around, level = self.outer, 1
+        while around is not None:
+            found = around._find(path)
             if found is not None:
                 column, rest = found
-                return outside(column), rest
+                for _ in range(level):
+                    column = outside(column)
+                return column, rest
+            around, level = around.outer, level + 1
         raise UnknownNameError(self._unknown(path), at)
 
     def subquery(self, node: syntax.Expression, analyser: ScalarAnalyser) -> Typed:

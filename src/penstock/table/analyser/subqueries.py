@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from penstock.base.errors import UnsupportedError
 from penstock.table.analyser.calls import Calls
@@ -18,6 +18,7 @@ from penstock.table.data.logical_types import BooleanType
 from penstock.table.plan.logical import (
     Aggregate,
     AggregateCall,
+    Correlate,
     Distinct,
     Filter,
     Join,
@@ -39,10 +40,11 @@ FALSE = Constant(BooleanType(False), False)
 
 @dataclass(frozen=True, slots=True)
 class OuterField(Typed):
-    """A column of the query around this one."""
+    """A column of a query around this one. `level`: 1 for the next query outwards, 2 for the one around that."""
 
     index: int
     name: str = ""
+    level: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +76,16 @@ def outside(expression: Typed) -> Typed:
     """An expression over the columns of a query as one that stands in a query inside of it."""
 
     def change(one: Typed) -> Typed:
+        if isinstance(one, OuterField):
+            return replace(one, level=one.level + 1)
         return OuterField(one.type, one.index, one.name) if isinstance(one, Field) else one
 
     return transformed(expression, change)
+
+
+def is_true(condition: Typed) -> bool:
+    """Whether a condition is the constant TRUE, nullable or not."""
+    return isinstance(condition, Constant) and condition.value is True
 
 
 def uncorrelated(plan: Node, calls: Calls) -> Uncorrelated:
@@ -231,12 +240,19 @@ def _asks_outside(node: Node) -> bool:
     return any(isinstance(part, Typed) and uses_outer(part) for part in parts)
 
 
+#: what steps are in a query, for errors
+_STEPS: Final[dict[type[Node], str]] = {
+    Correlate: "UNNEST or a table function in a subquery",
+    Join: "an outer join, or NOT IN or NOT EXISTS in a subquery,",
+}
+
+
 def _refuse(plan: Node) -> None:
     for node in plan.inputs():
         _refuse(node)
     if _asks_outside(plan):
-        name = type(plan).__name__
-        raise UnsupportedError(f"a query with {name} that uses columns of the query around it is not supported")
+        what = _STEPS.get(type(plan), type(plan).__name__)
+        raise UnsupportedError(f"{what} that uses columns of a query around it is not supported")
 
 
 def shifted(expression: Typed, by: int) -> Typed:
@@ -257,14 +273,38 @@ def settled(expression: Typed, width: int) -> Typed:
     def change(node: Typed) -> Typed:
         if isinstance(node, Field):
             return replace(node, index=node.index + width)
-        return Field(node.type, node.index, node.name) if isinstance(node, OuterField) else node
+        if isinstance(node, OuterField):
+            further_out = replace(node, level=node.level - 1)
+            return Field(node.type, node.index, node.name) if node.level == 1 else further_out
+        return node
 
     return transformed(expression, change)
 
 
+def _with_duplicates(plan: Node) -> Node:
+    """A plan with the same rows, some of them more often, whose joins can give up conditions with outer columns.
+
+    A SEMI join gives no columns of its right side to the top, where such conditions go. An inner join does.
+    """
+    match plan:
+        case Filter() | Project():
+            return replace(plan, input=_with_duplicates(plan.input))
+        case Join(join_type=JoinType.INNER):
+            return replace(plan, left=_with_duplicates(plan.left), right=_with_duplicates(plan.right))
+        case Join(join_type=JoinType.SEMI) if uses_outer(plan.condition):
+            left, right = _with_duplicates(plan.left), _with_duplicates(plan.right)
+            joined = replace(
+                plan, schema=left.schema.joined(right.schema), left=left, right=right, join_type=JoinType.INNER
+            )
+            fields = joined.schema.fields()[: len(left.schema)]
+            return Project(schema=plan.schema, input=joined, expressions=tuple(fields))
+        case _:
+            return plan
+
+
 def matching(left: Node, query: Node, equal_to: Sequence[Typed], is_negated: bool, calls: Calls) -> Node:
     """The rows of the left side for which the query has rows; with `equal_to`, those whose columns equal these."""
-    found = uncorrelated(query, calls)
+    found = uncorrelated(_with_duplicates(query), calls)
     width = len(left.schema)
     equalities = []
     for index, one in enumerate(equal_to):

@@ -17,7 +17,7 @@ from penstock.table.analyser.subqueries import FALSE, TRUE, OuterField, Uncorrel
 from penstock.table.data.errors import ValidationError
 from penstock.table.data.logical_types import BooleanType, IntType
 from penstock.table.functions.signatures import BIGINT
-from penstock.table.plan.logical import Aggregate, AggregateCall, Filter, Node, Project
+from penstock.table.plan.logical import Aggregate, AggregateCall, Filter, Join, JoinType, Node, Project
 from penstock.table.plan.row_counts import least_rows, most_rows
 from penstock.table.plan.row_schema import PlanColumn, RowSchema
 from penstock.table.sql import syntax
@@ -94,9 +94,21 @@ def has_rows(query: Node) -> bool | None:
 
 def tested_rows(query: Node) -> Node:
     """A query with as many rows, without selected columns that use the query around it: EXISTS ignores their values."""
-    while isinstance(query, Project) and any(map(uses_outer, query.expressions)):
+    while True:
+        if isinstance(query, Project) and any(map(uses_outer, query.expressions)):
+            query = query.input
+        elif (left := _kept_side(query)) is not None:
+            query = left
+        else:
+            return query
+
+
+def _kept_side(query: Node) -> Node | None:
+    """The side whose rows a LEFT join, whose condition uses the query around it, has at least once each."""
+    while isinstance(query, Project):
         query = query.input
-    return query
+    is_left = isinstance(query, Join) and query.join_type is JoinType.LEFT and uses_outer(query.condition)
+    return query.left if is_left and isinstance(query, Join) else None
 
 
 def _some(
