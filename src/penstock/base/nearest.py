@@ -20,6 +20,6 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """The end of a sentence that proposes the nearest name; empty if there is none."""
+    """The end of a sentence that proposes the nearest name; empty if no name is near."""
     found = nearest(name, known)
     return "" if found is None else f"; did you mean '{found}'?"

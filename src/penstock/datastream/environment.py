@@ -361,7 +361,7 @@ class Environment(Dependencies, ABC, Generic[StreamT]):
         """Warn once of each key that no option has, or raise if the configuration is strict; called when a job starts.
 
         Args:
-            keys: of options that the configuration does not hold, such as those of tables.
+            keys: keys of options that are not in the configuration, such as options of tables.
         """
         is_strict = self._configuration.read(CONFIGURATION_STRICT)
         check_keys({*self._configuration.key_set(), *keys}, is_strict, self._reported_keys)

@@ -111,7 +111,7 @@ class RelationAnalyser:
         return RelationScope([], plan, [], self.calls, outer)
 
     def named(self, path: tuple[str, ...], hints: tuple[relations.Hint, ...], at: int) -> tuple[Node, tuple[str, ...]]:
-        """The plan of a table, view or query of WITH. Raises `UnknownNameError` where there is none."""
+        """The plan of a table, view or query of WITH. Raises `UnknownNameError` for an unknown name."""
         check_table_hints(hints, ".".join(path))
         if len(path) == 1:
             for table in reversed(self.queries.common):

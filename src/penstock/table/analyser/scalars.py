@@ -10,6 +10,7 @@ from penstock.table.analyser.calls import Calls, no_function
 from penstock.table.analyser.literals import constant, number
 from penstock.table.data.errors import ValidationError
 from penstock.table.data.logical_types import (
+    IntervalResolution,
     IntType,
     LocalZonedTimestampType,
     NullType,
@@ -126,6 +127,8 @@ class ScalarAnalyser:
         if node.name == "=" and (rows := self._rows(node.operands)):
             return self._equal_rows(*rows)
         _check_plain(node)
+        if node.name == "MINUS_DATE":
+            return self._difference(node)
         make = _SHORT_FORMS.get(node.name)
         if make is not None and not node.options:
             return make(self, node.operands)
@@ -137,6 +140,15 @@ class ScalarAnalyser:
         if node.name in _CHAINED and not node.path:
             return self.calls.chain(node.name, self._operands(node))
         return self.calls.call(node.name, self._operands(node), options)
+
+    def _difference(self, node: syntax.Call) -> Typed:
+        """(a - b) unit. Only whether the unit is of months matters: as in Flink, the rest is not cut off."""
+        one, other, unit = node.operands
+        assert isinstance(unit, syntax.IntervalLiteral)
+        of_months = unit.qualifier.resolution.is_of_months
+        resolution = IntervalResolution.MONTH if of_months else IntervalResolution.SECOND
+        interval = self.typed(syntax.IntervalLiteral("1", syntax.IntervalQualifier(resolution)))
+        return self.calls.call("MINUS_DATE", [self.typed(one), self.typed(other), interval])
 
     def _operands(self, node: syntax.Call) -> list[Typed]:
         if node.name in EMBEDDING:

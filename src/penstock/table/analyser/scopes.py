@@ -66,7 +66,7 @@ class RelationScope:
     parts: list[Part]
     #: the plan that gives the columns; queries in expressions add columns after them
     plan: Node
-    #: what `*` shows, in this order
+    #: the columns of `*`, in their order
     visible: list[VisibleColumn]
     calls: Calls
     outer: RelationScope | None = None

@@ -56,7 +56,7 @@ def name_of(relation: relations.Relation | None) -> str | None:
 
 
 def names_of(relation: relations.Relation | None) -> Iterable[str]:
-    """What hints call the relations of a FROM."""
+    """The names by which hints know the relations of a FROM."""
     if isinstance(relation, relations.Join):
         yield from names_of(relation.left)
         yield from names_of(relation.right)

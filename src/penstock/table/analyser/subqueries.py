@@ -240,7 +240,7 @@ def _asks_outside(node: Node) -> bool:
     return any(isinstance(part, Typed) and uses_outer(part) for part in parts)
 
 
-#: what steps are in a query, for errors
+#: names of steps in a query, for errors
 _STEPS: Final[dict[type[Node], str]] = {
     Correlate: "UNNEST or a table function in a subquery",
     Join: "an outer join, or NOT IN or NOT EXISTS in a subquery,",

@@ -38,7 +38,7 @@ def aggregate(planner: BatchPlanner, node: logical.Aggregate) -> str:
     found = accumulated(planner, query, [*kinds, *(BIGINT for _ in groupings)], node.calls, places)
     if not groupings:
         return found
-    # The columns of the groupings come after those of the calls.
+    # The columns of the groupings come after the columns of the calls.
     first, last = len(kinds), len(kinds) + len(groupings)
     order = [*range(first), *range(last, last + len(node.calls)), *range(first, last)]
     return select(list(map(column, order)), found)
@@ -66,7 +66,7 @@ def _grouping(node: logical.Aggregate, keys: Sequence[str], grouping: Sequence[i
 
 
 def _by_group_id(node: logical.Aggregate) -> logical.Node:
-    """Groups with GROUP_ID, which Spark does not have: those of the first sets, of equal second ones, and so on."""
+    """Groups with GROUP_ID, which Spark does not have: first the groups of sets with the id 0, then 1, and so on."""
     ids, width = node.group_ids(), len(node.keys) + len(node.calls)
     asked = [place for place, keys in enumerate(node.groupings) if keys]
     columns = [*node.schema.columns[:width], *(node.schema[width + place] for place in asked)]

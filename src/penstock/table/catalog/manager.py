@@ -190,7 +190,7 @@ class CatalogManager:
         return with_null_times(with_computed(scan, schema), scan, table.schema.primary_key, self), whole
 
     def table_names(self) -> list[str]:
-        """See `Tables`: those of the current database."""
+        """See `Tables`: the tables and views of the current database."""
         catalog, database = self.current_catalog, self.current_database
         temporary = [path[2] for path in self._temporary if path[:2] == (catalog, database)]
         return sorted(

@@ -17,7 +17,7 @@ class UnknownNameError(ValidationError):
 
     Args:
         reason: a sentence without a full stop.
-        at: where in the text of the statement the name begins (offset); below 0 where nobody knows.
+        at: the offset of the name in the text of the statement; below 0 if it is unknown.
     """
 
     def __init__(self, reason: str, at: int = -1) -> None:

@@ -41,6 +41,7 @@ from penstock.table.functions.membership import evaluated_operands, membership_k
 from penstock.table.functions.signatures import (
     BIGINT,
     BOOLEAN_TYPE,
+    STRING,
     all_in_common,
     returns,
     returns_common,
@@ -91,6 +92,21 @@ def comparable(call: Operands, index: int, needs_order: bool = False) -> DataTyp
 def _compared_type(call: Operands) -> DataType | None:
     found = None if mixes_dates(call.types) else common_type(call.types)
     return _with_text(call.types) if found is None else found
+
+
+def _member(call: Operands, index: int) -> DataType | None:
+    """An operand of IN. A text is compared with others as text, as in Flink."""
+    kind = call.once(_member_type)
+    if kind is None:
+        return comparable(call, index)
+    return kind.nullable() if call.types[index].is_nullable else kind.not_null()
+
+
+def _member_type(call: Operands) -> DataType | None:
+    plain = (NumericType, BooleanType, NullType, *TIMES)
+    others = [one for one in call.types if not is_text(one)]
+    is_text_among_others = is_text(call.types[0]) and all(isinstance(one, plain) for one in others)
+    return STRING if is_text_among_others and not all(isinstance(one, NullType) for one in others) else None
 
 
 def _with_text(types: tuple[DataType, ...]) -> DataType | None:
@@ -201,6 +217,7 @@ def _greatest_float(*columns: Datum) -> Datum:
 
 
 _OPERAND = where("<COMPARABLE>", comparable)
+_MEMBER = where("<COMPARABLE>", _member)
 _ORDERED = where("<COMPARABLE>", partial(comparable, needs_order=True))
 
 FUNCTIONS: tuple[ScalarFunction, ...] = (
@@ -231,7 +248,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
     ),
     scalar(
         "IN",
-        takes(_OPERAND, _OPERAND, repeated=1),
+        takes(_MEMBER, _MEMBER, repeated=1),
         returns(BOOLEAN_TYPE),
         partial(membership_kernel, _compare("=")),
         "Whether a value is among others.",

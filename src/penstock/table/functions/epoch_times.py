@@ -26,7 +26,8 @@ from penstock.table.functions.kernels import value_kernel
 from penstock.table.functions.signatures import NUMERIC, STRING, TEXT, family, takes
 from penstock.table.functions.temporal_texts import clocks_of_text, read_modern
 from penstock.table.functions.type_rules import is_text
-from penstock.table.time_patterns.tokens import fraction_digits
+from penstock.table.time_patterns.parsing import modern_parser
+from penstock.table.time_patterns.tokens import UnusablePatternError, fraction_digits
 
 _LEAST_DIGITS: Final = 3
 _MOST_DIGITS: Final = 9
@@ -42,6 +43,12 @@ def _result(call: Operands) -> DataType:
     zone = call.value(2) if len(call) > 2 else UNKNOWN
     if isinstance(zone, str) and zone_by_id(zone) is None:
         raise ValidationError(f"Invalid timezone for parsing TIMESTAMP_LTZ: {zone!r} is none")
+    pattern = call.value(1) if len(call) > 1 and is_text(call.types[0]) else UNKNOWN
+    if isinstance(pattern, str):
+        try:
+            modern_parser(pattern)
+        except UnusablePatternError as error:
+            raise ValidationError(f"Invalid pattern for parsing TIMESTAMP_LTZ: {error}") from error
     return LocalZonedTimestampType(_digits(call))
 
 

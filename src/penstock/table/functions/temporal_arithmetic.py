@@ -45,12 +45,8 @@ def _point(call: Operands, index: int) -> DataType | None:
 
 
 def _interval(call: Operands, index: int) -> DataType | None:
-    """An interval; with a point in time beside it, one that can move it."""
     found = call.types[index]
-    is_time = any(isinstance(one, TimeType) for one in call.types)
-    if not isinstance(found, INTERVALS) or (is_time and isinstance(found, YearMonthIntervalType)):
-        return None
-    return found
+    return found if isinstance(found, INTERVALS) else None
 
 
 def _same_interval(call: Operands, index: int) -> DataType | None:
@@ -120,12 +116,17 @@ def bind(operator: str, call: Call) -> Kernel:
 def _moving(point: DataType, interval: DataType, sign: int) -> partial[Numbers]:
     """A function of numbers that moves points in time."""
     if isinstance(interval, YearMonthIntervalType):
-        return partial(_by_months, unit_ns(point), sign)
+        return partial(_unmoved) if isinstance(point, TimeType) else partial(_by_months, unit_ns(point), sign)
     if isinstance(point, DateType):
         return partial(_by_days, sign)
     if isinstance(point, TimeType):
         return partial(_around_the_clock, sign)
     return partial(_by_milliseconds, sign * (MILLISECOND_NS // unit_ns(point)))
+
+
+def _unmoved(points: Numbers, months: Numbers) -> Numbers:
+    """A time of day, which is the same in each month."""
+    return points + 0 * months
 
 
 def _by_months(unit: int, sign: int, points: Numbers, months: Numbers) -> Numbers:

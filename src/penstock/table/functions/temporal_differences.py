@@ -17,6 +17,7 @@ from penstock.table.data.logical_types import (
     YearMonthIntervalType,
 )
 from penstock.table.data.moments import (
+    MILLISECOND_NS,
     Numbers,
     add_months,
     column_of_numbers,
@@ -71,11 +72,6 @@ def _point(call: Operands, index: int) -> DataType | None:
     return found
 
 
-def _movable(call: Operands, index: int) -> DataType | None:
-    found = _point(call, index)
-    return None if isinstance(found, TimeType) and _unit_of(call) in _MONTHS else found
-
-
 def _compared(call: Operands, index: int) -> DataType | None:
     """A moment is only compared with a moment."""
     if len({isinstance(one, LocalZonedTimestampType) for one in call.types[1:] if not isinstance(one, NullType)}) > 1:
@@ -105,6 +101,8 @@ def _bind_add(call: Call) -> Kernel:
     def moved(counts: Numbers, points: Numbers) -> Numbers:
         points = points * (before // after)
         if unit in _MONTHS:
+            if is_time:  # It is the same in each month.
+                return points + 0 * counts
             days, _ = days_and_nanos(points, after)
             return points + (add_months(days, counts * _MONTHS[unit]) - days) * (DAY_NS // after)
         size = _NANOSECONDS[unit]
@@ -143,6 +141,48 @@ def _bind_difference(call: Call) -> Kernel:
 
     return lambda word, earlier, later: column_of_numbers(
         difference(numbers_of(earlier), numbers_of(later)), kind, (earlier, later)
+    )
+
+
+# --- MINUS_DATE ------------------------------------------------------------------------------------------------------
+
+
+def _subtracted(call: Operands, index: int) -> DataType | None:
+    """One of two points in time of one type; NULL is of the other's."""
+    known = [one for one in call.types[:2] if isinstance(one, TIMES)]
+    if not known or any(type(one) is not type(known[0]) for one in known):
+        return None
+    found = call.types[index]
+    return known[0].nullable() if isinstance(found, NullType) else found if isinstance(found, TIMES) else None
+
+
+def _interval_of(call: Operands, index: int) -> DataType | None:
+    found = call.types[index]
+    return found if isinstance(found, INTERVALS) else None
+
+
+def _interval_type(call: Operands) -> DataType:
+    found = call.types[2]
+    return found.nullable() if call.types[0].is_nullable or call.types[1].is_nullable else found.not_null()
+
+
+def _bind_minus(call: Call) -> Kernel:
+    units = unit_ns(call.types[0]), unit_ns(call.types[1])
+    finest = min(units)
+    kind = arrow_type(call.result)
+    is_of_months = isinstance(call.result, YearMonthIntervalType)
+
+    def difference(later: Numbers, earlier: Numbers) -> Numbers:
+        later, earlier = later * (units[0] // finest), earlier * (units[1] // finest)
+        if is_of_months:
+            return months_between(later, earlier, finest)
+        apart = later - earlier
+        if finest >= MILLISECOND_NS:
+            return apart * (finest // MILLISECOND_NS)
+        return toward_zero(apart, MILLISECOND_NS // finest)
+
+    return lambda later, earlier, interval: column_of_numbers(
+        difference(numbers_of(later), numbers_of(earlier)), kind, (later, earlier)
     )
 
 
@@ -194,8 +234,17 @@ def _overlap_type(call: Operands) -> DataType:
 
 FUNCTIONS: tuple[ScalarFunction, ...] = (
     scalar(
+        "MINUS_DATE",
+        takes(where("<DATETIME>", _subtracted), where("<DATETIME>", _subtracted), where("<INTERVAL>", _interval_of)),
+        _interval_type,
+        _bind_minus,
+        "How far two points in time are apart: in full months for units from months on, else in milliseconds.",
+        usage="(point_in_time1 - point_in_time2) unit",
+        section="time",
+    ),
+    scalar(
         "TIMESTAMPADD",
-        takes(UNIT, INTEGER, where("<DATETIME>", _movable)),
+        takes(UNIT, INTEGER, where("<DATETIME>", _point)),
         _moved_type,
         _bind_add,
         "A point in time moved by a number of units.",

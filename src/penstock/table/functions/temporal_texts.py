@@ -29,6 +29,7 @@ from penstock.table.functions.definition import Call, Operands, ScalarFunction, 
 from penstock.table.functions.kernels import per_value, value_kernel
 from penstock.table.functions.signatures import BIGINT, STRING, TEXT, returns_nullable, takes
 from penstock.table.time_patterns.parsing import modern_parser, parse_default, parse_sql, simple_parser
+from penstock.table.time_patterns.tokens import UnusablePatternError
 
 _DEFAULT: Final = "yyyy-MM-dd HH:mm:ss"
 _DAY: Final = r"[1-9]\d{3}-\d{2}-\d{2}"
@@ -161,8 +162,14 @@ def _to_date(call: Call) -> Kernel:
 
 
 def read_modern(text: str, pattern: str) -> int | None:
-    """What clocks show, by a pattern of DateTimeFormatter or else as SQL writes it; in nanoseconds since 1970."""
-    found = modern_parser(pattern)(text)
+    """What clocks show, by a pattern of DateTimeFormatter or else as SQL writes it; in nanoseconds since 1970.
+
+    None for an unusable pattern, too, as in Flink.
+    """
+    try:
+        found = modern_parser(pattern)(text)
+    except UnusablePatternError:
+        return None
     return parse_sql(text) if found is None else found
 
 

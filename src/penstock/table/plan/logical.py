@@ -208,7 +208,7 @@ class Aggregate(Unary):
     With several `sets`, each of which has some of the keys, there are groups for each set. Then `groupings` are further
     columns after the calls: each has a bit for each of its keys, the first the highest, which is 1 where a set leaves
     the key out. A grouping without keys is GROUP_ID: the number of equal sets before this one. `state_ttl_ms`: how long
-    state lives, by a hint; None for what the session says.
+    state lives, by a hint; None for the session's option.
     """
 
     keys: tuple[int, ...]

@@ -407,7 +407,13 @@ class ExpressionParser(TypeParser):
             return self._lambda(at)
         items = self.expressions()
         self.expect(")")
-        return items[0] if len(items) == 1 else syntax.RowValue(items, at=at)
+        if len(items) > 1:
+            return syntax.RowValue(items, at=at)
+        (found,) = items
+        if isinstance(found, Call) and found.name == "-" and len(found.operands) == 2 and self.sees_unit():
+            unit = syntax.IntervalLiteral("1", self.interval_qualifier(), at=self.token.at)
+            return Call("MINUS_DATE", (*found.operands, unit), at=at)
+        return found
 
     def _sees_parameters(self) -> bool:
         ahead = 0

@@ -167,6 +167,10 @@ def _(node: Call) -> str:
         return f"({sql_of(operands[0])} {name})"
     if name in ("NEXT VALUE", "CURRENT VALUE"):
         return f"{name} FOR {sql_of(operands[0])}"
+    if name == "MINUS_DATE":
+        one, other, unit = operands
+        assert isinstance(unit, syntax.IntervalLiteral)
+        return f"({sql_of(one)} - {sql_of(other)}) {unit_of(unit.qualifier)}"
     if name == "INTERVAL":
         unit = operands[1]
         assert isinstance(unit, syntax.IntervalLiteral)

@@ -62,7 +62,7 @@ _TOKEN: Final = re.compile(
 )
 #: the tokens whose text is their source
 _PLAIN: Final = {"NUMBER": Kind.NUMBER, "OPERATOR": Kind.OPERATOR}
-#: what a backslash begins in E'…', and what does not begin anything there
+#: the escapes in E'…'
 _ESCAPES: Final = re.compile(
     r"''|\\(?:(?P<CHAR>[bfnrt\\'\"])|x(?P<HEX>[0-9a-fA-F]{0,2})|u(?P<SHORT>[0-9a-fA-F]{4})|U(?P<LONG>[0-9a-fA-F]{8})"
     r"|(?P<OCTAL>[0-3][0-7]{2})|(?P<BROKEN>[uU]))"
@@ -144,7 +144,7 @@ def _prefixed(sql: str, source: str, at: int, escape: str) -> Token:
 
 
 def _unescaped(sql: str, source: str, at: int) -> str:
-    """The value of E'…', where backslashes begin characters as in C. Unknown ones stay as they are, as in Flink."""
+    """The value of E'…', where backslashes begin characters as in C. Unknown ones stay in the text, as in Flink."""
 
     def character(match: re.Match[str]) -> str:
         if match["BROKEN"] is not None:

@@ -207,6 +207,10 @@ class TypeParser(Cursor):
             self.refuse(f"An interval cannot go from {first} to {last},", at)
         return IntervalQualifier(resolution, precision, fraction)
 
+    def sees_unit(self) -> bool:
+        """Whether a unit of time comes next."""
+        return self.token.kind is Kind.WORD and (self.token.text in _FIELDS or self.token.text in _MULTIPLES)
+
     def _unit(self) -> str:
         word = self.token.text
         unit = word if word in _FIELDS or word in _MULTIPLES else _PLURALS.get(word)

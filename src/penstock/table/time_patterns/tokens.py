@@ -56,6 +56,10 @@ def parts_of(pattern: str, dialect: Dialect) -> tuple[Part, ...]:
     return _Reader(pattern, dialect).parts()
 
 
+class UnusablePatternError(TableRuntimeError):
+    """A pattern that points in time cannot be read or written by."""
+
+
 class _Reader:
     def __init__(self, pattern: str, dialect: Dialect) -> None:
         self.pattern, self.dialect, self.place = pattern, dialect, 0
@@ -67,7 +71,7 @@ class _Reader:
         return found
 
     def _wrong(self, reason: str) -> TableRuntimeError:
-        return TableRuntimeError(f"the pattern {self.pattern!r} cannot be used: {reason}")
+        return UnusablePatternError(f"the pattern {self.pattern!r} cannot be used: {reason}")
 
     def _until_end(self, depth: int) -> tuple[Part, ...]:
         found: list[Part] = []
