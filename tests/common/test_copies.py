@@ -149,7 +149,7 @@ def test_one_object_in_two_places_stays_one_object() -> None:
 
 
 def test_a_row_keeps_its_kind() -> None:
-    """K4: the copy of a row has its names and its kind."""
+    """The copy of a row has its names and its kind."""
     row = Row(a=[1])
     row.set_row_kind(RowKind.DELETE)
     copied = detached(row)

@@ -45,7 +45,7 @@ def swapped() -> Row:
 
 
 def test_formats_write_fields_by_name() -> None:
-    """K4: JSON, CSV, Avro and text have each value under its own name, in nested rows too."""
+    """A2: JSON, CSV, Avro and text have each value under its own name, in nested rows too."""
     as_json = JsonRowSerializationSchema.builder().with_type_info(NESTED).build()
     assert json.loads(as_json.serialize(swapped())) == {"id": 1, "person": {"first": "F", "last": "L"}}
     assert json.loads(as_json.serialize_batch([Row(1, Row("F", "L")), swapped()])[1])["person"]["first"] == "F"
@@ -58,7 +58,7 @@ def test_formats_write_fields_by_name() -> None:
 
 
 def test_rows_with_other_names_go_by_position() -> None:
-    """K4: a row without names, and one with names that the type does not have, are written in their own order."""
+    """A2: a row without names, and one with names that the type does not have, are written in their own order."""
     schema = JsonRowSerializationSchema.builder().with_type_info(PERSON).build()
     for row in (Row("F", "L"), Row(given="F", family="L"), ("F", "L")):
         assert json.loads(schema.serialize(row)) == {"first": "F", "last": "L"}
@@ -67,7 +67,7 @@ def test_rows_with_other_names_go_by_position() -> None:
 @pytest.mark.parametrize("chained", [True, False], ids=["chained", "unchained"])
 @pytest.mark.parametrize("mode", ["STREAMING", "BATCH"])
 def test_declared_types_put_fields_in_order(mode: str, chained: bool) -> None:
-    """A2, K4: positions in the program are those of the declared type, as in PyFlink."""
+    """A2: positions in the program are those of the declared type, as in PyFlink."""
     env = local_environment(execution__runtime_mode=mode)
     if not chained:
         env.disable_operator_chaining()
@@ -97,7 +97,7 @@ def test_collections_with_a_type() -> None:
 
 
 def test_files_have_fields_by_name(tmp_path: Path) -> None:
-    """K4: so have the records of Parquet files."""
+    """A2: so have the records of Parquet files."""
     path = tmp_path / "rows.parquet"
     with path.open("wb") as file:
         writer = ParquetBulkWriters.for_row_type(PERSON).create(file)

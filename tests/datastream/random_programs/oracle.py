@@ -344,8 +344,9 @@ class WindowNode(Node):
         if self._stage.assigner[0] == "session":
             self._into_session(record, time)
             return
-        is_late = True
-        for name, start, end in self._windows_of(record[0], time):
+        windows = self._windows_of(record[0], time)
+        is_late = bool(windows)  # between two sliding windows it is not
+        for name, start, end in windows:
             if end is not None and end - 1 + self._stage.lateness_ms <= self._watermark:
                 continue
             is_late = False

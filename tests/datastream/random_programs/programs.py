@@ -118,6 +118,11 @@ class Program:
         return any(getattr(stage, "kind", "").startswith("own") for stage in self.stages)
 
     @property
+    def fires_among_records(self) -> bool:
+        """Whether results depend on which records come before a timer."""
+        return any(getattr(stage, "kind", "") in ("timers in timers", "deleted timers") for stage in self.stages)
+
+    @property
     def runs_in_batch(self) -> bool:
         """Whether a batch gives what the interpreter gives of a batch: results that run have one value there."""
         return not any(isinstance(stage, Reduce) for stage in self.stages)

@@ -78,7 +78,7 @@ def possible(setting: Setting, program: Program) -> Setting:
     - At a higher parallelism a later stage may hear of event time before a record that came ahead of it.
     - What a function keeps in itself is in no checkpoint, and a batch of an epoch begins with a new function.
     - A batch has neither checkpoints nor late records; a running reduce gives its last value there.
-    - In a micro-batch a record is late only if an earlier epoch has passed it.
+    - In micro-batches event time advances between epochs: records are late only then, and timers fire only then.
     """
     if program.keyed > 1:
         setting = replace(setting, parallelism=1)
@@ -86,7 +86,7 @@ def possible(setting: Setting, program: Program) -> Setting:
         setting = replace(setting, event="none")
         if setting.mode == "MICRO_BATCH":
             setting = replace(setting, mode="STREAMING")
-    if setting.mode == "MICRO_BATCH" and program.world.has_late:
+    if setting.mode == "MICRO_BATCH" and (program.world.has_late or program.fires_among_records):
         setting = replace(setting, mode="STREAMING")
     if setting.mode == "BATCH" and not program.runs_in_batch:
         setting = replace(setting, mode="STREAMING")

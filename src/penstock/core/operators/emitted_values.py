@@ -146,59 +146,80 @@ def process_each(
     Raises:
         UserCodeError: if the function raises.
     """
-    results, keyed, record, timestamps = Results(), operator.context.keyed, None, batch.timestamps
-    values, times, take = results.values, results.times, results.take
-    append, extend, add_time = values.append, values.extend, times.append
+    results, keyed, timestamps = Results(), operator.context.keyed, batch.timestamps
     is_close, of_keys = check.is_close(), repeat(NO_KEY) if keys is None else keys
     try:
         if timestamps is None:
             ctx.element_timestamp = None
-            for record, keyed.current_key in zip(batch.values, of_keys):  # noqa: B905 - repeat has no end
-                yielded = handle(record, ctx)
-                if yielded is None:
-                    continue
-                if yielded.__class__ is list and not is_close:
-                    extend(yielded)
-                    continue
-                if yielded.__class__ is not list and yielded.__class__ is not GeneratorType:
-                    yielded = results_of(yielded, handle)
-                if is_close:
-                    take(yielded)
-                    continue
-                for result in yielded:
-                    if result.__class__ is not tuple and result.__class__ not in IMMUTABLE:
-                        results.has_mixed = True
-                        result = as_emitted(result, yielded)
-                    append(result)
+            _take_untimed(operator, zip(batch.values, of_keys), handle, ctx, results, is_close)  # noqa: B905
         else:
-            for record, timestamp, keyed.current_key in zip(batch.values, timestamps, of_keys):  # noqa: B905
-                ctx.element_timestamp = timestamp
-                yielded = handle(record, ctx)
-                if yielded is None:
-                    continue
-                if yielded.__class__ is list and not is_close:
-                    extend(yielded)
-                    while len(times) < len(values):
-                        add_time(timestamp)
-                    continue
-                if yielded.__class__ is not list and yielded.__class__ is not GeneratorType:
-                    yielded = results_of(yielded, handle)
-                if is_close:
-                    take(yielded)
-                    results.add_times(timestamp)
-                    continue
-                for result in yielded:
-                    if result.__class__ is not tuple and result.__class__ not in IMMUTABLE:
-                        results.has_mixed = True
-                        result = as_emitted(result, yielded)
-                    append(result)
-                    add_time(timestamp)
-    except Exception as error:
-        raise operator.failed(record) from error
+            rows = zip(batch.values, timestamps, of_keys)  # noqa: B905 - repeat has no end
+            _take_timed(operator, rows, handle, ctx, results, is_close)
     finally:
         keyed.current_key = NO_KEY
     check.note(results)
     results.emit(operator.output, timestamps is not None)
+
+
+def _take_untimed(
+    operator: FunctionOperator, rows: Iterable[Any], handle: Any, ctx: Any, results: Results, is_close: bool
+) -> None:
+    """Take the results for records without timestamps."""
+    keyed, append, extend, take = operator.context.keyed, results.values.append, results.values.extend, results.take
+    record = None
+    try:
+        for record, keyed.current_key in rows:
+            yielded = handle(record, ctx)
+            if yielded is None:
+                continue
+            if yielded.__class__ is list and not is_close:
+                extend(yielded)
+                continue
+            if yielded.__class__ is not list and yielded.__class__ is not GeneratorType:
+                yielded = results_of(yielded, handle)
+            if is_close:
+                take(yielded)
+                continue
+            for result in yielded:
+                if result.__class__ is not tuple and result.__class__ not in IMMUTABLE:
+                    results.has_mixed = True
+                    result = as_emitted(result, yielded)
+                append(result)
+    except Exception as error:
+        raise operator.failed(record) from error
+
+
+def _take_timed(
+    operator: FunctionOperator, rows: Iterable[Any], handle: Any, ctx: Any, results: Results, is_close: bool
+) -> None:
+    """Take the results for records with timestamps."""
+    keyed, values, times, take = operator.context.keyed, results.values, results.times, results.take
+    append, extend, add_time, record = values.append, values.extend, times.append, None
+    try:
+        for record, timestamp, keyed.current_key in rows:
+            ctx.element_timestamp = timestamp
+            yielded = handle(record, ctx)
+            if yielded is None:
+                continue
+            if yielded.__class__ is list and not is_close:
+                extend(yielded)
+                while len(times) < len(values):
+                    add_time(timestamp)
+                continue
+            if yielded.__class__ is not list and yielded.__class__ is not GeneratorType:
+                yielded = results_of(yielded, handle)
+            if is_close:
+                take(yielded)
+                results.add_times(timestamp)
+                continue
+            for result in yielded:
+                if result.__class__ is not tuple and result.__class__ not in IMMUTABLE:
+                    results.has_mixed = True
+                    result = as_emitted(result, yielded)
+                append(result)
+                add_time(timestamp)
+    except Exception as error:
+        raise operator.failed(record) from error
 
 
 # --- objects that nothing else refers to ------------------------------------------------------------------------------
