@@ -35,7 +35,7 @@ BEGIN = "Timeout (0:00:04)!\n"
 
 @pytest.mark.parametrize("threads", [IDLE + TASK, ASYNC + IDLE + TASK])
 def test_function_that_a_task_calls_is_named(threads: str) -> None:
-    """With the stack from there on. The task's thread comes first, because it holds the lock most of the time."""
+    """E2: with the stack from there on. The task's thread comes first, because it holds the lock most of the time."""
     assert find_stall(BEGIN + threads) == Stall(
         "score (job.py:12)",
         """  File "/home/ann/job.py", line 12, in score

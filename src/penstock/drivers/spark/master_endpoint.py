@@ -27,7 +27,7 @@ from penstock.wire.messages import RECORD_BYTES_MAX, MessageCodec, MessageReceiv
 
 logger = logging.getLogger(__name__)
 
-#: A message of a worker, or what the endpoint has found out about it.
+#: A worker's message, or a message of the endpoint about a worker.
 FromEndpoint: TypeAlias = FromWorker | WorkerBlocked
 
 #: Messages that one `receive` takes at most.
@@ -90,7 +90,7 @@ class MasterEndpoint:
         self._received: dict[str, MessageReceiver[FromWorker]] = {}  # of workers that were heard
         self._sent: dict[str, int] = {}
         self._unheard: set[str] = set()
-        #: the stacks of workers that are blocked, as far as they have come
+        #: the stacks of blocked workers, received so far
         self._dumps: dict[str, str] = {}
         self._logged: set[bytes] = set()
         self._closed = False

@@ -87,7 +87,7 @@ class StallWatch:
 
 
 def _connect(stream: zmq.Socket[bytes]) -> socket.socket:
-    """Connect a socket of libzmq to one of this process, and let nobody else connect to it."""
+    """Connect a libzmq socket to a socket of this process; other processes cannot connect."""
     with socket.create_server(("127.0.0.1", 0), backlog=8) as server:
         server.settimeout(_CONNECT_TIMEOUT_S)
         stream.connect(f"tcp://127.0.0.1:{server.getsockname()[1]}")
