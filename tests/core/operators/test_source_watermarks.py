@@ -23,6 +23,7 @@ class Scripted(Source[Any, Any]):
 
     def __init__(self) -> None:
         self.script: list[Any] = []
+        self.retry_ms = 0
         self.paused: set[str] = set()
 
     def create_enumerator(self, context: Any, restored: Any) -> Any:
@@ -44,6 +45,9 @@ class _ScriptedReader(SourceReader[Any, Any]):
                 return found  # type: ignore[no-any-return]
             (self.context.open_split if found[0] == "+" else self.context.close_split)(found[1:])
         return InputStatus.NOTHING_AVAILABLE
+
+    def retry_after_ms(self) -> int:
+        return self.source.retry_ms
 
     def add_splits(self, splits: Any) -> None: ...
 
@@ -119,6 +123,18 @@ def test_an_idle_split_does_not_hold_the_others_back() -> None:
     rig.poll(of("b", 6))
     assert rig.harness.idle_changes == [True, False]
     assert rig.harness.watermarks == [4, 29], "b is behind what was given out"
+
+
+def test_a_source_becomes_idle_though_its_reader_waits_for_longer() -> None:
+    """C2: such as one that looks for new files every ten seconds."""
+    rig = Rig(MONOTONOUS.with_idleness(100))
+    rig.source.retry_ms = 10_000
+    rig.poll(of(None, 10))
+    assert rig.operator.next_timer_ms() - rig.harness.context.now_ms() == 100
+    rig.wait(100)
+    assert rig.operator.emit_next(100) is Emitted.NOTHING
+    assert rig.harness.idle_changes == [True]
+    assert rig.operator.next_timer_ms() - rig.harness.context.now_ms() == 10_000
 
 
 def test_records_of_a_split_that_is_not_open_are_refused() -> None:

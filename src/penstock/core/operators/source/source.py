@@ -219,6 +219,10 @@ class SourceOperator(StreamOperator):
             self.watermarks.check_idle(now)
         self._settle()
         self._retry_at_ms = now + max(1, self.reader.retry_after_ms())
+        # A reader may have nothing for much longer than the source takes to become idle.
+        idle_at_ms = self.watermarks.idle_deadline_ms()
+        if idle_at_ms is not None and idle_at_ms < self._retry_at_ms:
+            self._retry_at_ms = max(idle_at_ms, now + 1)
 
     def next_timer_ms(self) -> int | None:
         """When to poll again after the reader had nothing, to ask the generators, or to report the watermark."""

@@ -70,6 +70,11 @@ class SourceWatermarks:
         """The open splits."""
         return set(self._splits)
 
+    def idle_deadline_ms(self) -> int | None:
+        """When (ms) the next split becomes idle if nothing comes."""
+        deadlines = (generator.idle_deadline_ms() for generator in self.generators)
+        return min((deadline for deadline in deadlines if deadline is not None), default=None)
+
     def check_idle(self, now_ms: int) -> None:
         """Let the splits become idle that have been silent for long enough."""
         for generator in self.generators:
