@@ -9,7 +9,7 @@ from typing import Final
 
 from penstock.table.analyser.inline_calls import InlineCall
 from penstock.table.data.errors import TableRuntimeError, ValidationError
-from penstock.table.data.logical_types import DataType, NullType
+from penstock.table.data.logical_types import BooleanType, DataType, NullType
 from penstock.table.data.values import column_of, values_of
 from penstock.table.evaluation.columns import Columns
 from penstock.table.evaluation.evaluator import Evaluator, operands_of
@@ -174,6 +174,8 @@ class Calls:
 
     def call(self, name: str, operands: Sequence[Typed], options: tuple[str, ...] = ()) -> Typed:
         """A call of a function of the registry. Raises `ValidationError` where it does not take these operands."""
+        if name in _EQUALITIES and _mixes_text_and_boolean(operands):
+            return self._unequal(name, operands)
         options = (*options, *embedded_operands(name, operands))
         function, types = self._matched(name, operands, options)
         casts = tuple(self.implicit(one, to) for one, to in zip(operands, types, strict=True))
@@ -193,6 +195,17 @@ class Calls:
             if types is not None:
                 return function, types
         raise ValidationError(_mismatch(function, operands))
+
+    def _unequal(self, name: str, operands: Sequence[Typed]) -> Typed:
+        """A comparison of text with a BOOLEAN, which are never equal, as in Flink."""
+        if name in ("IS DISTINCT FROM", "IS NOT DISTINCT FROM"):
+            word, operator = ("IS NOT NULL", "OR") if name == "IS DISTINCT FROM" else ("IS NULL", "AND")
+            return self.together(operator, [self.call(word, [one]) for one in operands])
+        answer = Constant(BooleanType(False), name == "<>")
+        nulls = [self.call("IS NULL", [one]) for one in operands if one.type.is_nullable]
+        if not nulls:
+            return answer
+        return self.call("CASE", [self.together("OR", nulls), Constant(BooleanType(), None), answer])
 
     def cast(self, operand: Typed, to: DataType, is_try: bool = False) -> Typed:
         """A cast that is written. Raises `ValidationError` where there is none between these types."""
@@ -236,6 +249,13 @@ class Calls:
         except TableRuntimeError as error:
             message = f"Error when casting {call.operands[0].type} to {call.type.nullable()}: {error}"
             raise ValidationError(message) from error
+
+
+_EQUALITIES: Final = frozenset({"=", "<>", "IS DISTINCT FROM", "IS NOT DISTINCT FROM"})
+
+
+def _mixes_text_and_boolean(operands: Sequence[Typed]) -> bool:
+    return any(is_text(one.type) for one in operands) and any(isinstance(one.type, BooleanType) for one in operands)
 
 
 def _is_stable(name: str) -> bool:

@@ -24,7 +24,7 @@ from penstock.table.analyser.subqueries import FALSE, Uncorrelated, matching, sc
 from penstock.table.analyser.tested_queries import Test, answer_of, has_rows, test_of, tested_rows
 from penstock.table.data.errors import ValidationError
 from penstock.table.data.logical_types import BooleanType, IntegralType
-from penstock.table.functions.type_rules import common_type
+from penstock.table.functions.type_rules import type_of_rows
 from penstock.table.plan.logical import Distinct, Filter, Node, Project, SetOperation, Sort, SortKey, Values
 from penstock.table.plan.row_schema import PlanColumn, RowSchema
 from penstock.table.sql import relations, sql_of, syntax
@@ -192,7 +192,7 @@ class QueryAnalyser:
             raise ValidationError("Values passed to VALUES operator must have compatible types")
         columns = []
         for index in range(width):
-            found = common_type([row[index].type for row in typed])
+            found = type_of_rows([row[index].type for row in typed])
             if found is None:
                 raise ValidationError("Values passed to VALUES operator must have compatible types")
             columns.append(PlanColumn(f"EXPR${index}", found))
@@ -216,7 +216,7 @@ class QueryAnalyser:
         columns = []
         for index, name in enumerate(first.names):
             of_parts = [part.schema[index] for part in parts]
-            found = common_type([one.type for one in of_parts])
+            found = type_of_rows([one.type for one in of_parts])
             if found is None:
                 raise ValidationError(
                     f"Type mismatch in column {index + 1} of {node.operator}: "

@@ -10,6 +10,8 @@ from penstock.table.analyser.calls import Calls, no_function
 from penstock.table.analyser.literals import constant, number
 from penstock.table.data.errors import ValidationError
 from penstock.table.data.logical_types import (
+    DoubleType,
+    FloatType,
     IntervalResolution,
     IntType,
     LocalZonedTimestampType,
@@ -125,7 +127,7 @@ class ScalarAnalyser:
         if node.path and node.name in _NAMES_OF_FORMS:
             raise no_function(node.name)
         if node.name == "=" and (rows := self._rows(node.operands)):
-            return self._equal_rows(*rows)
+            return self._equal_fields("=", *rows)
         _check_plain(node)
         if node.name == "MINUS_DATE":
             return self._difference(node)
@@ -214,7 +216,7 @@ class ScalarAnalyser:
 
     def _in(self, operand: syntax.Expression, among: Sequence[syntax.Expression]) -> Typed:
         if rows := self._rows((operand, *among)):
-            return self.calls.together("OR", [self._equal_rows(rows[0], one) for one in rows[1:]])
+            return self.calls.together("OR", [self._equal_fields("IN", rows[0], one) for one in rows[1:]])
         return self.calls.membership(self.typed(operand), [constant(one) or self.typed(one) for one in among])
 
     def _rows(self, nodes: Sequence[syntax.Expression]) -> list[list[Typed]]:
@@ -224,9 +226,20 @@ class ScalarAnalyser:
             return []
         return [[self.typed(item) for item in items] for items in rows]
 
-    def _equal_rows(self, one: list[Typed], other: list[Typed]) -> Typed:
-        """Rows that are written out are compared field by field, so a NULL in them is unknown, not a value."""
-        return self.calls.together("AND", [self.calls.call("=", pair) for pair in zip(one, other, strict=True)])
+    def _equal_fields(self, operator: str, one: list[Typed], other: list[Typed]) -> Typed:
+        """Rows that are written out are compared field by field, so a NULL in them is unknown, not a value.
+
+        By `=` FLOAT beside DOUBLE is DOUBLE in rows.
+        """
+        pairs = list(zip(one, other, strict=True))
+        if operator == "=":
+            pairs = [(self._double_beside(left, right), self._double_beside(right, left)) for left, right in pairs]
+        return self.calls.together("AND", [self.calls.call(operator, pair) for pair in pairs])
+
+    def _double_beside(self, operand: Typed, other: Typed) -> Typed:
+        if not isinstance(operand.type, FloatType) or not isinstance(other.type, DoubleType):
+            return operand
+        return self.calls.implicit(operand, DoubleType(operand.type.is_nullable))
 
     def _negated(self, found: Typed, is_negated: bool) -> Typed:
         return self.calls.call("NOT", [found]) if is_negated else found

@@ -36,7 +36,8 @@ _APPROXIMATE: Final = (FloatType, DoubleType)
 
 
 def _number(call: Operands, index: int, exact: bool = False) -> DataType | None:
-    """One of two numbers. NULL becomes what the other one is; a decimal beside a floating-point number DOUBLE.
+    """One of two numbers. NULL takes the type of the other one. FLOAT or DOUBLE beside DECIMAL: both become DOUBLE.
+    FLOAT beside DOUBLE is not cast, because the first one is the type of the result.
 
     `exact`: whether floating-point numbers are not taken.
     """
@@ -45,7 +46,8 @@ def _number(call: Operands, index: int, exact: bool = False) -> DataType | None:
         found = other.nullable()
     if not isinstance(found, NumericType) or (exact and isinstance(found, _APPROXIMATE)):
         return None
-    if isinstance(found, DecimalType) and isinstance(other, _APPROXIMATE):
+    kinds = (found, other)
+    if any(isinstance(one, DecimalType) for one in kinds) and any(isinstance(one, _APPROXIMATE) for one in kinds):
         return DOUBLE.nullable() if found.is_nullable else DOUBLE.not_null()
     return found
 

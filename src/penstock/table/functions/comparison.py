@@ -3,6 +3,9 @@
 `=`, `<>`, `<` and the like compare floats as Flink and IEEE 754 do: NaN equals nothing, is not less or greater than
 anything, and differs from everything. IS [NOT] DISTINCT FROM, GREATEST and LEAST, and the parts of arrays, maps and
 rows go by the one equality and the one order (`penstock.state.equality`).
+
+FLOAT beside DECIMAL is compared as DOUBLE, by IN as FLOAT. FLOAT beside DOUBLE is compared in the type of the first
+operand by `=`, `<>` and IN, and as DOUBLE by all others, as in Flink (`penstock.table.functions.type_rules`).
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from penstock.table.data.logical_types import (
     BitmapType,
     BooleanType,
     DataType,
+    DecimalType,
     DoubleType,
     FloatType,
     LocalZonedTimestampType,
@@ -49,7 +53,15 @@ from penstock.table.functions.signatures import (
     takes,
     where,
 )
-from penstock.table.functions.type_rules import TIMES, common_type, is_text, mixes_dates
+from penstock.table.functions.type_rules import (
+    TIMES,
+    TypeRule,
+    common_type,
+    equality_type,
+    is_text,
+    mixes_dates,
+    order_type,
+)
 
 _KERNELS: Final[dict[str, tuple[Callable[..., Datum], Callable[[Any, Any], Any]]]] = {
     "=": (pc.equal, np.equal),
@@ -81,32 +93,44 @@ _NESTED: Final = (ArrayType, MapType, RowType)
 _WITHOUT_ORDER: Final = (*_NESTED, RawType, VariantType, BitmapType)
 
 
-def comparable(call: Operands, index: int, needs_order: bool = False) -> DataType | None:
-    """The type to which operands are cast before they are compared."""
-    found = call.once(_compared_type)
+def _compared(
+    rule: Callable[[Operands], DataType | None], call: Operands, index: int, needs_order: bool = False
+) -> DataType | None:
+    """The type to which an operand is cast before it is compared. `rule`: the common type of all operands."""
+    found = call.once(rule)
     if found is None or (needs_order and isinstance(found, _WITHOUT_ORDER)):
         return None
     return found.nullable() if call.types[index].is_nullable else found.not_null()
 
 
-def _compared_type(call: Operands) -> DataType | None:
-    found = None if mixes_dates(call.types) else common_type(call.types)
-    return _with_text(call.types) if found is None else found
+def _equality_type(call: Operands) -> DataType | None:
+    return _compared_type(equality_type, call.types)
 
 
-def _member(call: Operands, index: int) -> DataType | None:
-    """An operand of IN. A text is compared with others as text, as in Flink."""
-    kind = call.once(_member_type)
-    if kind is None:
-        return comparable(call, index)
-    return kind.nullable() if call.types[index].is_nullable else kind.not_null()
+def _order_type(call: Operands) -> DataType | None:
+    return _compared_type(order_type, call.types)
+
+
+def _compared_type(rule: TypeRule, types: tuple[DataType, ...]) -> DataType | None:
+    found = None if mixes_dates(types) else rule(types)
+    return _with_text(types) if found is None else found
 
 
 def _member_type(call: Operands) -> DataType | None:
+    """The type in which IN compares, as in Flink: text with others as text, and a FLOAT with decimals as FLOAT.
+
+    So `f IN (0.1)` is true where `f = 0.1` is not.
+    """
+    first = call.types[0]
     plain = (NumericType, BooleanType, NullType, *TIMES)
     others = [one for one in call.types if not is_text(one)]
-    is_text_among_others = is_text(call.types[0]) and all(isinstance(one, plain) for one in others)
-    return STRING if is_text_among_others and not all(isinstance(one, NullType) for one in others) else None
+    is_text_among_others = is_text(first) and all(isinstance(one, plain) for one in others)
+    if is_text_among_others and not all(isinstance(one, NullType) for one in others):
+        return STRING
+    types = call.types
+    if isinstance(first, FloatType):
+        types = tuple(FloatType(one.is_nullable) if isinstance(one, DecimalType) else one for one in types)
+    return _compared_type(equality_type, types)
 
 
 def _with_text(types: tuple[DataType, ...]) -> DataType | None:
@@ -186,7 +210,7 @@ def _both_nan(column: Datum, other: Datum) -> Datum:
 
 def _extreme(call: Operands, index: int) -> DataType | None:
     """An operand of GREATEST or LEAST: text is compared with text alone."""
-    return None if call.once(all_in_common) is None else comparable(call, index, needs_order=True)
+    return None if call.once(all_in_common) is None else _compared(all_in_common, call, index, needs_order=True)
 
 
 def _without_zone(column: Datum) -> Datum:
@@ -216,9 +240,10 @@ def _greatest_float(*columns: Datum) -> Datum:
     return pc.if_else(is_nan, pa.scalar(math.nan, greatest.type), greatest)
 
 
-_OPERAND = where("<COMPARABLE>", comparable)
-_MEMBER = where("<COMPARABLE>", _member)
-_ORDERED = where("<COMPARABLE>", partial(comparable, needs_order=True))
+_OPERAND = where("<COMPARABLE>", partial(_compared, _equality_type))
+_MEMBER = where("<COMPARABLE>", partial(_compared, _member_type))
+_EXACT = where("<COMPARABLE>", partial(_compared, _order_type))
+_ORDERED = where("<COMPARABLE>", partial(_compared, _order_type, needs_order=True))
 
 FUNCTIONS: tuple[ScalarFunction, ...] = (
     *(
@@ -237,7 +262,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
     *(
         scalar(
             f"IS {'NOT ' if negated else ''}DISTINCT FROM",
-            takes(_OPERAND, _OPERAND),
+            takes(_EXACT, _EXACT),
             returns_not_null(BOOLEAN_TYPE),
             _is_distinct(negated),
             f"Whether two values {'are the same' if negated else 'differ'}; NULL is the same as NULL.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from penstock.table.data.logical_types import (
@@ -44,7 +44,13 @@ MIN_ADJUSTED_SCALE: Final = 6
 TEXTS: Final = (CharType, VarCharType)
 BYTES: Final = (BinaryType, VarBinaryType)
 TIMES: Final = (DateType, TimeType, TimestampType, LocalZonedTimestampType)
+APPROXIMATE: Final = (FloatType, DoubleType)
 INTERVALS: Final = (YearMonthIntervalType, DayTimeIntervalType)
+
+#: the common type of several types, or None
+TypeRule = Callable[[Sequence[DataType]], DataType | None]
+#: merges the types of two numbers, in their order
+NumberRule = Callable[[NumericType, NumericType], NumericType]
 
 
 def is_text(found: DataType) -> bool:
@@ -100,20 +106,15 @@ def rounded_decimal(one: DecimalType, digits: int) -> DecimalType:
 
 
 def common_type(types: Sequence[DataType]) -> DataType | None:
-    """The least type that holds the values of all of these, or None; with NULL where one of them has it."""
-    known = [one for one in types if not isinstance(one, NullType)]
-    if not known:
-        return NullType() if types else None
-    found: DataType | None = known[0]
-    for one in known[1:]:
-        found = None if found is None else _common(found, one)
-    if found is None:
-        return None
-    return found.nullable() if any(one.is_nullable for one in types) else found.not_null()
+    """The least type that holds the values of all of these, or None; with NULL where one of them has it.
+
+    Flink's functions (COALESCE, GREATEST, ARRAY_CONCAT, …) use this rule. Numbers merge as `merged_number` says.
+    """
+    return _merged(types, merged_number)
 
 
 def least_restrictive(types: Sequence[DataType]) -> DataType | None:
-    """As `common_type`, by the rules of CASE, IF, ARRAY and MAP, which differ for some pairs.
+    """As `common_type`, by the rules of operators, CASE, IF, ARRAY and MAP, which differ for some pairs.
 
     Of FLOAT and DOUBLE the first one counts, a date has nothing in common with a timestamp, and a timestamp with the
     session's time zone and one without are the first of both, or that without where they have other digits.
@@ -121,16 +122,80 @@ def least_restrictive(types: Sequence[DataType]) -> DataType | None:
     known = [one for one in types if not isinstance(one, NullType)]
     if mixes_dates(known):
         return None
-    kinds = {type(one) for one in known}
-    if kinds == {FloatType, DoubleType}:
-        found: DataType | None = known[0]
-    elif kinds == {TimestampType, LocalZonedTimestampType}:
+    if {type(one) for one in known} == {TimestampType, LocalZonedTimestampType}:
         digits = {getattr(one, "precision", 0) for one in known}
-        found = known[0] if len(digits) == 1 else TimestampType(max(digits))
+        found: DataType | None = known[0] if len(digits) == 1 else TimestampType(max(digits))
     else:
-        found = common_type(known or types)
-        if isinstance(found, FloatType) and DecimalType in kinds:
-            found = DoubleType()
+        found = _merged(known or types, first_number)
+    if found is None:
+        return None
+    return found.nullable() if any(one.is_nullable for one in types) else found.not_null()
+
+
+def type_of_rows(types: Sequence[DataType]) -> DataType | None:
+    """The type of a column of VALUES, UNION, INTERSECT and EXCEPT: numbers by the rule of operators."""
+    return _merged(types, first_number)
+
+
+def equality_type(types: Sequence[DataType]) -> DataType | None:
+    """The common type for `=`, `<>` and IN.
+
+    FLOAT beside DOUBLE is compared in the type of the first operand. The fields of two rows are compared in the type
+    that holds the values of both.
+    """
+    has_rows = any(type(one) is RowType for one in types)
+    return _merged(types, wider_number if has_rows else first_number)
+
+
+def order_type(types: Sequence[DataType]) -> DataType | None:
+    """The common type for `<`, `<=`, `>`, `>=`, BETWEEN and IS DISTINCT FROM: nothing is rounded."""
+    return _merged(types, wider_number)
+
+
+def first_number(one: NumericType, other: NumericType) -> NumericType:
+    """Of FLOAT and DOUBLE the first one; DOUBLE where either meets a DECIMAL."""
+    if isinstance(one, APPROXIMATE) and isinstance(other, APPROXIMATE):
+        return one
+    if isinstance(one, APPROXIMATE) or isinstance(other, APPROXIMATE):
+        has_decimal = isinstance(one, DecimalType) or isinstance(other, DecimalType)
+        return DoubleType() if has_decimal else wider_number(one, other)
+    return _exact_number(one, other)
+
+
+def wider_number(one: NumericType, other: NumericType) -> NumericType:
+    """DOUBLE where FLOAT meets DOUBLE or DECIMAL."""
+    both = (one, other)
+    has_float = any(isinstance(found, FloatType) for found in both)
+    if any(isinstance(found, DoubleType) for found in both):
+        return DoubleType()
+    if has_float:
+        return DoubleType() if any(isinstance(found, DecimalType) for found in both) else FloatType()
+    return _exact_number(one, other)
+
+
+def merged_number(one: NumericType, other: NumericType) -> NumericType:
+    """As `wider_number`, but FLOAT where a FLOAT follows a DECIMAL: Flink's functions depend on the order here."""
+    if isinstance(one, DecimalType) and isinstance(other, FloatType):
+        return FloatType()
+    return wider_number(one, other)
+
+
+def _exact_number(one: NumericType, other: NumericType) -> NumericType:
+    if isinstance(one, IntegralType) and isinstance(other, IntegralType):
+        return max(one, other, key=lambda found: INTEGERS.index(type(found)))
+    left, right = as_decimal(one), as_decimal(other)
+    scale = max(left.scale, right.scale)
+    whole = max(left.precision - left.scale, right.precision - right.scale)
+    return DecimalType(min(PRECISION_MAX, whole + scale), min(scale, PRECISION_MAX - whole))
+
+
+def _merged(types: Sequence[DataType], number: NumberRule) -> DataType | None:
+    known = [one for one in types if not isinstance(one, NullType)]
+    if not known:
+        return NullType() if types else None
+    found: DataType | None = known[0]
+    for one in known[1:]:
+        found = None if found is None else _common(found, one, number)
     if found is None:
         return None
     return found.nullable() if any(one.is_nullable for one in types) else found.not_null()
@@ -142,11 +207,11 @@ def mixes_dates(types: Sequence[DataType]) -> bool:
     return has_date and any(isinstance(one, TimestampType | LocalZonedTimestampType) for one in types)
 
 
-def _common(one: DataType, other: DataType) -> DataType | None:
+def _common(one: DataType, other: DataType, number: NumberRule) -> DataType | None:
     if one.not_null() == other.not_null():
         return one
     if isinstance(one, NumericType) and isinstance(other, NumericType):
-        return _common_number(one, other)
+        return number(one, other)
     for family, longest in ((TEXTS, VarCharType), (BYTES, VarBinaryType)):
         if isinstance(one, family) and isinstance(other, family):
             same = type(one) is type(other) and one.length == other.length
@@ -163,19 +228,7 @@ def _common(one: DataType, other: DataType) -> DataType | None:
         )
     if type(one) is not type(other):
         return None
-    return _common_nested(one, other)
-
-
-def _common_number(one: DataType, other: DataType) -> DataType:
-    for kind in (DoubleType, FloatType):
-        if isinstance(one, kind) or isinstance(other, kind):
-            return kind()
-    if isinstance(one, IntegralType) and isinstance(other, IntegralType):
-        return max(one, other, key=lambda found: INTEGERS.index(type(found)))
-    left, right = as_decimal(one), as_decimal(other)
-    scale = max(left.scale, right.scale)
-    whole = max(left.precision - left.scale, right.precision - right.scale)
-    return DecimalType(min(PRECISION_MAX, whole + scale), min(scale, PRECISION_MAX - whole))
+    return _common_nested(one, other, number)
 
 
 def _common_time(one: DataType, other: DataType) -> DataType | None:
@@ -190,8 +243,8 @@ def _common_time(one: DataType, other: DataType) -> DataType | None:
     return kinds[0](precision)
 
 
-def _common_nested(one: DataType, other: DataType) -> DataType | None:
-    parts = [common_type(pair) for pair in zip(one.children(), other.children(), strict=False)]
+def _common_nested(one: DataType, other: DataType, number: NumberRule) -> DataType | None:
+    parts = [_merged(pair, number) for pair in zip(one.children(), other.children(), strict=False)]
     if len(parts) != len(list(one.children())) or len(parts) != len(list(other.children())) or None in parts:
         return None
     kept: list[DataType] = [part for part in parts if part is not None]
