@@ -2,6 +2,7 @@
 
 import datetime
 import decimal
+import math
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from penstock.base.types import Row, RowKind
 from penstock.table import DataTypes, ResultKind
 from penstock.table.data.conversion import held_of, seen_of
 from penstock.table.data.logical_types import DataType, YearMonthIntervalType
+from penstock.table.data.values import column_of
 from penstock.table.plan.row_schema import PlanColumn, RowSchema
 from penstock.table.session.tableau import Tableau, display_width
 from penstock.table.session.time_zones import zone_of
@@ -148,6 +150,31 @@ NOON = datetime.datetime(2020, 7, 1, 12)
 def test_values_go_into_tables_and_come_out_again(value: object, data_type: DataType, held: object) -> None:
     assert held_of(data_type, NEW_YORK)(value) == held
     assert seen_of(data_type, NEW_YORK)(held) == value
+
+
+TENTH = 0.10000000149011612
+FLOATS = DataTypes.ROW([DataTypes.FLOAT(), DataTypes.ARRAY(DataTypes.FLOAT())])
+
+
+@pytest.mark.parametrize(
+    ("held", "shown"), [(TENTH, 0.1), (16_777_216.0, 16_777_216.0), (3.4028234663852886e38, 3.4028235e38)]
+)
+def test_a_float_has_the_digits_of_a_float(held: float, shown: float) -> None:
+    """K4: nested too, and it is the same FLOAT when it returns to a table."""
+    found = seen_of(FLOATS, NEW_YORK)((held, [held, None]))
+    assert found == Row(shown, [shown, None])
+    assert column_of([shown], DataTypes.FLOAT()).to_pylist() == [held]
+
+
+@pytest.mark.parametrize("value", [math.inf, -math.inf, -0.0])
+def test_special_floats_stay(value: float) -> None:
+    found = seen_of(DataTypes.FLOAT(), NEW_YORK)(value)
+    assert (found, math.copysign(1, found)) == (value, math.copysign(1, value))
+
+
+def test_functions_get_the_exact_value_of_a_float() -> None:
+    """As in PyFlink."""
+    assert seen_of(FLOATS, NEW_YORK, for_functions=True)((TENTH, [TENTH]))[0] == TENTH
 
 
 def test_times_with_and_without_zones_are_read_in_the_zone_of_the_session() -> None:

@@ -33,6 +33,13 @@ def test_rows_have_names_and_a_type() -> None:
     assert sorted(stream.map(lambda row: (row.word, row["n"])).collect()) == [("a", 1), ("a", 3), ("b", 2)]
 
 
+def test_a_float_of_a_table_has_the_digits_of_a_float() -> None:
+    """K4: in rows, tuples and single values."""
+    _, tables = environments()
+    table = tables.sql_query("SELECT f, ARRAY[f] AS a FROM (VALUES (CAST(0.1 AS FLOAT))) AS t (f)")
+    assert [tuple(row) for row in tables.to_data_stream(table).collect()] == [(0.1, [0.1])]
+
+
 def test_changes_have_kinds() -> None:
     """Both rows of an update."""
     tables = with_words()

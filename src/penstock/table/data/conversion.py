@@ -7,6 +7,7 @@
 | DATE, TIME | `date`, `time` | the same |
 | INTERVAL DAY … SECOND | `timedelta` | the same |
 | INTERVAL YEAR, MONTH | months, an `int` | the same |
+| FLOAT | `float` | the `float` with the fewest digits (0.1); functions get the exact one (0.10000000149011612) |
 | ROW | `Row`, tuple, list, dict, or an object with such attributes | `Row` |
 | MAP | dict | the same |
 | MULTISET | dict of counts, or a list | dict of counts |
@@ -18,6 +19,8 @@ import datetime
 import decimal
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
+
+import numpy as np
 
 from penstock.base.errors import WrongTypeError, WrongValueError, short_repr
 from penstock.base.time import Instant
@@ -187,14 +190,21 @@ def _has_names(row: Row, names: list[str]) -> bool:
 # --- held values to those of programs --------------------------------------------------------------------------------
 
 
-def seen_of(data_type: DataType, zone: datetime.tzinfo, names_rows: bool = False) -> Converter:
-    """A function from held values to what programs get. `names_rows`: whether rows know the names of their fields."""
-    convert = _to_seen(data_type, zone, names_rows)
+def seen_of(data_type: DataType, zone: datetime.tzinfo, for_functions: bool = False) -> Converter:
+    """A function from held values to what programs get.
+
+    Args:
+        data_type: the type of the values.
+        zone: the session's time zone.
+        for_functions: whether the values are operands of user-defined functions. Rows then know the names of their
+            fields, and a FLOAT is the exact value of its four bytes, both as in PyFlink.
+    """
+    convert = _to_seen(data_type, zone, for_functions)
     return lambda value: None if value is None else convert(value)
 
 
 def is_seen_as_held(data_type: DataType) -> bool:
-    """Whether programs get the values of a type just as they are held."""
+    """Whether user-defined functions get the values of a type just as they are held."""
     return not isinstance(data_type, _CONVERTED)
 
 
@@ -211,8 +221,10 @@ _CONVERTED: Final = (
 )
 
 
-def _to_seen(data_type: DataType, zone: datetime.tzinfo, names_rows: bool) -> Converter:
+def _to_seen(data_type: DataType, zone: datetime.tzinfo, for_functions: bool) -> Converter:
     match data_type:
+        case types.FloatType() if not for_functions:
+            return shortest_float
         case types.DateType():
             return _date_to_seen
         case types.TimeType():
@@ -224,17 +236,17 @@ def _to_seen(data_type: DataType, zone: datetime.tzinfo, names_rows: bool) -> Co
         case types.DayTimeIntervalType():
             return lambda value: datetime.timedelta(milliseconds=value)
         case types.MultisetType(element_type=element):
-            of_one = seen_of(element, zone, names_rows)
+            of_one = seen_of(element, zone, for_functions)
             return lambda value: {_key(of_one(one)): count for one, count in value}
         case types.ArrayType(element_type=element):
-            of_element = seen_of(element, zone, names_rows)
+            of_element = seen_of(element, zone, for_functions)
             return lambda value: [of_element(one) for one in value]
         case types.MapType(key_type=key, value_type=item):
-            of_key, of_item = seen_of(key, zone, names_rows), seen_of(item, zone, names_rows)
+            of_key, of_item = seen_of(key, zone, for_functions), seen_of(item, zone, for_functions)
             return lambda value: {_key(of_key(one)): of_item(other) for one, other in value}
         case types.RowType():
-            fields = [seen_of(one, zone, names_rows) for one in data_type.field_types()]
-            make = Row(*data_type.field_names()) if names_rows else Row
+            fields = [seen_of(one, zone, for_functions) for one in data_type.field_types()]
+            make = Row(*data_type.field_names()) if for_functions else Row
             return lambda value: make(*(field(one) for field, one in zip(fields, value, strict=True)))
         case _:
             return lambda value: value
@@ -243,6 +255,11 @@ def _to_seen(data_type: DataType, zone: datetime.tzinfo, names_rows: bool) -> Co
 def _key(value: Any) -> Any:
     """A value that can be a key of a dict: a list becomes a tuple."""
     return tuple(map(_key, value)) if isinstance(value, list) else value
+
+
+def shortest_float(value: float) -> float:
+    """The float with the fewest digits among those that round to the same FLOAT: 0.1 for 0.10000000149011612."""
+    return float(str(np.float32(value)))
 
 
 def _date_to_seen(days: int) -> datetime.date:

@@ -19,7 +19,9 @@ from penstock.table.plan.changes import INSERT, UPDATE_AFTER
 _ADDS: Final = (INSERT, UPDATE_AFTER)
 #: types whose values are the same for programs as between columns
 _SAME: Final = (
-    types.NumericType,
+    types.IntegralType,
+    types.DoubleType,
+    types.DecimalType,
     types.BooleanType,
     types.CharType,
     types.VarCharType,

@@ -58,7 +58,7 @@ def seen_values(column: Datum, data_type: DataType, zone: tzinfo, rows: int) -> 
     """The values of an operand as functions see them, one for each row."""
     found = values_of(column, data_type)
     if not is_seen_as_held(data_type):
-        found = list(map(seen_of(data_type, zone, names_rows=True), found))
+        found = list(map(seen_of(data_type, zone, for_functions=True), found))
     return found if isinstance(column, pa.Array) else found * rows
 
 

@@ -33,7 +33,7 @@ def vector_kernel(function: UserFunction, types: Sequence[DataType], opened: Ope
         check_pandas(function)
     evaluate = opened.open(function).eval
     wanted, result = arrow_type(function.result_type), function.result_type
-    seen = [seen_of(kind, opened.zone, names_rows=True) for kind in types]
+    seen = [seen_of(kind, opened.zone, for_functions=True) for kind in types]
 
     def operand(column: Datum, place: int, rows: int, all_same: bool) -> Any:
         if isinstance(column, pa.Scalar) and not all_same:

@@ -57,7 +57,7 @@ class UserAccumulator(Accumulator):
         self._equality = RowEquality(types, keeps_zero=False)
         self._seen: list[Callable[[Any], Any]] | None = None
         if not all(map(is_seen_as_held, types)):
-            self._seen = [seen_of(kind, functions.zone, names_rows=True) for kind in types]
+            self._seen = [seen_of(kind, functions.zone, for_functions=True) for kind in types]
         self._results = Results(call.type, functions.zone)
         self._views: KeptViews | None = None
 
