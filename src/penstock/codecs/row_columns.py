@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
+from itertools import chain
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.types as kinds
 
-from penstock.base.errors import FormatError
+from penstock.base.errors import FormatError, WrongValueError, short_repr
 from penstock.base.types import Row, values_by_names
 from penstock.codecs.column_data import ColumnData
 from penstock.codecs.messages import BadMessage, Deserialized, reason_of
@@ -16,12 +20,65 @@ from penstock.codecs.messages import BadMessage, Deserialized, reason_of
 BAD_VALUE: Final = (AttributeError, TypeError, ValueError, ArithmeticError, LookupError)
 
 
+#: classes whose values Arrow cuts to whole numbers
+_FRACTIONAL: Final = (float, Decimal, np.floating)
+
+
+def exact_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """A column of Python values, without rounding them to whole numbers.
+
+    `pa.array` cuts 7.9 to 7 for integers, dates and times, also inside of lists, maps and structs.
+
+    Raises:
+        ValueError: if a value is not a whole number where the type has only these; the message shows the value.
+        TypeError, pyarrow.ArrowException, OverflowError: what `pa.array` raises for other values.
+    """
+    if _has_whole_numbers(kind):
+        _check_whole_numbers(values, kind)
+    return pa.array(values, kind)
+
+
+def _is_whole(kind: pa.DataType) -> bool:
+    return bool(kinds.is_integer(kind) or (kinds.is_temporal(kind) and not kinds.is_interval(kind)))
+
+
+def _has_whole_numbers(kind: pa.DataType) -> bool:
+    """Whether a type is one of whole numbers, or contains one."""
+    return _is_whole(kind) or any(_has_whole_numbers(kind.field(place).type) for place in range(kind.num_fields))
+
+
+def _check_whole_numbers(values: Iterable[Any], kind: pa.DataType) -> None:
+    if _is_whole(kind):
+        values = list(values)
+        if not any(issubclass(one, _FRACTIONAL) for one in set(map(type, values))):
+            return
+        for value in values:
+            if isinstance(value, _FRACTIONAL) and value % 1 != 0:
+                raise WrongValueError(f"{short_repr(value)} is not a whole number")
+    elif kinds.is_map(kind):
+        entries = list(chain.from_iterable(_entries(one) for one in values))
+        for place, part in enumerate((kind.key_type, kind.item_type)):
+            if _has_whole_numbers(part):
+                _check_whole_numbers([entry[place] for entry in entries], part)
+    elif kinds.is_struct(kind):
+        rows = [one if isinstance(one, Mapping) else dict(one or ()) for one in values]
+        for field in kind:
+            if _has_whole_numbers(field.type):
+                _check_whole_numbers([row.get(field.name) for row in rows], field.type)
+    elif kind.num_fields == 1:  # lists of all kinds
+        _check_whole_numbers(chain.from_iterable(one for one in values if one is not None), kind.field(0).type)
+
+
+def _entries(value: Any) -> Iterable[Any]:
+    return value.items() if isinstance(value, Mapping) else value or ()
+
+
 def columns_by_name(columns: Sequence[Sequence[Any]], schema: pa.Schema) -> ColumnData:
     """Values of each field as columns. Raises ValueError, naming the field, for values that are not of its type."""
     arrays = []
     for values, field in zip(columns, schema, strict=True):
         try:
-            arrays.append(pa.array(values, field.type))
+            arrays.append(exact_array(values, field.type))
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
             raise FormatError(f"field {field.name!r}: {reason_of(error)}") from error
     return ColumnData(pa.RecordBatch.from_arrays(arrays, schema=schema))

@@ -12,6 +12,7 @@ from penstock.base.errors import ConfigurationError, FormatError, shorten
 from penstock.base.typeinfo import RowTypeInfo
 from penstock.codecs.arrow_types import arrow_schema, arrow_type
 from penstock.codecs.column_data import ColumnData
+from penstock.codecs.row_columns import exact_array
 from penstock.formats.bulk_format import BatchWriter, BatchWriterFactory, fields_of
 
 
@@ -87,7 +88,7 @@ class ArrowWriter(BatchWriter[Any]):
         arrays = []
         for field, column in zip(self.schema, zip(*self._rows, strict=True), strict=True):
             try:
-                arrays.append(pa.array(column, field.type))
+                arrays.append(exact_array(column, field.type))
             except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
                 raise FormatError(f"cannot write column {field.name!r} as {field.type}: {error}") from error
         self.write(pa.Table.from_arrays(arrays, schema=self.schema))

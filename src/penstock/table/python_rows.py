@@ -15,7 +15,7 @@ from penstock.base.errors import WrongTypeError, WrongValueError, short_repr
 from penstock.base.types import Row
 from penstock.table.data import logical_types as types
 from penstock.table.data.arrow_types import arrow_type, logical_type
-from penstock.table.data.conversion import held_of
+from penstock.table.data.conversion import held_of, parts_of_row
 from penstock.table.data.logical_types import DataType, RowField, RowType
 from penstock.table.data.values import column_of
 from penstock.table.plan.logical import ArrowRows
@@ -74,10 +74,19 @@ def rows_of_elements(elements: Iterable[Any], schema: RowsSchema, verifies: bool
     if verifies:
         for row in rows:
             verify(row, row_type, "")
-    convert = held_of(row_type, zone)
-    held = [convert(row) for row in rows]
-    columns = [column_of([row[index] for row in held], one) for index, one in enumerate(row_type.field_types())]
+    parts = list(map(parts_of_row(row_type), rows))
+    columns = [_column([part[place] for part in parts], field, zone) for place, field in enumerate(row_type.fields)]
     return arrow_rows(columns, row_type)
+
+
+def _column(values: Sequence[Any], field: RowField, zone: datetime.tzinfo) -> pa.Array:
+    convert = held_of(field.data_type, zone)
+    try:
+        return column_of(list(map(convert, values)), field.data_type)
+    except (WrongTypeError, WrongValueError, pa.ArrowException, OverflowError) as error:
+        raise WrongTypeError(
+            f"column {field.name!r} of type {field.data_type} cannot hold the value: {error}"
+        ) from error
 
 
 def arrow_rows(columns: Sequence[pa.Array], row_type: RowType) -> ArrowRows:

@@ -336,3 +336,12 @@ def test_mistakes_are_named_when_the_sink_is_built(tmp_path: Path) -> None:
         mock.patch.dict("sys.modules", {"deltalake": None}),
     ):
         DeltaSink.for_row_data(tmp_path, NUMBERS)
+
+
+@pytest.mark.parametrize("record", [(7.9, "a"), {"id": 7.9, "name": "a"}, Row(id=decimal.Decimal("7.9"), name="a")])
+def test_number_with_a_fraction_fails_in_a_column_of_whole_numbers(tmp_path: Path, record: Any) -> None:
+    """K4: it was cut to 7."""
+    with pytest.raises(TypeError, match=r"column 'id' of int64: .*7\.9.* is not a whole number"):
+        prepared(sink_of(tmp_path), [record])
+    committer(sink_of(tmp_path)).commit(prepared(sink_of(tmp_path), [(7.0, "a")]))
+    assert rows_of(tmp_path) == [(7, "a")]

@@ -212,3 +212,10 @@ def test_settings_that_do_not_fit_together(lake: Lake) -> None:
     ):
         with pytest.raises(ConfigurationError, match=says):
             made.build()
+
+
+@pytest.mark.parametrize("record", [(7.9, "a"), {"id": 7.9, "text": "a"}, Row(id=7.9, text="a")])
+def test_number_with_a_fraction_fails_in_a_column_of_whole_numbers(lake: Lake, record: Any) -> None:
+    """K4: it was cut to 7."""
+    with pytest.raises(UnsupportedError, match=r"column 'id' is int64.*7\.9 is not a whole number"):
+        written(builder(lake).build(), [(1, "a"), record])

@@ -169,3 +169,25 @@ def test_what_is_no_frame_of_spark() -> None:
     _, tables = environments()
     with pytest.raises(TypeError, match="takes a data frame of Spark"):
         tables.from_dataframe(DATA)
+
+
+INT_ROW = DataTypes.ROW([DataTypes.FIELD("n", DataTypes.INT())])
+
+
+@pytest.mark.parametrize("verifies", [True, False])
+@pytest.mark.parametrize("value", [7.9, 2**31, "7"])
+def test_elements_that_are_not_of_their_type_fail_with_column_and_value(value: object, verifies: bool) -> None:
+    """K4: with and without a check of the schema."""
+    _, tables = environments()
+    with pytest.raises((TypeError, ValueError), match=rf"(?s)\bn\b.*INT.*{value}"):
+        tables.from_elements([(1,), (value,)], INT_ROW, verify_schema=verifies)
+
+
+def test_columns_of_frames_that_are_not_of_their_type_fail_with_column_and_value() -> None:
+    """K4: of pandas and of Arrow."""
+    _, tables = environments()
+    with pytest.raises(TypeError, match=r"column 'n' .* INT: .*7\.9"):
+        tables.from_pandas(pandas.DataFrame({"n": [1.0, 7.9]}), INT_ROW)
+    with pytest.raises(TypeError, match=r"column 'n' .* INT: .*7\.9"):
+        tables.from_arrow(pa.table({"n": [1.0, 7.9]}), INT_ROW)
+    assert tables.from_pandas(pandas.DataFrame({"n": [1.0, None]}), INT_ROW).to_arrow()["n"].to_pylist() == [1, None]

@@ -273,3 +273,25 @@ def test_a_declared_watermark_is_for_the_table() -> None:
     table = tables.from_data_stream(stream, schema)
     assert columns_of(table)[-1] == "`at_` TIMESTAMP_LTZ(3) *ROWTIME*"
     assert texts(tables.to_data_stream(table.select(col("name")))) == ["+I[Anna]", "+I[Ben]"]
+
+
+@pytest.mark.parametrize("value", [7.9, Decimal("7.9"), float("nan"), "7", 2**31])
+def test_value_that_is_not_of_the_type_fails_with_column_and_value(value: object) -> None:
+    """K4: 7.9 was cut to 7."""
+    streams, tables = environments()
+    stream = streams.from_collection(
+        [(1, "a"), (value, "b")], Types.ROW_NAMED(["n", "name"], [Types.INT(), Types.STRING()])
+    )
+    with pytest.raises(JobExecutionError) as found:
+        rows_of(tables.from_data_stream(stream))
+    text = str(found.value)
+    assert "column 'n' of type INT" in text
+    assert (str(value) if isinstance(value, Decimal | int) else repr(value)) in text
+
+
+def test_text_is_not_a_boolean() -> None:
+    """K4: any text, also 'false', was TRUE."""
+    streams, tables = environments()
+    stream = streams.from_collection([("false",)], Types.ROW_NAMED(["yes"], [Types.BOOLEAN()]))
+    with pytest.raises(JobExecutionError, match="column 'yes' of type BOOLEAN cannot hold the value: 'false'"):
+        rows_of(tables.from_data_stream(stream))

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from penstock.base.errors import UnsupportedError
 from penstock.base.types import Row
+from penstock.codecs.row_columns import exact_array
 from penstock.core.connector import RecordError
 
 _PLAIN: Final[dict[pa.DataType, pa.DataType]] = {
@@ -126,7 +127,7 @@ def record_columns(schema: pa.Schema) -> Callable[[Sequence[Any]], pa.RecordBatc
         arrays = []
         for field, column in zip(schema, zip(*rows, strict=True), strict=True):
             try:
-                arrays.append(pa.array(column, field.type))
+                arrays.append(exact_array(column, field.type))
             except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
                 raise UnsupportedError(
                     f"column '{field.name}' is {field.type}, and a record has another value there: {error}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import pyarrow as pa
 from penstock.base.errors import WrongTypeError, WrongValueError
 from penstock.codecs.column_data import ColumnData
 from penstock.codecs.row_batches import kinds_of_rows
+from penstock.codecs.row_columns import exact_array
 from penstock.core.connector import SplitBatch
 from penstock.core.records import Batch
 
@@ -142,12 +143,16 @@ def columns_of(values: list[Any], owner: str, schema: pa.Schema | None = None) -
     try:
         if isinstance(first, dict) or (as_dict is not None and first.has_field_names):
             dicts = values if isinstance(first, dict) else [value.as_dict() for value in values]
-            return pa.RecordBatch.from_pylist(dicts, schema=schema)
+            if schema is None:
+                return pa.RecordBatch.from_pylist(dicts)
+            arrays = [_column([one.get(field.name) for one in dicts], field.type, field.name) for field in schema]
+            return pa.RecordBatch.from_arrays(arrays, schema=schema)
         if isinstance(first, tuple) or as_dict is not None:
             names = list(getattr(first, "_fields", None) or (f"f{index}" for index in range(len(list(first)))))
             lists = zip(*values, strict=True)
             types = [None] * len(names) if schema is None else schema.types
-            arrays = [pa.array(column, kind) for column, kind in zip(lists, types, strict=True)]
+            shown = names if schema is None else schema.names
+            arrays = [_column(*one) for one in zip(lists, types, shown, strict=True)]
             return pa.RecordBatch.from_arrays(arrays, names)
     except (pa.ArrowException, AttributeError, TypeError, ValueError, OverflowError) as error:
         raise WrongTypeError(
@@ -157,6 +162,14 @@ def columns_of(values: list[Any], owner: str, schema: pa.Schema | None = None) -
         f"{owner} works on columns, but a {type(first).__name__} has none: use rows, dicts or tuples as records, or "
         "read them as columns"
     )
+
+
+def _column(values: Sequence[Any], kind: pa.DataType | None, name: str) -> pa.Array:
+    """Values as a column. Arrow finds the type if `kind` is None."""
+    try:
+        return pa.array(values) if kind is None else exact_array(values, kind)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise WrongTypeError(f"column {name!r} of {kind or 'one type'}: {error}") from error
 
 
 def rowtimes_in(batch: ColumnBatch, name: str) -> Any:

@@ -55,6 +55,29 @@ def held_of(data_type: DataType, zone: datetime.tzinfo) -> Converter:
     return held
 
 
+#: the classes that a value must have where the conversion alone would accept any
+_REQUIRED: Final[tuple[tuple[type[DataType], tuple[type, ...]], ...]] = (
+    (types.BooleanType, (bool, np.bool_)),
+    (types.NumericType, (int, float, decimal.Decimal, np.number)),
+    (types.CharType, (str,)),
+    (types.VarCharType, (str,)),
+)
+
+
+def checked(data_type: DataType, convert: Converter) -> Converter:
+    """A converter that raises `WrongTypeError` for text as a BOOLEAN or a number, and for other values as text."""
+    required = next((classes for kind, classes in _REQUIRED if isinstance(data_type, kind)), None)
+    if required is None:
+        return convert
+
+    def held(value: Any) -> Any:
+        if value is not None and not isinstance(value, required):
+            raise WrongTypeError(f"{short_repr(value)} is no value of type {data_type}")
+        return convert(value)
+
+    return held
+
+
 def _to_held(data_type: DataType, zone: datetime.tzinfo) -> Converter:
     match data_type:
         case types.BooleanType():
@@ -95,7 +118,7 @@ def _to_held(data_type: DataType, zone: datetime.tzinfo) -> Converter:
 
 def _whole(value: Any) -> int:
     if value != int(value):
-        raise WrongTypeError(f"{short_repr(value)} is no whole number")
+        raise WrongTypeError(f"{short_repr(value)} is not a whole number")
     return int(value)
 
 
@@ -158,16 +181,26 @@ def _multiset_to_held(of_element: Converter) -> Converter:
 
 
 def _row_to_held(data_type: types.RowType, zone: datetime.tzinfo) -> Converter:
-    names = data_type.field_names()
+    parts_of = parts_of_row(data_type)
     fields = [held_of(one, zone) for one in data_type.field_types()]
 
     def held(value: Any) -> tuple[Any, ...]:
+        return tuple(field(part) for field, part in zip(fields, parts_of(value), strict=True))
+
+    return held
+
+
+def parts_of_row(data_type: types.RowType) -> Callable[[Any], list[Any]]:
+    """A function that gives the values of a row's fields. It raises `WrongTypeError` for other values."""
+    names = data_type.field_names()
+
+    def parts_of(value: Any) -> list[Any]:
         parts = _parts(value, names)
         if len(parts) != len(names):
             raise WrongTypeError(f"{short_repr(value)} has {len(parts)} fields, and {data_type} has {len(names)}")
-        return tuple(field(part) for field, part in zip(fields, parts, strict=True))
+        return parts
 
-    return held
+    return parts_of
 
 
 def _parts(value: Any, names: list[str]) -> list[Any]:
@@ -204,7 +237,7 @@ def seen_of(data_type: DataType, zone: datetime.tzinfo, for_functions: bool = Fa
 
 
 def is_seen_as_held(data_type: DataType) -> bool:
-    """Whether user-defined functions get the values of a type just as they are held."""
+    """Whether user-defined functions get values of this type without conversion."""
     return not isinstance(data_type, _CONVERTED)
 
 
@@ -258,7 +291,7 @@ def _key(value: Any) -> Any:
 
 
 def shortest_float(value: float) -> float:
-    """The float with the fewest digits among those that round to the same FLOAT: 0.1 for 0.10000000149011612."""
+    """The float with the fewest digits that rounds to the same FLOAT: 0.1 for 0.10000000149011612."""
     return float(str(np.float32(value)))
 
 

@@ -12,12 +12,13 @@ import pyarrow as pa
 
 from penstock.base.errors import PenstockError, WrongTypeError, short_repr
 from penstock.base.types import Row
+from penstock.codecs.row_columns import exact_array
 from penstock.core.columns.batch import ColumnBatch
 from penstock.core.operators.base import UserCodeError
 from penstock.core.records import Batch
 from penstock.table.data import logical_types as types
 from penstock.table.data.arrow_types import arrow_type
-from penstock.table.data.conversion import Converter, held_of
+from penstock.table.data.conversion import Converter, checked, held_of
 from penstock.table.data.errors import TableRuntimeError
 from penstock.table.data.logical_types import DataType
 from penstock.table.data.values import column_of
@@ -54,7 +55,7 @@ class RecordLayout:
 
     def open(self, zone: datetime.tzinfo, owner: str) -> RecordColumns:
         """What makes columns of batches. `zone`: that of points in time without one; `owner`: the operator."""
-        return RecordColumns(self, [held_of(one, zone) for one in self.types], owner)
+        return RecordColumns(self, [checked(one, held_of(one, zone)) for one in self.types], owner)
 
 
 class RecordColumns:
@@ -62,7 +63,7 @@ class RecordColumns:
 
     def __init__(self, layout: RecordLayout, held: Sequence[Converter], owner: str) -> None:
         self._layout = layout
-        self._held = held
+        self._fields = list(zip(layout.types, held, layout.names, strict=True))
         self._owner = owner
 
     def __call__(self, batch: Batch) -> list[pa.Array]:
@@ -75,16 +76,13 @@ class RecordColumns:
         layout = self._layout
         data = self._chosen(batch.columns) if isinstance(batch, ColumnBatch) else None
         if data is not None:
-            return [self._cast(*one) for one in zip(data, layout.types, self._held, strict=True)]
+            return [self._cast(column, *one) for column, one in zip(data, self._fields, strict=True)]
         values = batch.values
         if not layout.is_record:
-            return [self._column(values, values, layout.types[0], self._held[0])]
+            return [self._column(values, values, *self._fields[0])]
         parts = [self._parts(value) for value in values]
         lists = list(zip(*parts, strict=True))
-        return [
-            self._column(one, values, kind, held)
-            for one, kind, held in zip(lists, layout.types, self._held, strict=True)
-        ]
+        return [self._column(column, values, *one) for column, one in zip(lists, self._fields, strict=True)]
 
     def _chosen(self, columns: pa.RecordBatch) -> list[pa.Array] | None:
         """The columns of a batch that has some, by their names or else by their places."""
@@ -115,10 +113,12 @@ class RecordColumns:
             )
         raise UserCodeError(self._owner, value) from cause
 
-    def _column(self, values: Sequence[Any], records: Sequence[Any], data_type: DataType, held: Converter) -> pa.Array:
+    def _column(
+        self, values: Sequence[Any], records: Sequence[Any], data_type: DataType, held: Converter, name: str
+    ) -> pa.Array:
         if isinstance(data_type, _AT_ONCE):
             try:
-                return pa.array(values, arrow_type(data_type))
+                return exact_array(values, arrow_type(data_type))
             except (pa.ArrowException, TypeError, ValueError, OverflowError):
                 pass  # one by one, to convert what can be converted, and to find what cannot
         found = []
@@ -126,15 +126,17 @@ class RecordColumns:
             try:
                 found.append(held(value))
             except PenstockError as error:
-                raise UserCodeError(self._owner, record) from error
+                raise UserCodeError(self._owner, record) from WrongTypeError(
+                    f"column {name!r} of type {data_type} cannot hold the value: {error}"
+                )
         try:
             return column_of(found, data_type)
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
             raise UserCodeError(self._owner, f"a batch of {len(found)} records") from WrongTypeError(
-                f"a column of {data_type} cannot hold these values: {error}"
+                f"column {name!r} of type {data_type} cannot hold these values: {error}"
             )
 
-    def _cast(self, column: pa.Array, data_type: DataType, held: Converter) -> pa.Array:
+    def _cast(self, column: pa.Array, data_type: DataType, held: Converter, name: str) -> pa.Array:
         kind = arrow_type(data_type)
         if column.type == kind:
             return column
@@ -144,7 +146,7 @@ class RecordColumns:
             except pa.ArrowException:
                 pass  # as for records
         values = column.to_pylist()
-        return self._column(values, values, data_type, held)
+        return self._column(values, values, data_type, held, name)
 
     def _times(self, batch: Batch, data_type: DataType) -> pa.Array:
         """The timestamps of records as a column."""

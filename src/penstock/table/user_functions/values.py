@@ -6,18 +6,16 @@ numbers of fractions, and text of bytes, without a word.
 
 from __future__ import annotations
 
-import decimal
 from collections.abc import Callable, Sequence
 from datetime import tzinfo
 from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
 
 from penstock.base.errors import WrongTypeError, WrongValueError
 from penstock.table.data import logical_types as types
 from penstock.table.data.arrow_types import arrow_type
-from penstock.table.data.conversion import Converter, held_of, is_seen_as_held, seen_of
+from penstock.table.data.conversion import checked, held_of, is_seen_as_held, seen_of
 from penstock.table.data.logical_types import DataType
 from penstock.table.data.values import Datum, column_of, values_of
 
@@ -44,13 +42,6 @@ _ALWAYS: Final[tuple[tuple[type[DataType], type], ...]] = (
     (types.CharType, str),
     (types.VarCharType, str),
 )
-#: the classes of which a value has to be, where the conversion alone would take more
-_ASKED: Final[tuple[tuple[type[DataType], tuple[type, ...]], ...]] = (
-    (types.BooleanType, (bool, np.bool_)),
-    (types.NumericType, (int, float, decimal.Decimal, np.number)),
-    (types.CharType, (str,)),
-    (types.VarCharType, (str,)),
-)
 _FAULTS: Final = (WrongTypeError, WrongValueError, pa.ArrowException, OverflowError)
 
 
@@ -69,7 +60,7 @@ class Results:
         self.data_type = data_type
         self._arrow = arrow_type(data_type)
         self._taken = next((classes for kind, classes in _TAKEN if isinstance(data_type, kind)), None)
-        self._held = _checked(data_type, held_of(data_type, zone))
+        self._held = checked(data_type, held_of(data_type, zone))
         self._plain = next((one for kind, one in _ALWAYS if isinstance(data_type, kind)), None)
         bits = self._arrow.bit_width if isinstance(data_type, types.IntegralType) else None
         self._bounds = None if bits is None else (-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
@@ -108,16 +99,3 @@ class Results:
         except _FAULTS:
             return False
         return True
-
-
-def _checked(data_type: DataType, convert: Converter) -> Converter:
-    asked = next((classes for kind, classes in _ASKED if isinstance(data_type, kind)), None)
-    if asked is None:
-        return convert
-
-    def held(value: Any) -> Any:
-        if value is not None and not isinstance(value, asked):
-            raise WrongTypeError(f"{value!r} is no {data_type}")
-        return convert(value)
-
-    return held
