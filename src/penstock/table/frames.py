@@ -3,44 +3,56 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from penstock.base.errors import UnsupportedError
-from penstock.base.types import Row, RowKind
+from penstock.state.equality import canonicalizer_of
 from penstock.table.data.arrow_types import arrow_type
-from penstock.table.data.conversion import held_of
+from penstock.table.data.conversion import seen_of
+from penstock.table.data.logical_types import DataType, RawType, RowField, RowType, VariantType
 from penstock.table.data.values import column_of
+from penstock.table.data.zone_names import zone_name
+from penstock.table.plan.executor import ChangelogRow
 from penstock.table.plan.row_schema import RowSchema
 
 if TYPE_CHECKING:
     import pandas
 
 
-def frame_of(rows: Iterable[Row], schema: RowSchema) -> pandas.DataFrame:
-    """The rows that are left when all changes are made. Raises `UnsupportedError` where pandas is not installed."""
+def frame_of(changes: Iterable[ChangelogRow], schema: RowSchema, zone: datetime.tzinfo) -> pandas.DataFrame:
+    """The rows that are left when all changes are made, as a data frame of pandas.
+
+    Args:
+        changes: rows with values as tables hold them (`penstock.table.data.values`).
+        schema: the columns.
+        zone: the session's time zone, which columns of TIMESTAMP_LTZ get.
+
+    Raises:
+        UnsupportedError: if pandas is not installed.
+    """
     try:
         import pandas
     except ImportError as error:
         raise UnsupportedError("to_pandas needs pandas: install it with `pip install pandas`") from error
-    kept = _kept(rows)
-    columns = [_series([row[index] for row in kept], column.type, pandas.Series) for index, column in enumerate(schema)]
-    frame = pandas.concat(columns, axis=1) if columns else pandas.DataFrame(index=range(len(kept)))
+    kept = _kept(changes, schema)
+    series = [_series([row[index] for row in kept], column.type, zone) for index, column in enumerate(schema)]
+    frame = pandas.concat(series, axis=1) if series else pandas.DataFrame(index=range(len(kept)))
     frame.columns = pandas.Index(schema.names)
     return frame
 
 
-def arrow_of(rows: Iterable[Row], schema: RowSchema) -> pa.Table:
-    """The rows that are left when all changes are made."""
-    kept = _kept(rows)
-    columns = []
-    for index, column in enumerate(schema):
-        held = held_of(column.type, datetime.UTC)  # moments of a result know their time zone
-        columns.append(column_of([held(row[index]) for row in kept], column.type))
-    fields = [pa.field(column.name, arrow_type(column.type), column.type.is_nullable) for column in schema]
+def arrow_of(changes: Iterable[ChangelogRow], schema: RowSchema, zone: datetime.tzinfo) -> pa.Table:
+    """The rows that are left when all changes are made, as an Arrow table. See `frame_of`."""
+    kept = _kept(changes, schema)
+    columns = [_column([row[index] for row in kept], column.type, zone) for index, column in enumerate(schema)]
+    fields = [
+        pa.field(column.name, array.type, column.type.is_nullable)
+        for column, array in zip(schema, columns, strict=True)
+    ]
     return pa.Table.from_arrays(columns, schema=pa.schema(fields))
 
 
@@ -53,14 +65,14 @@ def polars_of(table: pa.Table) -> Any:
     return polars.from_arrow(table)
 
 
-def _kept(rows: Iterable[Row]) -> list[list[Any]]:
-    """The rows in the order in which they came. A row that goes takes the last one that is the same with it."""
-    kept: dict[int, list[Any]] = {}
+def _kept(changes: Iterable[ChangelogRow], schema: RowSchema) -> list[tuple[Any, ...]]:
+    """The remaining rows, in order of arrival. A retraction removes the last row that equals it."""
+    kept: dict[int, tuple[Any, ...]] = {}
     places: dict[Any, list[int]] = {}
-    for number, row in enumerate(rows):
-        values = list(row)
-        known = places.setdefault(_key(values), [])
-        if row.get_row_kind() in (RowKind.INSERT, RowKind.UPDATE_AFTER):
+    key_of = _keys(schema)
+    for number, (kind, values) in enumerate(changes):
+        known = places.setdefault(key_of(values), [])
+        if kind in ("+I", "+U"):
             kept[number] = values
             known.append(number)
         elif known:
@@ -68,24 +80,57 @@ def _kept(rows: Iterable[Row]) -> list[list[Any]]:
     return list(kept.values())
 
 
-def _key(value: Any) -> Any:
-    """A value that can be a key, the same for the same values."""
-    if isinstance(value, dict):
-        return frozenset((_key(one), _key(other)) for one, other in value.items())
-    if isinstance(value, list | tuple | Row):
-        return tuple(map(_key, value))
-    if isinstance(value, float) and value != value:
-        return "NaN", float
+def _keys(schema: RowSchema) -> Callable[[tuple[Any, ...]], Any]:
+    """A function that makes a dictionary key of a row: equal rows have one key."""
+    canonical = canonicalizer_of(arrow_type(RowType([RowField(column.name, column.type) for column in schema])))
+    assert canonical is not None  # rows have a canonical form
+    is_hashable = not any(isinstance(column.type, RawType | VariantType) for column in schema)
+    return canonical if is_hashable else lambda values: _hashable(canonical(values))
+
+
+def _hashable(values: Any) -> Any:
+    """Python objects without a hash are compared by their texts."""
     try:
-        hash(value)
+        hash(values)
     except TypeError:
-        return repr(value)
-    return value
+        return repr(values)
+    return values
 
 
-def _series(values: list[Any], data_type: Any, series: Any) -> Any:
+def _column(values: list[Any], data_type: DataType, zone: datetime.tzinfo) -> pa.Array:
+    """A column with moments in a time zone. Arrow keeps them in UTC, so no value changes."""
+    found = column_of(values, data_type)
+    shown = _in_zone(found.type, zone_name(zone))
+    return found if found.type == shown else found.cast(shown)
+
+
+def _in_zone(kind: pa.DataType, zone: str) -> pa.DataType:
+    """An Arrow type with this time zone instead of UTC, also inside of lists, maps and structs."""
+    if pa.types.is_timestamp(kind):
+        return kind if kind.tz is None else pa.timestamp(kind.unit, zone)
+    if pa.types.is_map(kind):
+        return pa.map_(_in_zone(kind.key_type, zone), _in_zone(kind.item_type, zone))
+    if pa.types.is_list(kind):
+        return pa.list_(_in_zone(kind.value_type, zone))
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(field.name, _in_zone(field.type, zone)) for field in kind])
+    return kind
+
+
+def _series(values: list[Any], data_type: DataType, zone: datetime.tzinfo) -> Any:
     """A column as Arrow gives it to pandas; as plain objects where Arrow has no form for the values."""
-    try:
-        return pa.array(values, arrow_type(data_type)).to_pandas()
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, UnsupportedError):
-        return series(values, dtype=object)
+    import pandas
+
+    if _has_objects(data_type):
+        return pandas.Series(list(map(seen_of(data_type, zone), values)), dtype=object)
+    column = _column(values, data_type, zone)
+    if column.null_count:
+        nullable = (pandas.Int8Dtype(), pandas.Int16Dtype(), pandas.Int32Dtype(), pandas.Int64Dtype())
+        of_arrow = dict(zip((pa.int8(), pa.int16(), pa.int32(), pa.int64()), nullable, strict=True))
+        return column.to_pandas(types_mapper=of_arrow.get, integer_object_nulls=True)
+    return column.to_pandas(integer_object_nulls=True)
+
+
+def _has_objects(data_type: DataType) -> bool:
+    """Whether pandas gets Python objects: rows, variants and objects of user code."""
+    return isinstance(data_type, RowType | RawType | VariantType) or any(map(_has_objects, data_type.children()))

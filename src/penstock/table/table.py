@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from datetime import tzinfo
 from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.base.errors import WrongTypeError
@@ -25,6 +27,7 @@ from penstock.table.grouped_tables import (
     OverWindowedTable,
     WindowGroupedTable,
 )
+from penstock.table.plan.executor import ChangelogRow
 from penstock.table.plan.logical import Node
 from penstock.table.sql.statement_parser import StatementParser
 from penstock.table.table_plans import Plans
@@ -52,6 +55,9 @@ class TableEnvironmentLike(Protocol):
 
     def _collect(self, plan: Node) -> Any:
         """Start a job that gives the rows of a plan to the program; a `TableResult`."""
+
+    def _held_rows(self, plan: Node) -> AbstractContextManager[tuple[Iterator[ChangelogRow], tzinfo]]:
+        """Run a query: its rows as tables hold them, and the session's time zone."""
 
     def _frame(self, plan: Node) -> Any:
         """The rows of a plan as a Spark data frame."""
@@ -294,14 +300,25 @@ class Table:
         return self.insert_into(table_path_or_descriptor, overwrite).execute()
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Run the query and wait for all its rows. Those that it takes back are not in the data frame."""
-        with self.execute().collect() as rows:
-            return frame_of(rows, self._plan.schema)
+        """Run the query and wait for all its rows, as a data frame. Retracted rows are not in it.
+
+        Whole numbers are `int64` and the like, and with a NULL pandas' nullable `Int64`, so they stay exact. TIMESTAMP
+        is `datetime64` with all its digits, and TIMESTAMP_LTZ has the session's time zone. A NULL of FLOAT or DOUBLE is
+        NaN. BOOLEAN with a NULL, DECIMAL, DATE, TIME and ROW are objects.
+
+        Raises:
+            NotImplementedError: where pandas is not installed.
+        """
+        with self._environment._held_rows(self._plan) as (changes, zone):
+            return frame_of(changes, self._plan.schema, zone)
 
     def to_arrow(self) -> pa.Table:
-        """Run the query and wait for all its rows, as an Arrow table. Those that it takes back are not in it."""
-        with self.execute().collect() as rows:
-            return arrow_of(rows, self._plan.schema)
+        """Run the query and wait for all its rows, as an Arrow table. Retracted rows are not in it.
+
+        TIMESTAMP keeps all its digits, and TIMESTAMP_LTZ has the session's time zone.
+        """
+        with self._environment._held_rows(self._plan) as (changes, zone):
+            return arrow_of(changes, self._plan.schema, zone)
 
     def to_polars(self) -> Any:
         """Run the query and wait for all its rows, as a Polars data frame. Those that it takes back are not in it.

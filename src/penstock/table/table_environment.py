@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from datetime import tzinfo
 from typing import Any
 
 from penstock.base.config_options import ConfigOption
@@ -21,7 +23,7 @@ from penstock.table.environment_catalogs import CatalogMethods
 from penstock.table.environment_settings import EnvironmentSettings
 from penstock.table.explain_detail import ExplainDetail
 from penstock.table.frame_methods import FrameMethods
-from penstock.table.plan.executor import Executor
+from penstock.table.plan.executor import ChangelogRow, Executor
 from penstock.table.plan.logical import Node
 from penstock.table.python_rows import RowsSchema, rows_of_elements
 from penstock.table.runtimes import ExecutorOfMode
@@ -189,6 +191,10 @@ class TableEnvironment(CatalogMethods, FrameMethods):
     def _collect(self, plan: Node) -> TableResult:
         """See `TableEnvironmentLike`."""
         return self._session.collect(plan)
+
+    def _held_rows(self, plan: Node) -> AbstractContextManager[tuple[Iterator[ChangelogRow], tzinfo]]:
+        """See `TableEnvironmentLike`."""
+        return self._session.held_rows(plan)
 
     def _frame(self, plan: Node) -> Any:
         """See `TableEnvironmentLike`."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from tests.table.planned import CUSTOMERS, ORDERS, manager_of, plan_of
 
-from penstock.base.types import Row
+from penstock.base.types import Row, RowKind
 from penstock.plan.description import Plan
+from penstock.table.plan.executor import ChangelogRow
 from penstock.table.plan.logical import Node
 from penstock.table.plan.text import plan_text
 from penstock.table.table import Table
@@ -71,6 +74,11 @@ class PlanningEnvironment:
 
     def _collect(self, plan: Node) -> Rows:
         return Rows(self.rows)
+
+    @contextmanager
+    def _held_rows(self, plan: Node) -> Iterator[tuple[Iterator[ChangelogRow], datetime.tzinfo]]:
+        kinds = {kind: kind.short_string for kind in RowKind}
+        yield iter([(kinds[row.get_row_kind()], tuple(row)) for row in self.rows]), datetime.UTC
 
     def _write(self, plan: Node, path: tuple[str, ...], overwrite: bool) -> Pipeline:
         return Pipeline(plan, path, overwrite)

@@ -30,6 +30,9 @@ class RecordedJob:
     def rows(self) -> Iterator[ChangelogRow]:
         return iter(self._rows)
 
+    def held_rows(self) -> Iterator[ChangelogRow]:
+        return iter(self._rows)
+
     def cancel(self) -> None:
         self.is_cancelled = True
 

@@ -15,7 +15,7 @@ from tests.table.seams.streams import columns_of, environments, rows_of
 
 from penstock.base.errors import UnsupportedError
 from penstock.drivers.spark.session import hand_back, obtain_spark
-from penstock.table import DataTypes, Schema
+from penstock.table import DataTypes, EnvironmentSettings, Schema, TableEnvironment
 from penstock.table.data.errors import ValidationError
 
 HAS_POLARS = importlib.util.find_spec("polars") is not None
@@ -191,3 +191,73 @@ def test_columns_of_frames_that_are_not_of_their_type_fail_with_column_and_value
     with pytest.raises(TypeError, match=r"column 'n' .* INT: .*7\.9"):
         tables.from_arrow(pa.table({"n": [1.0, 7.9]}), INT_ROW)
     assert tables.from_pandas(pandas.DataFrame({"n": [1.0, None]}), INT_ROW).to_arrow()["n"].to_pylist() == [1, None]
+
+
+EXACT = 2**53 + 1
+MANY_TYPES = """
+SELECT CASE WHEN id = 1 THEN CAST(9007199254740993 AS BIGINT) END AS b,
+  CASE WHEN id = 1 THEN CAST(7 AS SMALLINT) END AS s, CASE WHEN id = 1 THEN 7 END AS i,
+  CASE WHEN id = 1 THEN TRUE END AS t, CASE WHEN id = 1 THEN ARRAY[9007199254740993, NULL] END AS a,
+  CASE WHEN id = 1 THEN CAST(0.1 AS FLOAT) END AS f, CASE WHEN id = 1 THEN CAST(1.50 AS DECIMAL(30, 2)) END AS d,
+  CASE WHEN id = 1 THEN DATE '2020-01-31' END AS day_, id AS whole,
+  CASE WHEN id = 1 THEN TIMESTAMP '2020-01-01 00:00:00.123456789' END AS ts,
+  CASE WHEN id = 1 THEN TO_TIMESTAMP_LTZ(1577836800123, 3) END AS l
+FROM (VALUES (1), (2)) AS v (id)
+"""
+
+
+def exact_types(tables: Any) -> pandas.DataFrame:
+    tables.get_config().set_local_timezone("America/New_York")
+    frame: pandas.DataFrame = tables.sql_query(MANY_TYPES).to_pandas()
+    return frame.sort_values("whole").reset_index(drop=True)
+
+
+def check_exact(frame: pandas.DataFrame) -> None:
+    dtypes = {name: str(kind) for name, kind in frame.dtypes.items()}
+    assert (dtypes["b"], dtypes["s"], dtypes["i"], dtypes["whole"]) == ("Int64", "Int16", "Int32", "int32")
+    assert (dtypes["f"], dtypes["ts"], dtypes["l"]) == ("float32", "datetime64[ns]", "datetime64[ms, America/New_York]")
+    assert (frame["b"][0], frame["s"][0], frame["i"][0]) == (EXACT, 7, 7)
+    assert all(frame[name][1] is pandas.NA for name in "bsi")
+    assert frame["ts"][0] == pandas.Timestamp("2020-01-01 00:00:00.123456789")
+    assert frame["l"][0] == pandas.Timestamp("2019-12-31 19:00:00.123", tz="America/New_York")
+    assert (frame["t"].tolist(), frame["d"][0], frame["day_"][0]) == (
+        [True, None],
+        Decimal("1.50"),
+        datetime.date(2020, 1, 31),
+    )
+    assert list(frame["a"][0]) == [EXACT, None]
+
+
+def test_frame_of_pandas_keeps_values() -> None:
+    """K4: nanoseconds, the session's time zone, and whole numbers beside NULL."""
+    _, tables = environments()
+    check_exact(exact_types(tables))
+
+
+@pytest.mark.spark
+def test_frame_of_pandas_keeps_values_in_batch() -> None:
+    """K4: as in a stream."""
+    check_exact(exact_types(TableEnvironment.create(EnvironmentSettings.in_batch_mode())))
+
+
+@pytest.mark.parametrize(("zone", "name"), [("Asia/Tokyo", "Asia/Tokyo"), ("GMT-03:30", "-03:30"), ("UTC", "UTC")])
+def test_arrow_keeps_nanoseconds_and_has_the_zone_of_the_session(zone: str, name: str) -> None:
+    """K4: nested too."""
+    _, tables = environments()
+    tables.get_config().set_local_timezone(zone)
+    moments = pa.array([1_577_836_800_123_456_789, None], pa.timestamp("ns", "UTC"))
+    lists = pa.ListArray.from_arrays([0, 1, 2], moments)
+    rows = pa.StructArray.from_arrays([moments], ["at_"])
+    found = tables.from_arrow(pa.table({"l": moments, "ls": lists, "r": rows})).to_arrow()
+    kind = pa.timestamp("ns", name)
+    assert found.schema.types == [kind, pa.list_(kind), pa.struct([("at_", kind)])]
+    assert found["l"].combine_chunks().view(pa.int64()).to_pylist() == [1_577_836_800_123_456_789, None]
+    assert pa.compute.list_flatten(found["ls"]).combine_chunks().view(pa.int64()).to_pylist()[0] % 10**9 == 123_456_789
+
+
+def test_rows_that_are_equal_are_retracted_from_frames_in_any_form() -> None:
+    """K1: a map with its entries in another order, and NaN."""
+    _, tables = environments()
+    query = "SELECT k, MAP['a', 1, 'b', k] AS m, CAST('NaN' AS DOUBLE) AS n, SUM(v) AS s FROM t GROUP BY k"
+    tables.create_temporary_view("t", tables.from_elements([(1, 2), (1, 3), (2, 4)], ["k", "v"]))
+    assert sorted(tables.sql_query(query).to_pandas()["s"].tolist()) == [4, 5]

@@ -58,6 +58,11 @@ class BatchQuery:
 
     def rows(self) -> Iterator[ChangelogRow]:
         """The rows, in their order if the query has one."""
+        for kind, values in self.held_rows():
+            yield kind, tuple([seen(value) for seen, value in zip(self._seen, values, strict=True)])
+
+    def held_rows(self) -> Iterator[ChangelogRow]:
+        """See `CollectingJob`."""
         for batch in self._result.result():
             for number, (column, kind) in enumerate(zip(batch.columns, self._types, strict=False), 1):
                 if column.null_count and isinstance(kind, DecimalType) and not kind.is_nullable:
@@ -66,8 +71,8 @@ class BatchQuery:
                         "it is NULL. Cast to a type with more digits, or use TRY_CAST"
                     )
             columns = [
-                [seen(value) for value in values_of(from_stored(column, kind), kind)]
-                for column, kind, seen in zip(batch.columns, self._types, self._seen, strict=False)
+                values_of(from_stored(column, kind), kind)
+                for column, kind in zip(batch.columns, self._types, strict=False)
             ]
             rows: Any = zip(*columns, strict=True) if columns else [()] * batch.num_rows
             for values in rows:

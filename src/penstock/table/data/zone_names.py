@@ -66,3 +66,12 @@ def zone_or_gmt(name: str) -> tzinfo:
     if name[:1] in ("+", "-"):
         return UTC
     return zone_by_id(_SHORT_NAMES.get(name, name)) or UTC
+
+
+def zone_name(zone: tzinfo) -> str:
+    """Arrow's name of a zone that `zone_by_id` gives: `Europe/Berlin`, `UTC` or `+08:00`."""
+    if isinstance(zone, ZoneInfo):
+        return zone.key
+    offset = zone.utcoffset(None) or timedelta()
+    minutes = offset // timedelta(minutes=1)
+    return f"{'-' if minutes < 0 else '+'}{abs(minutes) // 60:02}:{abs(minutes) % 60:02}" if offset else "UTC"

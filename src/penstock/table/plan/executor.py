@@ -30,6 +30,9 @@ class CollectingJob(Job, Protocol):
     def rows(self) -> Iterator[ChangelogRow]:
         """The rows as they come; ends with the job."""
 
+    def held_rows(self) -> Iterator[ChangelogRow]:
+        """As `rows`, with values as tables hold them (`penstock.table.data.values`): nanoseconds are kept."""
+
     def cancel(self) -> None:
         """Stop it: nobody reads the rows any more."""
 

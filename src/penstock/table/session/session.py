@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import tzinfo
 from functools import partial
 from typing import Any, Final
 
@@ -132,6 +134,16 @@ class TableSession:
         )
         schema = ResolvedSchema.physical(plan.schema.names, plan.schema.types)
         return TableResult(ResultKind.SUCCESS_WITH_CONTENT, schema, job.rows, style, job, job.cancel)
+
+    @contextmanager
+    def held_rows(self, plan: Node) -> Iterator[tuple[Iterator[ChangelogRow], tzinfo]]:
+        """The rows of a query as tables hold them, and the session's time zone. The query ends with the block."""
+        session = self._session()
+        job = self.executor.collect(plan, self.config.to_map(), session)
+        try:
+            yield job.held_rows(), session.zone
+        finally:
+            job.cancel()
 
     def frame(self, plan: Node) -> Any:
         """The Spark data frame of a query."""

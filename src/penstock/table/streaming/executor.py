@@ -167,8 +167,13 @@ class CollectingStreamJob:
 
     def rows(self) -> Iterator[ChangelogRow]:
         """The rows as they come; ends with the job."""
+        for kind, values in self.held_rows():
+            yield kind, tuple([seen(value) for seen, value in zip(self._seen, values, strict=True)])
+
+    def held_rows(self) -> Iterator[ChangelogRow]:
+        """See `CollectingJob`."""
         for kind, values in self._found:
-            yield SHORT[kind], tuple([seen(value) for seen, value in zip(self._seen, values, strict=True)])
+            yield SHORT[kind], values
 
     def wait(self, timeout_ms: int | None = None) -> None:
         """See `CollectingJob`."""
