@@ -164,6 +164,20 @@ def test_a_frame_of_spark_is_a_table(spark: Any) -> None:
         tables.from_dataframe(frame, Schema.new_builder().column("weight", "INT").build())
 
 
+@pytest.mark.spark
+@pytest.mark.parametrize("column", ["{}", "array({})", "named_struct('a', {})", "map('a', {})"])
+def test_variant_of_spark_is_refused_when_planned(spark: Any, column: str) -> None:
+    """With the column and a remedy."""
+    if not hasattr(importlib.import_module("pyspark.sql.types"), "VariantType"):
+        pytest.skip("Spark 3 has no VARIANT")
+    frame = spark.sql(f"SELECT 1 AS a, {column.format('parse_json(' + repr('1') + ')')} AS v")
+    streams, tables = environments()
+    for read in (tables.from_dataframe, streams.from_dataframe):
+        with pytest.raises(UnsupportedError, match=r"column 'v' .*VARIANT.*to_json"):
+            read(frame)
+    assert rows_of(tables.from_dataframe(frame.select("a"))) == ["+I[1]"]
+
+
 def test_what_is_no_frame_of_spark() -> None:
     """Says so."""
     _, tables = environments()

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.base.errors import ConfigurationError, FormatError, WrongTimeError
+from penstock.base.errors import ConfigurationError, FormatError, UnsupportedError, WrongTimeError
 from penstock.base.typeinfo import TypeInformation
 from penstock.connectors.file.source import FileSource
 from penstock.connectors.file.split import FileSplit
@@ -111,10 +111,31 @@ class DataFrameSource(Source[Any, FileSplit]):
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """Spark's schema as an Arrow schema, moments in UTC."""
+    """Spark's schema as an Arrow schema, moments in UTC.
+
+    Raises:
+        UnsupportedError: for a column of a type that cannot be read, such as VARIANT, also inside of other types.
+    """
+    from pyspark.errors import PySparkTypeError
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    return to_arrow_schema(schema, timezone="UTC")
+    for field in schema.fields:
+        if _has_variant(field.dataType):
+            raise UnsupportedError(
+                f"column {field.name!r} of the data frame has Spark's type {field.dataType.simpleString().upper()}, "
+                "and Spark's VARIANT cannot be read: select it as text with to_json, or a part of it with variant_get"
+            )
+    try:
+        return to_arrow_schema(schema, timezone="UTC")
+    except PySparkTypeError as error:
+        raise UnsupportedError(f"a column of the data frame has a type that cannot be read: {error}") from error
+
+
+def _has_variant(kind: Any) -> bool:
+    """Whether a type of Spark contains VARIANT, which Spark 3 does not have."""
+    parts = [getattr(kind, name, None) for name in ("elementType", "keyType", "valueType")]
+    parts += [field.dataType for field in getattr(kind, "fields", [])]
+    return type(kind).__name__ == "VariantType" or any(_has_variant(part) for part in parts if part is not None)
 
 
 def _is_on_this_machine(frame: DataFrame) -> bool:
