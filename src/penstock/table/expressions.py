@@ -256,8 +256,8 @@ def current_database() -> Expression:
 
 
 def row(head: object, *tail: object) -> Expression:
-    """A row of these values."""
-    return Expression(syntax.RowValue(tuple(map(node_of, (head, *tail)))))
+    """A row of these values. Its fields are `f0`, `f1` and so on; in SQL those of ROW(…) are `EXPR$0`, `EXPR$1`."""
+    return Expression(syntax.numbered_row(map(node_of, (head, *tail))))
 
 
 def array(head: object, *tail: object) -> Expression:

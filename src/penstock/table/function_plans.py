@@ -23,7 +23,8 @@ _SCALAR: Final = (FunctionKind.SCALAR, FunctionKind.ASYNC_SCALAR)
 def call_of(plan: Node, function: object, what: str) -> Operand:
     """A call of a function; of one that is given alone, with the whole row as its operand."""
     if isinstance(function, UserDefinedFunctionWrapper):
-        row = syntax.RowValue(tuple(syntax.Reference((name,)) for name in plan.schema.names))
+        names = tuple(plan.schema.names)
+        row = syntax.RowValue(tuple(syntax.Reference((name,)) for name in names), names)
         function = function(Operand(row))
     if not isinstance(function, Operand) or not isinstance(function._node, syntax.Call):
         raise ValidationError(f"{what} takes a function, or a call of one, not {function}")

@@ -61,7 +61,6 @@ from penstock.table.expressions import (
     or_,
     rand,
     rand_integer,
-    row,
     source_watermark,
     temporal_overlaps,
     timestamp_diff,
@@ -165,7 +164,6 @@ SAME = [
     (unix_timestamp(A, "yyyy"), "UNIX_TIMESTAMP(a, 'yyyy')"),
     (to_timestamp_ltz(A, 3), "TO_TIMESTAMP_LTZ(a, 3)"),
     # rows, arrays and maps
-    (row(A, 1), "ROW(a, 1)"),
     (array(A, B), "ARRAY[a, b]"),
     (map_("k", A), "MAP['k', a]"),
     (A.cardinality, "CARDINALITY(a)"),

@@ -77,8 +77,9 @@ class ScalarAnalyser:
                 return self._like(node)
             case syntax.Quantified(operator, operand, quantifier, among) if not isinstance(among, Query):
                 return self._quantified(operator, operand, quantifier, among)
-            case syntax.RowValue(items):
-                return self.calls.call("ROW", [self.typed(item) for item in items], _names(items))
+            case syntax.RowValue(items, names):
+                names = names or tuple(f"EXPR${place}" for place in range(len(items)))
+                return self.calls.call("ROW", [self.typed(item) for item in items], names)
             case syntax.Collection(root, items) if not isinstance(items, Query):
                 return self.calls.call(root, [self.typed(item) for item in items])
             case syntax.Item(operand, index):
@@ -268,13 +269,6 @@ def _check_plain(node: syntax.Call) -> None:
     for word, is_given in words.items():
         if is_given:
             raise ValidationError(f"{word} is only for aggregate functions, and {node.name} is none")
-
-
-def _names(items: Sequence[syntax.Expression]) -> tuple[str, ...]:
-    """The names of the fields of a row: those of columns, and numbered ones for all else."""
-    return tuple(
-        item.path[-1] if isinstance(item, syntax.Reference) else f"EXPR${index}" for index, item in enumerate(items)
-    )
 
 
 #: the parser makes one call of several of these operators in a row

@@ -128,5 +128,5 @@ _LITERALS: Final[tuple[tuple[Any, Callable[[Any], syntax.Expression], tuple[type
     (timedelta, _length_of_time, (DayTimeIntervalType,)),
     (list, lambda value: syntax.Collection("ARRAY", tuple(map(literal_of, value))), (ArrayType,)),
     (Mapping, _map, (MapType,)),
-    ((tuple, Row), lambda value: syntax.RowValue(tuple(map(literal_of, value))), (RowType,)),
+    ((tuple, Row), lambda value: syntax.numbered_row(map(literal_of, value)), (RowType,)),
 )

@@ -5,6 +5,7 @@ All nodes are values; `at` is the offset in the text where one begins, for error
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -314,9 +315,16 @@ class Subquery(Expression):
 
 @dataclass(frozen=True, slots=True)
 class RowValue(Expression):
-    """ROW(a, b), or (a, b)."""
+    """ROW(a, b), or (a, b). `names` of the fields default to EXPR$0, EXPR$1 and so on, as in SQL."""
 
     items: tuple[Expression, ...]
+    names: tuple[str, ...] = ()
+
+
+def numbered_row(items: Iterable[Expression]) -> RowValue:
+    """A row of the Table API, whose fields are f0, f1 and so on."""
+    found = tuple(items)
+    return RowValue(found, tuple(f"f{place}" for place in range(len(found))))
 
 
 @dataclass(frozen=True, slots=True)
