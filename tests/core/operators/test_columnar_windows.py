@@ -178,7 +178,7 @@ def test_a_session_that_touches_the_next_one_does_not_fire_without_it(watermark:
         for element in inputs:
             harness.feed(element)
         assert not harness.values
-        harness.feed(Watermark(19))
+        harness.feed(Watermark(20))
         assert [(v.window_start, v.window_end, v.total) for v in harness.values] == [(0, 20, 3)]
 
 

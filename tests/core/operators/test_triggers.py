@@ -525,7 +525,7 @@ def test_windows_that_have_become_others_leave_nothing_behind() -> None:
         assert tables["trigger-state:last"].entries(None) == {"a": {(0, 25): 8}}
         assert tables["trigger-state:count"].entries(None) == {"a": {(0, 25): 3}}
         assert sorted(time for time, pane in tables["_penstock_window_event_timers"].panes.items() if pane) == [5, 24]
-        harness.watermark(5)
+        harness.watermark(6)
         assert harness.values == [("a", (0, 25), [0, 8, 15])]
 
 

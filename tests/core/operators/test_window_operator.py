@@ -132,7 +132,7 @@ def test_late_data_of_sessions_with_another_trigger(backend: str) -> None:
     factory = window_operator(
         EventTimeSessionWindows(10), PurgingTrigger(EventTimeTrigger()), allowed_lateness_ms=5, late_tag=LATE.tag_id
     )
-    inputs = [*at(0), Watermark(9), *at(1), Watermark(12), *at(2), Watermark(40), *at(3)]
+    inputs = [*at(0), Watermark(10), *at(1), Watermark(13), *at(2), Watermark(40), *at(3)]
     expected = [Record(("a", (0, end), [time]), end - 1) for end, time in ((10, 0), (11, 1), (12, 2))]
     hostile(backend, factory, inputs, expected, {LATE: [Record(("a", 3), 3)]})
 

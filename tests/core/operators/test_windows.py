@@ -357,8 +357,8 @@ def test_allowed_lateness_of_sliding_windows():
 
 def test_allowed_lateness_of_sessions():
     """C1: a late record within the lateness extends or joins a session that fired, which then fires again."""
-    inputs = [*at(0), Watermark(9), *at(1), Watermark(12), *at(2), Watermark(100)]
-    # [0,10) fires at 9; [0,11) grows past 9, fires at 10 by the watermark 12; [0,12) at once; then it is cleaned up.
+    inputs = [*at(0), Watermark(10), *at(1), Watermark(13), *at(2), Watermark(100)]
+    # [0,10) fires at 10; [0,11) grows past 10, fires by the watermark 13; [0,12) at once; then it is cleaned up.
     expected = [Record(("a", 1), 9), Record(("a", 2), 10), Record(("a", 3), 11)]
     run_hostile(session(lateness=5), inputs, expected)
 

@@ -48,7 +48,10 @@ class AlignedModel:
 
 
 class SessionModel:
-    """One list of (timestamps, fired) a key; sessions are worked out anew from all records at every event."""
+    """One list of (timestamps, fired) a key; all sessions are computed again at every event.
+
+    A session is over once a record at its end would be late.
+    """
 
     def __init__(self, gap: int, lateness: int = 0) -> None:
         self.gap, self.lateness = gap, lateness
@@ -63,20 +66,20 @@ class SessionModel:
         ]
         merged = sorted([timestamp, *(t for s in touched for t in s)])
         end = merged[-1] + self.gap
-        if end - 1 + self.lateness <= self.watermark:
+        if end + self.lateness <= self.watermark:
             self.late.append((key, timestamp))
             return
         self.sessions[key] = [s for s in self.sessions.get(key, []) if s not in touched] + [merged]
-        if end - 1 <= self.watermark:
+        if end <= self.watermark:
             self.fired.append((key, merged[0], end, merged))
 
     def advance(self, watermark: int) -> None:
         for key, sessions in self.sessions.items():
             for s in sessions:
-                if self.watermark < s[-1] + self.gap - 1 <= watermark:
+                if self.watermark < s[-1] + self.gap <= watermark:
                     self.fired.append((key, s[0], s[-1] + self.gap, s))
         self.watermark = watermark
         self.sessions = {
-            key: [s for s in sessions if s[-1] + self.gap - 1 + self.lateness > watermark]
+            key: [s for s in sessions if s[-1] + self.gap + self.lateness > watermark]
             for key, sessions in self.sessions.items()
         }

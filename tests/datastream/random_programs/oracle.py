@@ -48,8 +48,10 @@ def _as_stream(program: Program) -> list[tuple[Record, int]]:
         emit([key, [value]], time)
         if time - program.world.lag_ms - 1 > watermark:
             watermark = time - program.world.lag_ms - 1
+            passed_on = watermark
             for node in nodes:
-                node.reach(watermark)
+                passed_on -= node.lag_ms
+                node.reach(passed_on)
     for node in nodes:
         node.reach(MAX_TIME)
     return rows
@@ -88,6 +90,9 @@ def node_of(stage: Stage, emit: Emit) -> Node:
 
 class Node:
     """A stage. `emit` takes what it gives, with its time."""
+
+    #: By how much (ms) the watermark that it goes by, and passes on, is earlier than the one before it.
+    lag_ms = 0
 
     def __init__(self, emit: Emit) -> None:
         self._emit = emit
@@ -337,6 +342,8 @@ class WindowNode(Node):
         self._panes: dict[tuple[int, Any], Pane] = {}
         self._numbers: dict[int, int] = defaultdict(int)
         self._watermark = MIN_TIME
+        # A record at the very end of a session belongs to it.
+        self.lag_ms = int(stage.assigner[0] == "session")
 
     # --- records ---
 

@@ -148,7 +148,7 @@ def test_a_row_puts_sessions_together() -> None:
     windows.rows(("a", 4, 5))
     windows.watermark(8)
     assert windows.take() == [("+I", "b", 0, 5, 1, 3)]
-    windows.watermark(13)
+    windows.watermark(14)
     assert windows.take() == [("+I", "a", 0, 14, 3, 7)]
 
 
@@ -160,9 +160,9 @@ def test_rows_of_a_session_come_when_it_is_over() -> None:
     sessions.rows(("a", 1, 9), ("a", 2, 0), ("b", 3, 1))
     sessions.recover(2)
     sessions.rows(("a", 4, 5))
-    sessions.watermark(5)
+    sessions.watermark(6)
     assert sessions.take() == [("+I", "b", 3, 1, 1, 6, 5)]
-    sessions.watermark(13)
+    sessions.watermark(14)
     edges = (0, 14, 13)
     taken = sessions.take()
     assert sorted(taken) == [("+I", "a", 1, 9, *edges), ("+I", "a", 2, 0, *edges), ("+I", "a", 4, 5, *edges)]
@@ -191,7 +191,7 @@ def test_a_retraction_shortens_its_session() -> None:
     sessions.rows(("a", 1, 0), ("a", 2, 4), ("a", 3, 8))
     sessions.recover(2)
     sessions.rows(("-D", "a", 3, 8), ("-U", "a", 1, 0), ("+U", "a", 9, 1))
-    sessions.watermark(8)
+    sessions.watermark(9)
     assert sessions.take() == [("+I", "a", 2, 4, 1, 9, 8), ("+I", "a", 9, 1, 1, 9, 8)]
 
 
@@ -213,9 +213,9 @@ def test_a_part_that_the_watermark_has_passed_stays_with_the_next_one() -> None:
     sessions.rows(("a", 1, 0), ("a", 2, 4), ("a", 3, 8), ("a", 4, 12), ("a", 5, 16))
     sessions.watermark(6)
     sessions.rows(("-D", "a", 2, 4), ("-D", "a", 4, 12))
-    sessions.watermark(12)
+    sessions.watermark(13)
     assert sorted(sessions.take()) == [("+I", "a", 1, 0, 0, 13, 12), ("+I", "a", 3, 8, 0, 13, 12)]
-    sessions.watermark(20)
+    sessions.watermark(21)
     assert sessions.take() == [("+I", "a", 5, 16, 16, 21, 20)]
 
 
@@ -224,7 +224,7 @@ def test_the_rest_of_a_session_comes_in_time_when_its_last_row_is_retracted() ->
     sessions.rows(("a", 1, 0), ("a", 2, 4))
     sessions.watermark(6)
     sessions.rows(("-D", "a", 2, 4), ("-D", "a", 9, 0))
-    sessions.watermark(8)
+    sessions.watermark(9)
     assert sessions.take() == [("+I", "a", 1, 0, 0, 9, 8)]
     assert sessions.harnesses[0].counters[LATE_RECORDS] == 1
 

@@ -9,10 +9,21 @@ from typing import Any
 from penstock.base.errors import WrongValueError
 from penstock.base.serializer import TypeSerializer
 from penstock.base.time import to_millis
+from penstock.core.records import MAX_WATERMARK, MIN_TIMESTAMP
 from penstock.core.windowing.assigners import MergingWindowAssigner, WindowAssigner
 from penstock.core.windowing.time_triggers import EventTimeTrigger, ProcessingTimeTrigger
 from penstock.core.windowing.triggers import Trigger
 from penstock.core.windowing.windows import TimeWindow, TimeWindowSerializer
+
+
+def time_of_sessions(watermark: int) -> int:
+    """The event time (ms) that windows which merge go by, and pass on, at a watermark (ms): a millisecond earlier.
+
+    Windows that touch become one. So a session that ends at 10 may get a record of time 10, which is not late until the
+    watermark is 10. By 9, the last millisecond of the session, it would end before that record or after it: batch size,
+    mode and parallelism would decide. Its result has the time 9, so the watermark 9 must not be ahead of it.
+    """
+    return watermark - 1 if MIN_TIMESTAMP < watermark < MAX_WATERMARK else watermark
 
 
 class SessionWindowTimeGapExtractor(ABC):

@@ -21,7 +21,7 @@ from penstock.core.columns.expressions import Aggregate
 from penstock.core.columns.keys import ColumnKey
 from penstock.core.operators.columnar.columnar_window_base import ColumnarWindowBase, lowest, times_of
 from penstock.core.records import Batch
-from penstock.core.windowing.session_windows import EventTimeSessionWindows
+from penstock.core.windowing.session_windows import EventTimeSessionWindows, time_of_sessions
 from penstock.state.key_columns import distinct_keys
 
 START: Final = "start"
@@ -124,6 +124,7 @@ class ColumnarSessionOperator(ColumnarWindowBase):
 
     def process_watermark(self, timestamp: int) -> None:
         """Fire the sessions that event time has passed, and pass the watermark on."""
+        timestamp = time_of_sessions(timestamp)
         self.fire_until(timestamp)
         self.output.emit_watermark(timestamp)
 

@@ -26,7 +26,7 @@ from penstock.core.operators.window.kept_windows import (
 from penstock.core.operators.window.window_base import WindowOperatorBase
 from penstock.core.operators.window.window_contents import AggregatingContents, WindowContents, WindowResult
 from penstock.core.records import Batch
-from penstock.core.windowing.session_windows import EventTimeSessionWindows
+from penstock.core.windowing.session_windows import EventTimeSessionWindows, time_of_sessions
 
 Session = list[Any]  # [start, end, contents, fired]
 
@@ -158,7 +158,7 @@ class SessionWindowOperator(WindowOperatorBase):
 
     def process_watermark(self, timestamp: int) -> None:
         """Fire the sessions that event time has passed, clean up, and pass the watermark on."""
-        self._watermark = timestamp
+        timestamp = self._watermark = time_of_sessions(timestamp)
         try:
             fired = self._ends.fire(timestamp, self._on_end) + self._cleanups.fire(timestamp, self._on_cleanup)
             self.context.fired_timers += fired

@@ -38,7 +38,7 @@ from penstock.core.operators.window.window_timers import WindowTimers
 from penstock.core.records import MAX_TIMESTAMP, MAX_WATERMARK, MIN_TIMESTAMP, Batch
 from penstock.core.windowing.assigners import MergingWindowAssigner, WindowAssigner
 from penstock.core.windowing.evictors import Evictor, TimestampedValue
-from penstock.core.windowing.session_windows import EventTimeSessionWindows
+from penstock.core.windowing.session_windows import EventTimeSessionWindows, time_of_sessions
 from penstock.core.windowing.time_windows import AlignedAssigner
 from penstock.core.windowing.triggers import Trigger, TriggerResult
 from penstock.core.windowing.windows import WindowToken, WindowTokens
@@ -265,6 +265,8 @@ class WindowOperator(WindowOperatorBase):
 
     def process_watermark(self, timestamp: int) -> None:
         """Fire the event-time timers that are due, emit, and pass the watermark on."""
+        if self.merges and self._is_event_time:
+            timestamp = time_of_sessions(timestamp)
         self._watermark = timestamp
         self._fire_timers(self._ctx.event_timers, timestamp, self._trigger.on_event_time)
         self.output.emit_watermark(timestamp)

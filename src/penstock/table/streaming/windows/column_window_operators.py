@@ -13,7 +13,7 @@ from penstock.core.operators.columnar.columnar_session import END, START, Column
 from penstock.core.operators.columnar.columnar_window import ColumnarWindowOperator
 from penstock.core.operators.columnar.columnar_window_base import lowest, times_of
 from penstock.core.records import Batch
-from penstock.core.windowing.session_windows import EventTimeSessionWindows
+from penstock.core.windowing.session_windows import EventTimeSessionWindows, time_of_sessions
 from penstock.core.windowing.time_windows import (
     AlignedAssigner,
     CumulativeEventTimeWindows,
@@ -63,6 +63,11 @@ class ColumnSessionAggregateOperator(ColumnWindowsOperator, ColumnarSessionOpera
     def next_end(self) -> int | None:
         """See `ColumnWindowsOperator`."""
         return lowest(self.parts, END)
+
+    def process_watermark(self, timestamp: int) -> None:
+        """See `ColumnWindowsOperator`."""
+        is_processing = self._windows.time.is_processing
+        super().process_watermark(timestamp if is_processing else time_of_sessions(timestamp))
 
     def fire_until(self, timestamp: int) -> None:
         """See `ColumnWindowsOperator`."""

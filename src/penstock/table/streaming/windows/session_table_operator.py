@@ -22,6 +22,7 @@ from penstock.core.columns.batch import as_columns
 from penstock.core.operators.base import StreamOperator
 from penstock.core.operators.watermarks import LATE_RECORDS
 from penstock.core.records import MIN_TIMESTAMP, Batch
+from penstock.core.windowing.session_windows import time_of_sessions
 from penstock.table.data.logical_types import DataType
 from penstock.table.data.zones import local_ns
 from penstock.table.plan.changes import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
@@ -218,6 +219,7 @@ class SessionTableOperator(StreamOperator):
     def process_watermark(self, timestamp: int) -> None:
         """Send the sessions that are over."""
         if not self._time.is_processing:
+            timestamp = time_of_sessions(timestamp)
             self._advance(timestamp)
         self.output.emit_watermark(timestamp)
 
