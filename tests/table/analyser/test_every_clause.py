@@ -161,6 +161,7 @@ UNREAD: Final = {
         for name in ("files", "options", "if_not_exists", "is_system", "is_temporary")
     },
     ("AlterTable", "partition"): "no text sets it",
+    ("RowValue", "names"): "only the Table API sets it; the analyser reads it",
     **{("AlterAction", name): "of materialized tables" for name in ("freshness", "query", "refresh_mode")},
 }
 

@@ -66,7 +66,7 @@ def test_a_query_as_data_frames(tables: TableEnvironment) -> None:
     found = tables.sql_query("SELECT who AS `the name`, ROW(id, who) AS r FROM orders ORDER BY id")
     assert found.to_pandas()["the name"].tolist() == ["Anna", "Ben"]
     frame = found.to_dataframe()
-    assert frame.dtypes == [("the name", "string"), ("r", "struct<id:bigint,who:string>")]
+    assert frame.dtypes == [("the name", "string"), ("r", "struct<EXPR$0:bigint,EXPR$1:string>")]
     assert [row["the name"] for row in frame.collect()] == ["Anna", "Ben"]
     with pytest.raises(UnsupportedError, match=r"column 'clock' is TIME\(0\), which Spark does not have"):
         tables.from_path("orders").to_dataframe()

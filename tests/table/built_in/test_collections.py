@@ -79,7 +79,7 @@ class TestConstructors:
 
     def test_rows_take_the_names_of_columns(self) -> None:
         values, kind = shown("ROW(a, 5, b)", a=("INT", [1]), b=("STRING", ["x"]))
-        assert (values, kind) == ([(1, 5, "x")], "ROW<`a` INT, `EXPR$1` INT NOT NULL, `b` STRING> NOT NULL")
+        assert (values, kind) == ([(1, 5, "x")], "ROW<`EXPR$0` INT, `EXPR$1` INT NOT NULL, `EXPR$2` STRING> NOT NULL")
 
     @pytest.mark.parametrize("sql", ["ARRAY[NULL, NULL]", "ARRAY[1, 'a']", "ARRAY[]", "MAP[1]", "MAP[1, 2, 'a', 3]"])
     def test_what_is_refused(self, sql: str) -> None:
