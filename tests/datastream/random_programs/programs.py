@@ -120,7 +120,9 @@ class Program:
     @property
     def fires_among_records(self) -> bool:
         """Whether results depend on which records come before a timer."""
-        return any(getattr(stage, "kind", "") in ("timers in timers", "deleted timers") for stage in self.stages)
+        kinds = {getattr(stage, "kind", "") for stage in self.stages}
+        triggers = {trigger[0] for stage in self.stages if (trigger := getattr(stage, "trigger", None)) is not None}
+        return bool(kinds & {"timers in timers", "deleted timers"}) or "continuous" in triggers
 
     @property
     def runs_in_batch(self) -> bool:

@@ -101,7 +101,8 @@ def _stream(program: Program, setting: Setting, directory: Path) -> list[Any]:
     status = job.run()
     if status is not JobStatus.FINISHED:
         raise RuntimeError(job.failure())
-    if setting.event == "savepoint" and asked:
+    # A job that ends before it has stopped needs nothing to go on from.
+    if setting.event == "savepoint" and asked and asked[0].exception() is None:
         parallelism = setting.parallelism % 4 + 1 if program.keyed == 1 else 1
         backend = "rocksdb" if setting.backend == "hashmap" else "hashmap"
         again = replace(setting, parallelism=parallelism, backend=backend)
