@@ -121,7 +121,7 @@ class OfListTwice(_Process):
         numbers = self.state.get()
         total = sum(numbers)
         yield [value[0], [total, sum(1 for _ in numbers), *list(self.state.get())[:3]]]
-        if total % 3 == 0:
+        if total % 3 == 0 and sum(1 for _ in self.state.get()) < 32:
             self.state.add_all(self.state.get())
         if sum(1 for _ in self.state.get()) > 8:
             self.state.update([number for number in self.state.get() if number % 2])

@@ -203,7 +203,7 @@ class OfListTwice(ProcessNode):
         held = [*self.state.get(key, []), *numbers]
         total = sum(held)
         self.send(key, [total, len(held), *held[:3]], time)
-        if total % 3 == 0:
+        if total % 3 == 0 and len(held) < 32:
             held += held
         if len(held) > 8:
             held = [number for number in held if number % 2]
