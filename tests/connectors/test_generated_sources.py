@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from penstock.connectors.generator import DataGeneratorSource
 from penstock.connectors.nexmark import Auction, Bid, NexmarkSource, Person
 from penstock.connectors.number_sequence import NumberSequenceSource
 from penstock.connectors.rate_limiter import RateLimit, RateLimiterStrategy
-from penstock.core.connector import Boundedness, InputStatus
+from penstock.core.connector import Boundedness, InputStatus, SplitBatch
 from penstock.core.records import Batch
 from penstock.testing.connectors import SourceRun, read_source
 
@@ -135,3 +136,57 @@ def test_a_strategy_without_limit_is_none() -> None:
     assert read_source(
         DataGeneratorSource(double, 5, rate_limiter_strategy=RateLimiterStrategy.no_op())
     ).all_values == [*(0, 2, 4, 6, 8)]
+
+
+# --- several series in one subtask, after a restore -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("parallelism", [1, 2, 4])
+def test_no_series_of_a_generator_starves_after_a_rescale(parallelism: int) -> None:
+    """G8: they are read side by side, the one furthest behind first."""
+    run = SourceRun(DataGeneratorSource(abs), 3)
+    for _ in range(30):
+        run.advance(4)
+    run.restart(parallelism=parallelism)
+    begun = len(run.all_values)
+    for _ in range(120):
+        run.advance(4)
+    for index, values in enumerate(run.values):
+        highest = [max((value for value in values if value % 3 == series), default=0) for series in range(3)]
+        mine = [place for place in highest if place]
+        assert max(mine, default=0) - min(mine, default=0) <= 2 * 3 * 4, (index, highest)
+    assert len(run.all_values) > begun
+    assert len(set(run.all_values)) == len(run.all_values)
+    run.close()
+
+
+def test_several_series_have_their_shares_of_the_rate() -> None:
+    """G8: so all series advance together, whatever subtask reads them."""
+    run = SourceRun(DataGeneratorSource(abs, rate_per_second=3_000), 3)
+    run.advance(1)
+    run.restart(parallelism=2)
+    for _ in range(400):
+        run.advance(100)
+    highest = [max(value for value in run.all_values if value % 3 == series) for series in range(3)]
+    assert min(highest) > 100
+    assert max(highest) - min(highest) <= 0.2 * max(highest)
+    run.close()
+
+
+@pytest.mark.parametrize("source", [DataGeneratorSource(double, 900, timestamps=double), NexmarkSource(5_000, seed=1)])
+def test_no_record_of_several_series_is_late(source: Any) -> None:
+    """C2: a series has a watermark of its own, which lies in its batches."""
+    run = SourceRun(source, 3)
+    for _ in range(20):
+        run.advance(16)
+    run.restart(parallelism=1)
+    reached = dict.fromkeys(run.hosts[0].open_splits, -1)
+    while run.hosts[0].open_splits:
+        found = run.advance(16)
+        if isinstance(found, SplitBatch):
+            assert found.timestamps is not None
+            assert found.timestamps == sorted(found.timestamps)
+            assert found.timestamps[0] >= min(reached[name] for name in run.hosts[0].open_splits)
+            reached[found.split_id] = found.timestamps[-1]
+    assert len(run.all_values) == (900 if isinstance(source, DataGeneratorSource) else 5_000)
+    run.close()

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from penstock.base.errors import ConfigurationError
 from penstock.connectors.rate_limiter import RateLimiter, RateLimiterStrategy
-from penstock.connectors.split_queue import SplitQueue
-from penstock.connectors.split_reader import PositionedReader
+from penstock.connectors.split_queue import SeriesQueue
+from penstock.connectors.split_reader import SeriesReader
 from penstock.core.connector import (
     Boundedness,
     Source,
@@ -26,17 +26,24 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class GeneratorSplit:
-    """The indexes `position`, `position + step`, … below `stop` (None: for ever)."""
+    """The indexes `position`, `position + step`, … below `stop` (None: without end)."""
 
     position: int
     step: int
     stop: int | None
 
+    @property
+    def number(self) -> int:
+        """The number of the series, wherever the position is."""
+        return self.position % self.step
+
 
 class DataGeneratorSource(Source[T, GeneratorSplit]):
     """Yields `function(0)`, `function(1)`, …, shared by all subtasks (G8: the position is an index).
 
-    Subtask i of n yields the indexes i, i + n, i + 2n, …, so that all subtasks advance together.
+    Subtask i of n yields the series i, i + n, i + 2n, …, so that all subtasks advance together. After a restore at
+    another parallelism a subtask may have several series: it reads them side by side, each with its own watermark, and
+    has their shares of the rate.
 
     Args:
         function: makes the record of an index; it must give the same record for the same index at every call.
@@ -78,7 +85,8 @@ class DataGeneratorSource(Source[T, GeneratorSplit]):
     ) -> SplitEnumerator[GeneratorSplit]:
         """Hands out one series of indexes for each subtask."""
         step = context.parallelism
-        return SplitQueue(context, [GeneratorSplit(i, step, self._count) for i in range(step)], restored)
+        splits = [GeneratorSplit(i, step, self._count) for i in range(step)]
+        return SeriesQueue(context, splits, restored, lambda split: split.number)
 
     def create_reader(self, context: SourceReaderContext) -> SourceReader[T, GeneratorSplit]:
         """A new reader."""
@@ -86,7 +94,7 @@ class DataGeneratorSource(Source[T, GeneratorSplit]):
         return _GeneratorReader(context, self._function, self._timestamps, limiter)
 
 
-class _GeneratorReader(PositionedReader[GeneratorSplit]):
+class _GeneratorReader(SeriesReader[GeneratorSplit]):
     def __init__(
         self,
         context: SourceReaderContext,
@@ -99,8 +107,19 @@ class _GeneratorReader(PositionedReader[GeneratorSplit]):
         self._timestamps = timestamps
         self._limit = limit
 
+    def name_of(self, split: GeneratorSplit) -> str:
+        return f"{split.number} of {split.step}"
+
+    def place_of(self, split: GeneratorSplit) -> int:
+        return split.position
+
+    def add_splits(self, splits: Sequence[GeneratorSplit]) -> None:
+        super().add_splits(splits)
+        if self._limit is not None:
+            self._limit.share(sum(1 / split.step for split in self._splits) * self._context.parallelism)
+
     def read(self, split: GeneratorSplit, max_records: int) -> tuple[Batch, GeneratorSplit] | None:
-        stop = split.position + max_records * split.step
+        stop = split.position + self.part_of(max_records) * split.step
         indexes = range(split.position, stop if split.stop is None else min(stop, split.stop), split.step)
         if not indexes:
             return None

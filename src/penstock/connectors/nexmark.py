@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.base.errors import ConfigurationError
-from penstock.connectors.split_queue import SplitQueue
-from penstock.connectors.split_reader import PositionedReader
+from penstock.connectors.split_queue import SeriesQueue
+from penstock.connectors.split_reader import SeriesReader
 from penstock.core.connector import (
     Boundedness,
     Source,
@@ -78,6 +78,11 @@ class NexmarkSplit:
     step: int
     position: int = 0
 
+    @property
+    def number(self) -> int:
+        """The number of the series, whichever its chunk is."""
+        return self.chunk % self.step
+
 
 class NexmarkSource(Source[Person | Auction | Bid, NexmarkSplit]):
     """Yields `Person`, `Auction` and `Bid` events with event times, in order within each subtask (G8).
@@ -116,7 +121,7 @@ class NexmarkSource(Source[Person | Auction | Bid, NexmarkSplit]):
     ) -> SplitEnumerator[NexmarkSplit]:
         """Hands out one series of chunks for each subtask."""
         step = context.parallelism
-        return SplitQueue(context, [NexmarkSplit(i, step) for i in range(step)], restored)
+        return SeriesQueue(context, [NexmarkSplit(i, step) for i in range(step)], restored, lambda split: split.number)
 
     def create_reader(self, context: SourceReaderContext) -> SourceReader[Person | Auction | Bid, NexmarkSplit]:
         """A new reader."""
@@ -181,12 +186,18 @@ class NexmarkSource(Source[Person | Auction | Bid, NexmarkSplit]):
         return (self._seed * 0x9E3779B97F4A7C15 + lane * 0xD1B54A32D192ED03) & _MASK
 
 
-class _NexmarkReader(PositionedReader[NexmarkSplit]):
+class _NexmarkReader(SeriesReader[NexmarkSplit]):
     def __init__(self, context: SourceReaderContext, source: NexmarkSource) -> None:
         super().__init__(context)
         self._source = source
         self._number = -1
         self._chunk = Batch([], [])
+
+    def name_of(self, split: NexmarkSplit) -> str:
+        return f"{split.number} of {split.step}"
+
+    def place_of(self, split: NexmarkSplit) -> tuple[int, int]:
+        return split.chunk, split.position
 
     def read(self, split: NexmarkSplit, max_records: int) -> tuple[Batch, NexmarkSplit] | None:
         if split.chunk != self._number:

@@ -29,6 +29,10 @@ class RateLimiter(ABC):
     def retry_after_ms(self) -> int:
         """How long until a record may go out, in ms, at least 1."""
 
+    @abstractmethod
+    def share(self, factor: float) -> None:
+        """Allow so many times the even share of a subtask, whose splits are more or fewer than those of others."""
+
     def notify_checkpoint_complete(self) -> None:  # noqa: B027 - most limits do not care
         """Take in that a checkpoint has completed."""
 
@@ -42,7 +46,7 @@ class RateLimit(RateLimiter):
     """
 
     def __init__(self, per_second: float, now_ms: int) -> None:
-        self._per_ms = per_second / 1_000
+        self._even_per_ms = self._per_ms = per_second / 1_000
         self._credit = 0.0
         self._credited_ms = now_ms
 
@@ -61,12 +65,16 @@ class RateLimit(RateLimiter):
         """How long until a record may go out, in ms, at least 1."""
         return max(int((1.0 - self._credit) / self._per_ms) + 1, 1)
 
+    def share(self, factor: float) -> None:
+        """See `RateLimiter`."""
+        self._per_ms = self._even_per_ms * factor
+
 
 class CheckpointLimit(RateLimiter):
     """Allows N records, and N more after each completed checkpoint; without checkpoints it stops for ever."""
 
     def __init__(self, per_checkpoint: int) -> None:
-        self._per_checkpoint = per_checkpoint
+        self._even = self._per_checkpoint = per_checkpoint
         self._left = per_checkpoint
 
     def allowance(self, now_ms: int) -> int:
@@ -80,6 +88,12 @@ class CheckpointLimit(RateLimiter):
     def retry_after_ms(self) -> int:
         """A short time: when the checkpoint will complete is unknown, so the source looks again soon."""
         return _CHECKPOINT_POLL_MS
+
+    def share(self, factor: float) -> None:
+        """See `RateLimiter`; at least one record."""
+        spent = self._per_checkpoint - self._left
+        self._per_checkpoint = max(1, int(self._even * factor))
+        self._left = self._per_checkpoint - spent
 
     def notify_checkpoint_complete(self) -> None:
         """Begin again."""

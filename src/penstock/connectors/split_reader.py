@@ -1,4 +1,4 @@
-"""A reader for sources that make a split's records from a position: collections, numbers, generators."""
+"""Readers for sources that make a split's records from a position: collections, numbers, generators."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
 
-from penstock.core.connector import InputStatus, SourceReader, SourceReaderContext
+from penstock.core.columns.batch import ColumnBatch, SplitColumnBatch
+from penstock.core.connector import InputStatus, SourceReader, SourceReaderContext, SplitBatch
 from penstock.core.records import Batch
 
 SplitT = TypeVar("SplitT")
@@ -41,7 +42,7 @@ class PositionedReader(SourceReader[Any, SplitT], Generic[SplitT]):
             if found is not None:
                 batch, self._splits[0] = found
                 return batch
-            self._splits.popleft()
+            self.end_split(self._splits.popleft())
         if self._no_more:
             return InputStatus.END_OF_INPUT
         if not self._requested:
@@ -52,6 +53,9 @@ class PositionedReader(SourceReader[Any, SplitT], Generic[SplitT]):
     def allowance(self, max_records: int) -> int:
         """How many records may be handed out now; a hook for sources that keep to a rate."""
         return max_records
+
+    def end_split(self, split: SplitT) -> None:
+        """A hook: the split has no more records."""
 
     def add_splits(self, splits: Sequence[SplitT]) -> None:
         """Splits to read from now on."""
@@ -65,3 +69,63 @@ class PositionedReader(SourceReader[Any, SplitT], Generic[SplitT]):
     def snapshot_state(self, checkpoint_id: int) -> list[SplitT]:
         """The splits with their positions."""
         return list(self._splits)
+
+
+class SeriesReader(PositionedReader[SplitT], Generic[SplitT]):
+    """Reads all its splits side by side, the one that is furthest behind first.
+
+    The splits are series that share one event time: those of a source that makes records 0, 1, 2 and on, of which
+    subtask i of n yields i, i + n, i + 2n and on. After a restore at another parallelism a subtask may have several.
+    Each has a watermark of its own, so none is late because another one is ahead.
+    """
+
+    def __init__(self, context: SourceReaderContext) -> None:
+        super().__init__(context)
+        self._paused: frozenset[str] = frozenset()
+
+    @abstractmethod
+    def name_of(self, split: SplitT) -> str:
+        """The name of the series, whatever its position."""
+
+    @abstractmethod
+    def place_of(self, split: SplitT) -> Any:
+        """How far the series has come; comparable with the places of the others."""
+
+    def part_of(self, max_records: int) -> int:
+        """How many of so many records one series may have, so that it does not run far ahead of the others."""
+        return max(1, max_records // len(self._splits))
+
+    def add_splits(self, splits: Sequence[SplitT]) -> None:
+        """See `PositionedReader`."""
+        super().add_splits(splits)
+        for split in splits:
+            self._context.open_split(self.name_of(split))
+
+    def end_split(self, split: SplitT) -> None:
+        """See `PositionedReader`."""
+        self._context.close_split(self.name_of(split))
+
+    def poll_next(self, max_records: int) -> Batch | InputStatus:
+        """Records of the series that is furthest behind, of those that are not paused."""
+        if not self._requested and not self._no_more:
+            # There may be another one for this subtask, which would never come if it was asked for at their ends.
+            self._requested = True
+            self._context.request_split()
+        if len(self._splits) > 1 or self._paused:
+            self._splits = deque(sorted(self._splits, key=self._urgency_of))
+            if self._splits and self.name_of(self._splits[0]) in self._paused:
+                return InputStatus.NOTHING_AVAILABLE
+        found = super().poll_next(max_records)
+        if not isinstance(found, Batch):
+            return found
+        name = self.name_of(self._splits[0])
+        if isinstance(found, ColumnBatch):
+            return SplitColumnBatch(found, name)
+        return SplitBatch(found.values, found.timestamps, name, found.kinds)
+
+    def _urgency_of(self, split: SplitT) -> tuple[bool, Any]:
+        return self.name_of(split) in self._paused, self.place_of(split)
+
+    def pause_or_resume_splits(self, splits_to_pause: Sequence[str], splits_to_resume: Sequence[str]) -> None:
+        """See `SourceReader`."""
+        self._paused = (self._paused | {*splits_to_pause}) - {*splits_to_resume}

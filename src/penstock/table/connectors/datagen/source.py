@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,18 +12,16 @@ import pyarrow as pa
 
 from penstock.connectors.rate_limiter import RateLimiter, RateLimiterStrategy
 from penstock.connectors.split_queue import SeriesQueue
-from penstock.connectors.split_reader import PositionedReader
-from penstock.core.columns.batch import ColumnBatch, SplitColumnBatch
+from penstock.connectors.split_reader import SeriesReader
+from penstock.core.columns.batch import ColumnBatch
 from penstock.core.connector import (
     Boundedness,
-    InputStatus,
     Source,
     SourceReader,
     SourceReaderContext,
     SplitEnumerator,
     SplitEnumeratorContext,
 )
-from penstock.core.records import Batch
 from penstock.table.connectors.chance import Integers
 
 #: makes columns named c0, c1 and on of the numbers of rows, and of the times (ms since 1970) at which they are due
@@ -93,9 +90,7 @@ class GeneratedColumnsSource(Source[Any, RowsSplit]):
         return _RowsReader(context, self._make, self._rows_per_second, limiter)
 
 
-class _RowsReader(PositionedReader[RowsSplit]):
-    """Reads the earliest row first, whichever series it is of. Each series has a watermark of its own."""
-
+class _RowsReader(SeriesReader[RowsSplit]):
     def __init__(
         self, context: SourceReaderContext, make: MakeColumns, rows_per_second: int, limit: RateLimiter
     ) -> None:
@@ -103,36 +98,25 @@ class _RowsReader(PositionedReader[RowsSplit]):
         self._make = make
         self._rows_per_second = rows_per_second
         self._limit = limit
-        self._paused: frozenset[str] = frozenset()
+
+    def name_of(self, split: RowsSplit) -> str:
+        return split.series
+
+    def place_of(self, split: RowsSplit) -> int:
+        return split.position
 
     def add_splits(self, splits: Sequence[RowsSplit]) -> None:
         super().add_splits(splits)
-        for split in splits:
-            self._context.open_split(split.series)
-
-    def poll_next(self, max_records: int) -> Batch | InputStatus:
-        if len(self._splits) > 1 or self._paused:
-            order = sorted(self._splits, key=lambda split: (split.series in self._paused, split.position))
-            self._splits = deque(order)
-            if order and order[0].series in self._paused:
-                return InputStatus.NOTHING_AVAILABLE
-        found = super().poll_next(max_records)
-        return SplitColumnBatch(found, self._splits[0].series) if isinstance(found, ColumnBatch) else found
+        self._limit.share(sum(1 / split.step for split in self._splits) * self._context.parallelism)
 
     def read(self, split: RowsSplit, max_records: int) -> tuple[ColumnBatch, RowsSplit] | None:
-        # Where there are several series, parts are so small that none runs far ahead of the others.
-        at_once = max(1, max_records // len(self._splits))
-        stop = split.position + at_once * split.step
+        stop = split.position + self.part_of(max_records) * split.step
         numbers = np.arange(split.position, stop if split.stop is None else min(stop, split.stop), split.step)
         if not len(numbers):
-            self._context.close_split(split.series)
             return None
         self._limit.spend(len(numbers))
         columns = self._make(numbers, split.begun_ms + numbers * 1_000 // self._rows_per_second)
         return ColumnBatch(columns), replace(split, position=split.position + len(numbers) * split.step)
-
-    def pause_or_resume_splits(self, splits_to_pause: Sequence[str], splits_to_resume: Sequence[str]) -> None:
-        self._paused = (self._paused | {*splits_to_pause}) - {*splits_to_resume}
 
     def allowance(self, max_records: int) -> int:
         return min(max_records, self._limit.allowance(self._context.now_ms())) if self._splits else max_records
