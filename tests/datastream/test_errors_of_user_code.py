@@ -55,10 +55,10 @@ class Assigner(TimestampAssigner):
 
 
 class Generator(WatermarkGenerator):
-    def on_event(self, value: Any, timestamp_ms: int) -> int | None:
+    def on_event(self, value: Any, timestamp_ms: int) -> int | None:  # type: ignore[override]
         return int(fails(value))
 
-    def on_periodic_emit(self) -> int | None:
+    def on_periodic_emit(self) -> int | None:  # type: ignore[override]
         return None
 
 
@@ -355,10 +355,10 @@ def test_a_watermark_that_is_no_int_is_refused() -> None:
     """A2, C2: a watermark generator gives ints too."""
 
     class Floats(WatermarkGenerator):
-        def on_event(self, value: Any, timestamp_ms: int) -> Any:
+        def on_event(self, value: Any, timestamp_ms: int) -> Any:  # type: ignore[override]
             return 1.5
 
-        def on_periodic_emit(self) -> int | None:
+        def on_periodic_emit(self) -> int | None:  # type: ignore[override]
             return None
 
     with pytest.raises(

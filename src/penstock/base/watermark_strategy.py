@@ -24,6 +24,7 @@ __all__ = [
     "TimestampAssigner",
     "WatermarkAlignment",
     "WatermarkGenerator",
+    "WatermarkOutput",
     "WatermarkStrategy",
 ]
 
@@ -47,16 +48,47 @@ class TimestampAssigner(ABC):
         """
 
 
+class WatermarkOutput(ABC):
+    """Where a generator emits its watermarks, and says whether its stream is idle."""
+
+    @abstractmethod
+    def emit_watermark(self, watermark: Any) -> None:
+        """Emit a watermark: milliseconds, or an object whose `timestamp` is that. The stream is active from then on.
+
+        One that is not higher than the last one has no effect.
+        """
+
+    @abstractmethod
+    def mark_idle(self) -> None:
+        """The stream no longer holds back the event time of others, until `mark_active` or a watermark."""
+
+    @abstractmethod
+    def mark_active(self) -> None:
+        """The stream holds back others again."""
+
+
 class WatermarkGenerator(ABC):
-    """Decides on watermarks by its own rules; each source split has its own generator."""
+    """Decides on watermarks by its own rules; each source split has its own generator.
+
+    Flink's form of the methods has an output, to which a generator emits watermarks and says that its stream is idle.
+    A method without that parameter returns a watermark instead.
+    """
 
     @abstractmethod
-    def on_event(self, value: Any, timestamp_ms: int) -> int | None:
-        """Sees a record and its event time; returns a watermark in milliseconds to emit at once, or None."""
+    def on_event(self, value: Any, timestamp_ms: int, output: WatermarkOutput) -> int | None:
+        """Sees a record and its event time.
+
+        Returns:
+            None; without the parameter `output`, a watermark in milliseconds to emit at once, or None.
+        """
 
     @abstractmethod
-    def on_periodic_emit(self) -> int | None:
-        """Called every `pipeline.auto-watermark-interval`; returns a watermark in milliseconds to emit, or None."""
+    def on_periodic_emit(self, output: WatermarkOutput) -> int | None:
+        """Called every `pipeline.auto-watermark-interval`.
+
+        Returns:
+            None; without the parameter `output`, a watermark in milliseconds to emit, or None.
+        """
 
 
 class BatchWatermarks(ABC):

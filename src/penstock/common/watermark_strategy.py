@@ -5,6 +5,7 @@ from penstock.base.watermark_strategy import (
     TimestampAssigner,
     WatermarkAlignment,
     WatermarkGenerator,
+    WatermarkOutput,
     WatermarkStrategy,
 )
 
@@ -13,5 +14,6 @@ __all__ = [
     "TimestampAssigner",
     "WatermarkAlignment",
     "WatermarkGenerator",
+    "WatermarkOutput",
     "WatermarkStrategy",
 ]

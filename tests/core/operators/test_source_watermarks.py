@@ -147,11 +147,11 @@ class CountsPeriods(WatermarkGenerator):
     def __init__(self) -> None:
         self.highest = MIN_TIMESTAMP
 
-    def on_event(self, value: Any, timestamp_ms: int) -> int | None:
+    def on_event(self, value: Any, timestamp_ms: int) -> int | None:  # type: ignore[override]
         self.highest = max(self.highest, timestamp_ms)
         return None
 
-    def on_periodic_emit(self) -> int | None:
+    def on_periodic_emit(self) -> int | None:  # type: ignore[override]
         return self.highest
 
 

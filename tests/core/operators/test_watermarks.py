@@ -123,10 +123,10 @@ class Punctuated(UserGenerator):
     def __init__(self):
         self.periods = 0
 
-    def on_event(self, value, timestamp_ms):
+    def on_event(self, value, timestamp_ms):  # type: ignore[override]
         return timestamp_ms if value == "mark" else None
 
-    def on_periodic_emit(self):
+    def on_periodic_emit(self):  # type: ignore[override]
         self.periods += 1
         return self.periods if self.periods > 1 else None
 
@@ -165,7 +165,7 @@ def test_an_idle_generator_is_not_asked():
 
 
 class Raises(Punctuated):
-    def on_event(self, value, timestamp_ms):
+    def on_event(self, value, timestamp_ms):  # type: ignore[override]
         raise ValueError("no")
 
 

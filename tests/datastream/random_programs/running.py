@@ -231,13 +231,13 @@ class AfterEachRecord(WatermarkGenerator):
         self._lag_ms = lag_ms
         self._highest: int | None = None
 
-    def on_event(self, value: Any, timestamp_ms: int) -> int | None:
+    def on_event(self, value: Any, timestamp_ms: int) -> int | None:  # type: ignore[override]
         if self._highest is not None and timestamp_ms <= self._highest:
             return None
         self._highest = timestamp_ms
         return timestamp_ms - self._lag_ms - 1
 
-    def on_periodic_emit(self) -> int | None:
+    def on_periodic_emit(self) -> int | None:  # type: ignore[override]
         return None
 
 

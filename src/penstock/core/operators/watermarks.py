@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from inspect import signature
 from itertools import repeat
 from operator import countOf
 from typing import Any, Final
 
 from penstock.base.errors import MisuseError, StopIterationRaised
 from penstock.base.timestamps import whole_ms
-from penstock.base.watermark_strategy import NO_TIMESTAMP, BatchWatermarks, ColumnAssigner, WatermarkStrategy
+from penstock.base.watermark_strategy import (
+    NO_TIMESTAMP,
+    BatchWatermarks,
+    ColumnAssigner,
+    WatermarkOutput,
+    WatermarkStrategy,
+)
 from penstock.base.watermark_strategy import WatermarkGenerator as UserGenerator
 from penstock.core.columns.batch import ColumnBatch, describe_origin, make_batch, rowtimes_in
 from penstock.core.records import MIN_TIMESTAMP, Batch
@@ -22,6 +29,42 @@ EVENT_TIME: Final = "the event time"
 LATE_RECORDS: Final = "late_records_dropped"
 #: The counter of records that left the stream because their event time is NULL.
 NULL_TIME_RECORDS: Final = "null_time_records"
+
+
+class _Output(WatermarkOutput):
+    """What a generator says in one call."""
+
+    def __init__(self) -> None:
+        self._watermark: Any = None
+        #: whether it says that the stream is idle; None for nothing new
+        self.idle: bool | None = None
+
+    def emit_watermark(self, watermark: Any) -> None:
+        proposed = whole_ms(getattr(watermark, "timestamp", watermark), GENERATOR)
+        self._watermark = proposed if self._watermark is None else max(proposed, self._watermark)
+        self.idle = False
+
+    def mark_idle(self) -> None:
+        self.idle = True
+
+    def mark_active(self) -> None:
+        self.idle = False
+
+    def taken(self) -> tuple[Any, bool | None]:
+        """The highest watermark and the last word about idleness, which count once."""
+        taken = self._watermark, self.idle
+        self._watermark = self.idle = None
+        return taken
+
+
+def _takes_output(method: Callable[..., Any], others: int) -> bool:
+    """Whether a method of a generator has a parameter for the output, besides so many others."""
+    try:
+        parameters = signature(method).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    positional = [one for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
+    return len(positional) > others or any(one.kind is one.VAR_POSITIONAL for one in parameters)
 
 
 class AssignerError(Exception):
@@ -49,6 +92,13 @@ class WatermarkGenerator:
         made = strategy.generator_factory() if strategy.generator_factory is not None else None
         self._of_batches = made if isinstance(made, BatchWatermarks) else None
         self._user = None if isinstance(made, BatchWatermarks) else made
+        self._output = _Output()
+        #: the user's methods that have a parameter for the output
+        self._with_output = (
+            (False, False)
+            if self._user is None
+            else (_takes_output(self._user.on_event, 2), _takes_output(self._user.on_periodic_emit, 0))
+        )
         #: the tag of the side output with the records that `assign` leaves out; None if it leaves out none
         self.side_tag = None if self._of_batches is None else self._of_batches.side_tag
         self._delay_ms = (strategy.out_of_orderness_ms or 0) + 1
@@ -112,11 +162,15 @@ class WatermarkGenerator:
             yield part, None if proposed is None else self._reach(proposed)
 
     def _by_record(self, batch: Batch, user: UserGenerator) -> Iterator[tuple[Batch, int | None]]:
-        values, begin = batch.values, 0
+        values, begin, takes_output = batch.values, 0, self._with_output[0]
         timestamps: Any = repeat(NO_TIMESTAMP) if batch.timestamps is None else batch.timestamps
         for index, (value, timestamp) in enumerate(zip(values, timestamps)):  # noqa: B905 - repeat has no end
             try:
-                proposed = user.on_event(value, timestamp)
+                if takes_output:
+                    user.on_event(value, timestamp, self._output)
+                    proposed = self._said()
+                else:
+                    proposed = user.on_event(value, timestamp)  # type: ignore[call-arg]
                 watermark = None if proposed is None else self._reach(whole_ms(proposed, GENERATOR))
             except Exception as error:
                 raise AssignerError(value, GENERATOR) from error
@@ -139,16 +193,30 @@ class WatermarkGenerator:
         return self._kind in ("custom", "ingestion")
 
     def on_periodic(self, now_ms: int) -> int | None:
-        """What the generator says by the clock: the watermark, when it advances; an idle stream is not asked."""
-        if self.idle:
+        """What the generator says by the clock: the watermark, when it advances.
+
+        A stream that is idle for want of records is not asked; one whose generator says so itself is.
+        """
+        if self.idle and not self._with_output[1]:
             return None
         if self._user is None:
             return self._reach(max(now_ms, self._ingested_ms) - self._delay_ms) if self._kind == "ingestion" else None
         try:
-            proposed = self._user.on_periodic_emit()
+            if self._with_output[1]:
+                self._user.on_periodic_emit(self._output)
+                proposed = self._said()
+            else:
+                proposed = self._user.on_periodic_emit()  # type: ignore[call-arg]
             return None if proposed is None else self._reach(whole_ms(proposed, GENERATOR))
         except Exception as error:
             raise AssignerError(None, GENERATOR) from error
+
+    def _said(self) -> Any:
+        """The watermark that the generator has emitted, or None; notes whether the stream is idle."""
+        proposed, idle = self._output.taken()
+        if idle is not None:
+            self.idle = idle
+        return proposed
 
     def _reach(self, watermark: int) -> int | None:
         if watermark <= self.watermark:

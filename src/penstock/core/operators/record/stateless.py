@@ -186,6 +186,7 @@ class TimestampsAndWatermarksOperator(StreamOperator):
         if strategy.alignment is not None:
             raise UnsupportedError("watermark alignment works only in sources: pass the strategy to from_source")
         self._generator = WatermarkGenerator(strategy)
+        self._is_idle = False
         self._periodic_at_ms: int | None = None
         self._has_ended = False
 
@@ -201,13 +202,13 @@ class TimestampsAndWatermarksOperator(StreamOperator):
         """Assign, emit, and advance."""
         generator = self._generator
         now = self.context.now_ms()
-        if generator.tracks_idleness and generator.saw_records(now):
-            self.output.emit_status(False)
+        if generator.tracks_idleness:
+            generator.saw_records(now)
+            self._emit_time(None)
         try:
             for part, watermark in generator.follow(generator.assign(batch, now)):
                 self.output.collect(part)
-                if watermark is not None and not self._has_ended:
-                    self.output.emit_watermark(watermark)
+                self._emit_time(watermark)
         except AssignerError as error:
             raise UserCodeError(self.context.operator_name, error.record, error.what) from error.__cause__
 
@@ -215,8 +216,9 @@ class TimestampsAndWatermarksOperator(StreamOperator):
         """Only the end of time passes."""
         if timestamp == MAX_WATERMARK:
             self._has_ended, self._periodic_at_ms = True, None
-            if self._generator.idle:
+            if self._is_idle:
                 self.output.emit_status(False)
+                self._is_idle = False
             self.output.emit_watermark(timestamp)
 
     def process_status(self, idle: bool) -> None:
@@ -229,16 +231,26 @@ class TimestampsAndWatermarksOperator(StreamOperator):
 
     def on_processing_time(self, now_ms: int) -> None:
         """Become idle when nothing has come for long enough; ask the generator."""
-        if self._generator.check_idle(now_ms):
-            self.output.emit_status(True)
+        self._generator.check_idle(now_ms)
+        self._emit_time(None)
         if self._periodic_at_ms is not None and now_ms >= self._periodic_at_ms:
             self._periodic_at_ms = now_ms + self.context.auto_watermark_interval_ms
             try:
                 watermark = self._generator.on_periodic(now_ms)
             except AssignerError as error:
                 raise UserCodeError(self.context.operator_name, error.record, error.what) from error.__cause__
-            if watermark is not None:
-                self.output.emit_watermark(watermark)
+            self._emit_time(watermark)
+
+    def _emit_time(self, watermark: int | None) -> None:
+        """Emit a watermark, and before it that the stream is active, or after it that it is idle."""
+        is_idle = self._generator.idle
+        if self._is_idle and not is_idle:
+            self.output.emit_status(False)
+        if watermark is not None and not self._has_ended:
+            self.output.emit_watermark(watermark)
+        if is_idle and not self._is_idle and not self._has_ended:
+            self.output.emit_status(True)
+        self._is_idle = is_idle
 
 
 class Projection:
