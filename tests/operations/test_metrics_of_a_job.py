@@ -136,7 +136,9 @@ def test_the_page_names_every_metric_and_no_other(seen: Seen) -> None:
     assert seen.names[Scope.JOB] == documented("Of a job")
     assert seen.names[Scope.TASK] == documented("Of subtasks")
     own = {"pendingRecords", "numbers.seen"}
-    assert seen.names[Scope.OPERATOR] - own == documented("Of operators")
+    # Those of tables that leave rows out, and of jobs that drop timers; their own tests look at them.
+    others = {"null_time_records", "numTimersDropped"}
+    assert seen.names[Scope.OPERATOR] - own == documented("Of operators") - others
 
 
 def test_what_a_function_counts_is_there(seen: Seen) -> None:

@@ -192,7 +192,7 @@ def leave_tasks_below_those_that_finished() -> Any:
 MUTANTS_OF_ENDS: dict[Mutant, tuple[tuple[str, ...], int]] = {
     finish_what_is_cancelled: (("finish",), 3),
     close_before_the_savepoint_completes: (("waiter", "output", "lost"), 6),
-    forget_union_state_of_finished_subtasks: (("lost", "output"), 704),
+    forget_union_state_of_finished_subtasks: (("lost", "output"), 132),
     take_broadcast_state_of_the_first_subtask: (("output", "lost"), 5200),
     end_partitions_before_the_data: (("stalled",), 6),
     drain_without_the_last_watermark: (("lost", "output"), 117),
@@ -207,6 +207,6 @@ MUTANTS_OF_ENDS: dict[Mutant, tuple[tuple[str, ...], int]] = {
     answer_before_the_job_has_ended: (("waiter",), 6),
     skip_committing_what_had_finished: (("lost", "output"), 19),
     wait_for_what_has_finished: (("owed",), 3),
-    refuse_what_a_task_is_not_ready_for: (("unready",), 40),
+    refuse_what_a_task_is_not_ready_for: (("unready",), 223),
     leave_tasks_below_those_that_finished: (("invalid",), 593),
 }

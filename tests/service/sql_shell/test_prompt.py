@@ -45,7 +45,7 @@ def test_several_statements_of_a_line_run_to_the_first_error(history: Path, caps
     typed("SHOW CATALOGS; SELECT oops; SHOW MODULES;\rquit\r", history)
     out = capsys.readouterr().out
     assert "default_catalog" in out
-    assert "ValidationError" in out
+    assert "UnknownNameError" in out
     assert "module name" not in out
 
 

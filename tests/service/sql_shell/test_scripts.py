@@ -105,7 +105,7 @@ def test_a_column_counts_from_the_beginning_of_the_line(tmp_path: Path) -> None:
 def test_what_cannot_be_planned_names_its_error(tmp_path: Path) -> None:
     result = run_file(tmp_path, "SELECT * FROM nowhere;")
     assert result.exit_code == 1
-    assert "\nValidationError: " in result.stderr
+    assert "\nUnknownNameError: " in result.stderr
     assert "nowhere" in result.stderr
     assert "Traceback" not in result.stderr
 

@@ -31,5 +31,6 @@ def facts_of(plan: Node, connectors: Connectors, options: Mapping[str, str], ses
     """What the planner says of a plan. Raises what planning raises."""
     environment = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(dict(options)))
     planner = StreamExecutor(connectors)._planner(environment, options, session)
-    keys = planner.upsert_keys.of(planner.rewritten(plan))
-    return PlanFacts(planner.changes(plan) == INSERTS, tuple(sorted(tuple(sorted(key)) for key in keys)))
+    run = planner.rewritten(plan)
+    keys = planner.upsert_keys.of(run)
+    return PlanFacts(planner.changes(run) == INSERTS, tuple(sorted(tuple(sorted(key)) for key in keys)))

@@ -336,8 +336,14 @@ class TimedQueries(WindowQueries):
         return self._grouped_rows(self._late_rows(), self._pick(["TUMBLE", "HOP"]))
 
     def _late_over(self) -> Timed:
+        """OVER, whose last result a condition reads: without a reader it is no step, and drops no late row."""
         self.features.add(LATE_UNTIL_RESTART)
-        return self._over(self._late_rows())
+        over = self._over(self._late_rows())
+        relation = over.relation
+        read = f"COALESCE(CAST({relation.columns[-1].name} AS STRING), '') <> 'read'"
+        return replace(
+            over, relation=Relation(f"SELECT * FROM ({relation.sql}){self._as()} WHERE {read}", relation.columns)
+        )
 
     def _late_sessions(self) -> Timed:
         """Sessions of late rows, which `lateness` finds."""

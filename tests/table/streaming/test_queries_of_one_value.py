@@ -29,6 +29,7 @@ def found(value: str, condition: str = "i.k = o.k") -> dict[int | None, Any]:
         ("COUNT(x) + 1", 3, 1, 1),
         ("COALESCE(SUM(x), 5)", 30, 5, 5),
         ("NULLIF(COUNT(x), 2)", None, 0, 0),
+        ("CARDINALITY(ARRAY_AGG(x))", 2, 1, None),
         ("CASE WHEN COUNT(*) = 0 THEN -1 ELSE SUM(x) END", 30, None, -1),
     ],
 )

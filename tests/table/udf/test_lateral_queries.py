@@ -59,7 +59,7 @@ REFUSED: dict[str, tuple[type[Exception], str]] = {
     ),
     "SELECT * FROM orders AS o, LATERAL (SELECT x FROM UNNEST(o.tags) AS u (x)) AS t": (
         UnsupportedError,
-        "a query with Correlate that uses columns of the query around it",
+        "UNNEST or a table function in a subquery that uses columns of a query around it is not supported",
     ),
     "SELECT * FROM orders AS o FULL JOIN LATERAL (SELECT id FROM orders WHERE id = o.id) AS t ON TRUE": (
         ValidationError,

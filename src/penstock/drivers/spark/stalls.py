@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 
 import zmq
 
+from penstock.base.errors import OperationError
 from penstock.drivers.spark.control_frames import STALL_ROLE, identity
 from penstock.drivers.spark.keys import WorkerKeys
 from penstock.drivers.spark.sockets import Context, connect_client
@@ -100,7 +101,7 @@ def _connect(stream: zmq.Socket[bytes]) -> socket.socket:
                 pipe.setblocking(False)
                 return pipe
             pipe.close()  # another process of this machine was faster
-    raise OSError("other processes took the local connection")
+    raise OperationError("other processes of this machine took the local connection that tells of blocked functions")
 
 
 def _received(stream: zmq.Socket[bytes], token: bytes) -> bool:

@@ -338,10 +338,10 @@ def scalar_query(query: Node, calls: Calls) -> Uncorrelated:
 def _of_no_rows(query: Node, calls: Calls) -> list[Typed]:
     """The columns of a query of aggregates that has one row, of aggregates over no rows."""
     if isinstance(query, Aggregate):
-        none = [Constant(call.type.nullable(), None) for call in query.calls]
-        counts = [calls.cast(number("0"), call.type) for call in query.calls]
-        is_count = [call.function == "COUNT" for call in query.calls]
-        return [zero if counted else null for counted, zero, null in zip(is_count, counts, none, strict=True)]
+        return [
+            calls.cast(number("0"), call.type) if call.function == "COUNT" else Constant(call.type.nullable(), None)
+            for call in query.calls
+        ]
     (below,) = query.inputs()
     columns = _of_no_rows(below, calls)
     if not isinstance(query, Project):
