@@ -18,7 +18,7 @@ PARTS = 8
 @pytest.mark.parametrize("part", range(PARTS))
 def test_fresh_programs(part: int) -> None:
     search = Search()
-    count = tries(200) // PARTS
+    count = tries(100) // PARTS
     begin = FRESH + part * count
     found = [str(one) for seed in range(begin, begin + count) if (one := check(seed, search)) is not None]
     assert not found, "\n".join([f"PENSTOCK_RANDOM_SEED={FRESH} replays this run", *found])

@@ -134,6 +134,7 @@ QUERIES: dict[str, tuple[str, list[tuple[object, ...]]]] = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", QUERIES)
 def test_a_large_statement_runs_in_a_stream(name: str) -> None:
     sql, rows = QUERIES[name]
@@ -141,7 +142,7 @@ def test_a_large_statement_runs_in_a_stream(name: str) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("name", QUERIES)
 def test_a_large_statement_runs_in_batch(name: str) -> None:
     """K1: batch gives the rows of the stream."""
@@ -149,6 +150,7 @@ def test_a_large_statement_runs_in_batch(name: str) -> None:
     assert sorted(run_batch(sql, t=T), key=repr) == sorted(rows, key=repr)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", QUERIES)
 def test_a_large_statement_is_printed_explained_and_identified(name: str) -> None:
     sql, _ = QUERIES[name]
