@@ -161,6 +161,16 @@ def test_pairs_are_the_same_on_rocksdb(events: list[Event], bounds: tuple[int, i
     assert [sorted(side) for side in late] == [sorted(side) for side in wanted_late]
 
 
+def test_a_record_for_a_bucket_that_left_memory_is_in_the_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
+    """D1, D3: another bucket came in between, so RocksDB had put the first one out of memory."""
+    monkeypatch.setattr(operator_harness, "HeapKeyedStateBackend", CanonicalRocks)
+    left: list[Event] = [("records", 0, [("a", time)]) for time in (0, 1, 0)]
+    events: list[Event] = [*left, ("recover", 1), ("records", 1, [("a", 0)])]
+    pairs, _ = run(events, 0, 0)
+    assert pairs == nested_loop(events, 0, 0)[0]
+    assert len(pairs) == 2
+
+
 # --- one thing at a time --------------------------------------------------------------------------------------------
 
 

@@ -60,8 +60,9 @@ class _Side:
         self._table = table
         self._width_ms = width_ms
         self._kept_ms = kept_ms
-        #: by the bucket's number: its entries, and what marks a key as changed
-        self._buckets: dict[int, tuple[dict[Any, list[tuple[int, Any]]], Callable[[Any], None]]] = {}
+        #: by the bucket's number: its entries and its namespace. Changes are marked by the namespace, because RocksDB
+        #: writes those of namespaces in use alone, and a mark makes it one of them again.
+        self._buckets: dict[int, tuple[dict[Any, list[tuple[int, Any]]], tuple[int, int]]] = {}
         self._order: list[int] = []
         others = []
         for start, end in table.panes:
@@ -74,22 +75,22 @@ class _Side:
                 for timestamp, value in records:
                     self.add(key, timestamp, value)
 
-    def _open(self, bucket: int) -> tuple[dict[Any, list[tuple[int, Any]]], Callable[[Any], None]]:
+    def _open(self, bucket: int) -> tuple[dict[Any, list[tuple[int, Any]]], tuple[int, int]]:
         namespace = (bucket * self._width_ms, (bucket + 1) * self._width_ms)
-        opened = self._buckets[bucket] = (self._table.entries(namespace), self._table.changed(namespace).add)
+        opened = self._buckets[bucket] = (self._table.entries(namespace), namespace)
         heappush(self._order, bucket)
         return opened
 
     def add(self, key: Any, timestamp: int, value: Any) -> None:
         """Keep a record."""
         bucket = timestamp // self._width_ms
-        entries, mark = self._buckets.get(bucket) or self._open(bucket)
+        entries, namespace = self._buckets.get(bucket) or self._open(bucket)
         records = entries.get(key)
         if records is None:
             entries[key] = [(timestamp, value)]
         else:
             records.append((timestamp, value))
-        mark(key)
+        self._table.changed(namespace).add(key)
 
     def between(self, key: Any, first: int, last: int) -> list[tuple[int, Any]]:
         """A key's records with timestamps from `first` to `last`, both included; those of earlier buckets first."""
