@@ -148,7 +148,7 @@ class BatchTask(EndedTask):
 
     def _whole_life(self, work: Iterator[None]) -> Iterator[Rows]:
         chain = self._chain
-        try:
+        with chain.closing():
             chain.initialize_and_open()
             self._check_accumulators()
             for _ in work:
@@ -161,16 +161,6 @@ class BatchTask(EndedTask):
             self._prepare_last()
             self._report()
             yield self._take_rows()
-        except GeneratorExit:
-            chain.close()
-            self.release()
-            raise
-        except BaseException:
-            chain.close()  # whoever describes the error looks at the operators, and releases them then
-            raise
-        for error in chain.close():
-            raise error
-        self.release()
 
     def release(self) -> None:
         """Drop operators and state after the task has ended, see `StreamOperator.release`."""

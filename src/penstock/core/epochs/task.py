@@ -115,7 +115,7 @@ class EpochTask(EndedTask):
         `values`: batches that the driver has read for the source at the head of the chain.
         """
         chain = self._chain
-        try:
+        with chain.closing():
             self._restore()
             chain.initialize_and_open()
             self._go_on_in_time()
@@ -156,16 +156,6 @@ class EpochTask(EndedTask):
             )
             self._rows.append(ANSWER, self._subtask, next(self._sequences), pickle.dumps(answer, 5))
             yield self._rows
-        except GeneratorExit:
-            chain.close()
-            self.release()
-            raise
-        except BaseException:
-            chain.close()  # whoever describes the error looks at the operators, and releases them then
-            raise
-        for error in chain.close():
-            raise error
-        self.release()
 
     def release(self) -> None:
         """Drop operators and state after the task has ended, see `StreamOperator.release`."""

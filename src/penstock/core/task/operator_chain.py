@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Final
 
 from penstock.core.checkpoint.event_time import INPUT_PLACE
@@ -303,6 +304,25 @@ class OperatorChain:
             context.metrics.metrics.clear()  # a gauge refers to the function, which may refer to its context
         self.operators, self.contexts, self._outputs, self._partitioners = [], [], [], []
         self.waiting, self._timed, self._timed_behind_head = [], [], []
+
+    @contextmanager
+    def closing(self) -> Iterator[None]:
+        """Close and release the chain at the end of a task that runs to its end at once.
+
+        After an error the caller releases it, because the text of the error names operators.
+        """
+        try:
+            yield
+        except GeneratorExit:
+            self.close()
+            self.release()
+            raise
+        except BaseException:
+            self.close()
+            raise
+        for error in self.close():
+            raise error
+        self.release()
 
     def settle(self) -> None:
         """A settling point of all keyed state, see `state.backend`."""
