@@ -31,7 +31,7 @@ class RateLimiter(ABC):
 
     @abstractmethod
     def share(self, factor: float) -> None:
-        """Allow so many times the even share of a subtask, whose splits are more or fewer than those of others."""
+        """Multiply the even share of the subtask by a factor, because it reads more or fewer splits than others."""
 
     def notify_checkpoint_complete(self) -> None:  # noqa: B027 - most limits do not care
         """Take in that a checkpoint has completed."""

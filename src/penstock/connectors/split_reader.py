@@ -72,7 +72,7 @@ class PositionedReader(SourceReader[Any, SplitT], Generic[SplitT]):
 
 
 class SeriesReader(PositionedReader[SplitT], Generic[SplitT]):
-    """Reads all its splits side by side, the one that is furthest behind first.
+    """Reads all its splits side by side; the split with the lowest place comes first.
 
     The splits are series that share one event time: those of a source that makes records 0, 1, 2 and on, of which
     subtask i of n yields i, i + n, i + 2n and on. After a restore at another parallelism a subtask may have several.
@@ -92,7 +92,7 @@ class SeriesReader(PositionedReader[SplitT], Generic[SplitT]):
         """How far the series has come; comparable with the places of the others."""
 
     def part_of(self, max_records: int) -> int:
-        """How many of so many records one series may have, so that it does not run far ahead of the others."""
+        """The share of `max_records` of one series, at least 1, so that no series runs far ahead of the others."""
         return max(1, max_records // len(self._splits))
 
     def add_splits(self, splits: Sequence[SplitT]) -> None:
@@ -106,7 +106,7 @@ class SeriesReader(PositionedReader[SplitT], Generic[SplitT]):
         self._context.close_split(self.name_of(split))
 
     def poll_next(self, max_records: int) -> Batch | InputStatus:
-        """Records of the series that is furthest behind, of those that are not paused."""
+        """Records of the series with the lowest place that is not paused."""
         if not self._requested and not self._no_more:
             # There may be another one for this subtask, which would never come if it was asked for at their ends.
             self._requested = True

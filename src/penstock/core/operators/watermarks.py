@@ -32,7 +32,7 @@ NULL_TIME_RECORDS: Final = "null_time_records"
 
 
 class _Output(WatermarkOutput):
-    """What a generator says in one call."""
+    """Collects the watermark and the idleness that a generator emits in one call."""
 
     def __init__(self) -> None:
         self._watermark: Any = None

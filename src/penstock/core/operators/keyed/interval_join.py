@@ -60,8 +60,8 @@ class _Side:
         self._table = table
         self._width_ms = width_ms
         self._kept_ms = kept_ms
-        #: by the bucket's number: its entries and its namespace. Changes are marked by the namespace, because RocksDB
-        #: writes those of namespaces in use alone, and a mark makes it one of them again.
+        #: by the bucket's number: its entries and its namespace. Changes are marked by the namespace: RocksDB
+        #: writes only namespaces that are in use, and such a mark puts the namespace back into use.
         self._buckets: dict[int, tuple[dict[Any, list[tuple[int, Any]]], tuple[int, int]]] = {}
         self._order: list[int] = []
         others = []
