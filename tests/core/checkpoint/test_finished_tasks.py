@@ -159,6 +159,18 @@ def test_a_barrier_that_one_above_did_send() -> None:
     assert [e for e in asked if e.vertex in (4, 5)] == []
 
 
+def test_a_task_with_two_edges_from_one_that_finished_is_asked_once() -> None:
+    """G6, G10: asked twice, it would write the files of its part twice."""
+    vertices = (vertex(0, "source", 1, source=True), vertex(1, "sink", 2))
+    edges = (JobEdge(0, 0, 1, 0, "REBALANCE", False), JobEdge(1, 0, 1, 0, "REBALANCE", False))
+    rig = running(graph=JobGraph("job", vertices, edges))
+    rig.advance(1000)
+    at_first = rig.of(TriggerCheckpoint)
+    rig.say("FINISHED", rig.executions[0])
+    asked = [m.execution.subtask for m in rig.of(TriggerCheckpoint)[len(at_first) :]]
+    assert asked == [0, 1]
+
+
 def test_flags_of_finished_operators() -> None:
     """G10: the checkpoint says of every operator which subtasks had finished by it, those included whose part of this
     very checkpoint followed their end."""

@@ -177,10 +177,15 @@ class ExecutionGraph:
         return any(not consumer.current.state.is_terminal for consumer in self.consumers_of(execution))
 
     def consumers_of(self, execution: Execution) -> Iterator[ExecutionVertex]:
-        """The subtasks that read a subtask's output."""
-        for edge in self.job_graph.outputs_of(execution.id.vertex):
-            for consumer in self.job_graph.consumers(edge, execution.id.subtask):
-                yield self.vertices[edge.target].subtasks[consumer]
+        """The subtasks that read a subtask's output, each once, by however many edges it does."""
+        graph, producer = self.job_graph, execution.id
+        found = {
+            (edge.target, consumer)
+            for edge in graph.outputs_of(producer.vertex)
+            for consumer in graph.consumers(edge, producer.subtask)
+        }
+        for vertex, consumer in sorted(found):
+            yield self.vertices[vertex].subtasks[consumer]
 
     def producers_of(self, consumer: ExecutionVertex) -> list[Execution]:
         """The current executions of all subtasks whose output a subtask reads."""
