@@ -10,15 +10,19 @@ from typing import Any
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
+from tests.state.rocks import CanonicalRocks
 from tests.table.streaming.joined import CALLS, Change, Driven, folded
 
 from penstock.core.operators.base import UserCodeError
+from penstock.state.heap import HeapKeyedStateBackend
 from penstock.table.data.logical_types import DoubleType, IntType, VarCharType
 from penstock.table.plan.logical import JoinType
+from penstock.table.streaming.joins import join_sides
 from penstock.table.streaming.joins.join_operator import JoinOperator
 from penstock.table.streaming.joins.semi_join_operator import SemiJoinOperator
 from penstock.table.streaming.rows.sessions import StreamSession
 from penstock.table.typed.nodes import Field, Typed
+from penstock.testing import operator_harness
 
 LEFT = [IntType(), VarCharType()]
 RIGHT = [IntType(), VarCharType()]
@@ -50,6 +54,27 @@ def join(
         ids,
     )
     return Driven(factory, (left, RIGHT), types, *snapshots, **options)
+
+
+@pytest.mark.parametrize("backend", [HeapKeyedStateBackend, CanonicalRocks])
+@pytest.mark.parametrize("join_type", [JoinType.LEFT, JoinType.FULL])
+def test_keys_that_match_nothing_are_not_looked_up(
+    join_type: JoinType, backend: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the pairs of a batch are too many for one go, and a row of such a key begins the next one."""
+    monkeypatch.setattr(join_sides, "_PAIRS_MAX", 2)
+    monkeypatch.setattr(operator_harness, "HeapKeyedStateBackend", backend)
+    driven = join(join_type)
+    driven.send(1, ("+I", 1, "x"), ("+I", 1, "y"), ("+I", 1, "z"))
+    driven = driven.restored()
+    rows = [("+I", 1, "a"), ("+I", None, "c"), ("+I", 1, "b"), ("+I", 1, "d"), ("+I", None, "e"), ("+I", 1, "f")]
+    pairs = {(1, text, 1, other) for text in "abdf" for other in "xyz"}
+    alone = {(None, text, None, None) for text in "ce"}
+    found = folded(driven.send(0, *rows))
+    found.subtract(dict.fromkeys(pairs | alone, 1))
+    before = Counter({(None, None, 1, other): -1 for other in "xyz"}) if join_type is JoinType.FULL else Counter()
+    assert {row: count for row, count in found.items() if count} == before
+    driven.harness.close()
 
 
 # --- what each change sends -------------------------------------------------------------------------------------------

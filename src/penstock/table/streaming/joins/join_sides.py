@@ -207,9 +207,10 @@ def runs(other: Side, keys: Sequence[Any]) -> Iterator[tuple[int, int]]:
     """Parts of a batch, as (start, stop), with so many candidates that they fit into memory."""
     start = total = 0
     for row, key in enumerate(keys):
-        total += len(other.entries.get(key, ())) if key is not NO_MATCH else 0
+        candidates = len(other.entries.get(key, ())) if key is not NO_MATCH else 0
+        total += candidates
         if total > _PAIRS_MAX and row > start:
             yield start, row
-            start, total = row, len(other.entries.get(key, ()))
+            start, total = row, candidates
     if start < len(keys):
         yield start, len(keys)
