@@ -237,8 +237,9 @@ class StreamPlanner:
         else:
             node = self._run_form(node) if depth else self.rewritten(node)
             changes = self.changes(node)
-            mode = shown(changes, wants_before)
-            lines = ["  " * depth + f"{node_text(node).removesuffix(')')}, changelogMode={mode})"]
+            mode, text = shown(changes, wants_before), node_text(node)
+            opened = f"{text[:-1]}, " if text.endswith(")") else f"{text}("
+            lines = ["  " * depth + f"{opened}changelogMode={mode})"]
             inputs, asked = node.inputs(), _rule_of(node).asks_before(node, self, wants_before)
         lines += [self.explained(one, asked, depth + 1) for one in inputs]
         if not depth:
