@@ -219,7 +219,7 @@ class _WorldRun:
         if result.output in _BY_KEY:
             keys = [key for key in environment.facts(query).upsert_keys if key]
             if keys:
-                result.key = min(keys, key=lambda key: (len(key), key))
+                result.key = self._longer(min(keys, key=lambda key: (len(key), key)), result)
             else:
                 result.output = _BY_KEY[result.output]
         return {
@@ -233,6 +233,13 @@ class _WorldRun:
             "upsert stream": self._stream,
             "TO_CHANGELOG": self._collect_changelog,
         }[result.output]
+
+    def _longer(self, key: tuple[int, ...], result: Result) -> tuple[int, ...]:
+        """A primary key: of a table now and then with one more column than those by which the query replaces rows."""
+        others = [place for place in range(len(result.types)) if place not in key]
+        if result.output != "INSERT by key" or not others or self._setting.batch not in (7, 64):
+            return key
+        return tuple(sorted((*key, others[0])))
 
     # --- outputs ------------------------------------------------------------------------------------------------------
 

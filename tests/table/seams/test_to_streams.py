@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -102,6 +103,20 @@ def test_an_upsert_changelog_ends_a_key_with_a_deletion(query: str, parallelism:
         else:
             kept[row[0]] = row[1]
     assert kept == LAST_ROWS[query]
+
+
+@pytest.mark.parametrize("limit", [1, 2])
+def test_an_upsert_changelog_of_a_top_1_is_refused_by_the_key_of_its_rows(limit: int) -> None:
+    """K1: where one row takes the place of another, whose key is not the same, the former row would stay."""
+    tables = with_words()
+    schema = Schema.new_builder().column("word", "STRING NOT NULL").primary_key("word").build()
+    query = f"SELECT word FROM (SELECT DISTINCT word FROM words) ORDER BY word DESC LIMIT {limit}"
+    convert = partial(tables.to_changelog_stream, tables.sql_query(query), schema, ChangelogMode.upsert())
+    if limit == 1:
+        with pytest.raises(UnsupportedError, match="not told apart by the primary key"):
+            convert()
+    else:
+        assert sorted(texts(convert())) == ["+I[a]", "+I[b]"]
 
 
 def test_a_target_schema_casts() -> None:

@@ -60,6 +60,8 @@ class UpsertKeys:
                 return frozenset({frozenset(key)}) if key else _NONE
             case logical.RejectedRows(table=table, key=key):
                 return frozenset({frozenset(key)}) if key and self._key_of(table) else _NONE
+            case logical.Sort(offset=offset, fetch=fetch) if fetch is not None:
+                return self._replaced((), offset + 1, offset + fetch, node.input)
             case logical.WatermarkAssigner() | logical.ChangelogNormalize() | logical.Sort():
                 return self.of(node.input)
             case logical.Filter() | logical.Project():
@@ -87,15 +89,18 @@ class UpsertKeys:
                 return _NONE
 
     def _ranked(self, node: logical.Rank) -> Keys:
-        """Which row a change replaces: the one with its number, where numbers are told of by updates.
+        if node.shows_number and node.end != node.start:
+            return frozenset({frozenset((*node.partition, len(node.input.schema)))})
+        return self._replaced(node.partition, node.start, node.end, node.input)
+
+    def _replaced(self, partition: Sequence[int], start: int, end: int | None, rows: logical.Node) -> Keys:
+        """Which row of a top-N a change replaces: the one with its number, where numbers are told of by updates.
 
         Another row takes a number without a word of the one that had it, so the keys of rows tell nothing then.
         """
-        if node.end == node.start:
-            return frozenset({frozenset(node.partition)})
-        if node.shows_number:
-            return frozenset({frozenset((*node.partition, len(node.input.schema)))})
-        return _having(self.of(node.input), node.partition) if node.start == 1 else _NONE
+        if end == start:
+            return frozenset({frozenset(partition)})
+        return _having(self.of(rows), partition) if start == 1 else _NONE
 
     def least(self, node: logical.Node, among: Collection[int]) -> Sequence[int] | None:
         """One of those that have all these columns."""
