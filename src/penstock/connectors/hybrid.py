@@ -302,6 +302,10 @@ class _HybridReader(SourceReader[Any, HybridSplit]):
         if self._present is not None:
             self._present.notify_checkpoint_complete(checkpoint_id)
 
+    def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
+        if self._present is not None:
+            self._present.notify_checkpoint_aborted(checkpoint_id)
+
     def close(self) -> None:
         if self._present is not None:
             self._present.close()

@@ -172,7 +172,10 @@ class SourceReader(ABC, Generic[T, SplitT]):
         )
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """The checkpoint completed: what it covers will never be read again."""
+        """The checkpoint completed: what it covers will never be read again. See `CheckpointListener`."""
+
+    def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
+        """The checkpoint was given up."""
 
     def close(self) -> None:
         """Release what the reader holds; called on every path."""
@@ -374,6 +377,12 @@ class SinkWriter(ABC, Generic[T, CommT]):
         The savepoint is about to be stored, and may outlive the job. By default nothing is done, which is right for
         writers that delete nothing. Not called for sinks that commit globally.
         """
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        """The checkpoint completed, and what the writer had prepared for it is committed. See `CheckpointListener`."""
+
+    def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
+        """The checkpoint was given up; what the writer has prepared for it is committed with the next one."""
 
     def close(self) -> None:
         """Release what the writer holds, and discard what was not prepared; called on every path."""

@@ -25,6 +25,7 @@ from penstock.base.typeinfo import TypeInformation, Types
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.core.columns.expressions import Expression, col
 from penstock.core.columns.keys import ColumnKey
+from penstock.core.operators.checkpoint_listener import is_listener
 from penstock.core.operators.checkpointed import CheckpointedFunction
 from penstock.core.operators.columnar.column_operators import (
     BATCH_FORMATS,
@@ -402,7 +403,8 @@ class KeyedStream(Keyed[DataStream], DataStream):
         """A rich function may use keyed state, so it runs under its record's key; a plain callable need not."""
         if not hasattr(func, "open"):
             return None
-        if type(func).open is RichFunction.open and not isinstance(func, CheckpointedFunction):
+        is_plain = type(func).open is RichFunction.open and not is_listener(func)
+        if is_plain and not isinstance(func, CheckpointedFunction):
             return None
         factory = partial(KeyedFunctionOperator, func, self._key_selector, kind)
         return self._add(kind.replace("_", " ").title(), factory, is_stateful=True, output_type=output_type)

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
 from penstock.base.errors import UnsupportedError
+from penstock.core.operators.checkpoint_listener import CheckpointListener
 from penstock.core.operators.checkpointed import (
     CheckpointedFunction,
     FunctionInitializationContext,
@@ -40,6 +41,7 @@ __all__ = [
     "AsyncRetryStrategy",
     "BaseBroadcastProcessFunction",
     "BroadcastProcessFunction",
+    "CheckpointListener",
     "CheckpointedFunction",
     "CoFlatMapFunction",
     "CoMapFunction",

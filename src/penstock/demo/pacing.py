@@ -92,5 +92,8 @@ class _PacedReader(SourceReader[T, SplitT]):
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
         self._reader.notify_checkpoint_complete(checkpoint_id)
 
+    def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
+        self._reader.notify_checkpoint_aborted(checkpoint_id)
+
     def close(self) -> None:
         self._reader.close()

@@ -45,6 +45,12 @@ class Stateful(CheckpointedFunction):
         self.calls.append(f"snapshot_state {context.get_checkpoint_id()}")
         self.state.update(self.seen)
 
+    def notify_checkpoint_complete(self, checkpoint_id):
+        self.calls.append(f"complete {checkpoint_id}")
+
+    def notify_checkpoint_aborted(self, checkpoint_id):
+        self.calls.append(f"aborted {checkpoint_id}")
+
 
 class Map(Stateful, MapFunction):
     def map(self, value):
@@ -129,7 +135,10 @@ def test_every_kind_of_function(kind):
         harness.process(1, 2)
         harness.watermark(100)
         snapshot = harness.snapshot(7)
-    assert function.calls == ["initialize_state", "open", "snapshot_state 7", "close"]
+        harness.notify_aborted(6)
+        harness.notify_complete(7)
+    expected = ["initialize_state", "open", "snapshot_state 7", "aborted 6", "complete 7", "close"]
+    assert function.calls == expected
     assert function.restored == (False, None)
     other = function_class()
     harness = harness_of(other)
@@ -140,7 +149,10 @@ def test_every_kind_of_function(kind):
         assert other.seen == ([1] if kind == "reduce" else [0, 1])
 
 
-@pytest.mark.parametrize("method", ["initialize_state", "snapshot_state"])
+METHODS = ("initialize_state", "snapshot_state", "notify_checkpoint_complete", "notify_checkpoint_aborted")
+
+
+@pytest.mark.parametrize("method", METHODS)
 def test_what_it_raises_names_operator_and_method(method):
     """D2: an error of user code says where it comes from."""
     function: Any = Map()
@@ -154,6 +166,8 @@ def test_what_it_raises_names_operator_and_method(method):
     def run():
         harness.open()
         harness.snapshot(1)
+        harness.notify_aborted(0)
+        harness.notify_complete(1)
 
     with pytest.raises(UserCodeError) as caught:
         run()

@@ -119,6 +119,7 @@ class EpochTask(EndedTask):
             self._restore()
             chain.initialize_and_open()
             self._go_on_in_time()
+            self._tell_completed()
             has_ended = False
             if isinstance(chain.head, SourceOperator):
                 for ended in self._read(chain.head) if values is None else self._emit(chain.head, values):
@@ -183,6 +184,13 @@ class EpochTask(EndedTask):
             if restored is not None:
                 histories = self._histories if work.builds_on_restored else None
                 restore_operator(restored, context, self._storage, self._key_groups, histories, _nothing_in_flight)
+
+    def _tell_completed(self) -> None:
+        """The epoch before is a complete checkpoint. Its own tasks ended before they could hear of that."""
+        completed = self._work.restored_id
+        if completed is not None and self._work.builds_on_restored:
+            for operator in self._chain.operators:
+                operator.notify_checkpoint_complete(completed)
 
     def _leave_accumulators(self) -> None:
         """What this epoch has added: those of all epochs are merged."""

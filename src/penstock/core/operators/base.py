@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Final, Protocol
 
 from penstock.base.errors import MisuseError, PenstockError, StopIterationRaised, short_repr
 from penstock.core.columns.keys import ColumnKey
+from penstock.core.operators.checkpoint_listener import notify_aborted, notify_complete
 from penstock.core.operators.checkpointed import initialize_functions, snapshot_functions
 from penstock.core.operators.context import OperatorContext
 from penstock.core.operators.runtime_context import RuntimeContext
@@ -240,7 +241,7 @@ class FunctionOperator(StreamOperator):
         self._opened = False
 
     def user_functions(self) -> tuple[Any, ...]:
-        """The functions that may be a `CheckpointedFunction`."""
+        """The functions that may be a `CheckpointedFunction` or a `CheckpointListener`."""
         return (self.function,)
 
     def initialize_state(self) -> None:
@@ -251,6 +252,14 @@ class FunctionOperator(StreamOperator):
         """Let the user's function bring its operator state up to date, and capture all state."""
         snapshot_functions(self.user_functions(), checkpoint_id, self.call_user)
         return super().snapshot_state(checkpoint_id)
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        """Tell the user's functions that listen."""
+        notify_complete(self.user_functions(), checkpoint_id, self.call_user)
+
+    def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
+        """Tell the user's functions that listen."""
+        notify_aborted(self.user_functions(), checkpoint_id, self.call_user)
 
     def open(self) -> None:
         """Open the user's function with its runtime context."""

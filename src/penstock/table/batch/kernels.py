@@ -68,6 +68,9 @@ class Work(Protocol):
     def __call__(self, columns: Sequence[pa.Array], rows: int) -> list[pa.Array]:
         """The columns of the result."""
 
+    def finish(self) -> list[pa.Array] | None:
+        """The columns of what only the end of the rows of this task completes; None for nothing."""
+
     def close(self) -> None:
         """No batch follows in this task."""
 
@@ -82,19 +85,27 @@ class Step:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The batches of the result."""
-        names = [f"c{index}" for index in range(len(self.gives))]
         with contextlib.closing(self.work):
             for batch in batches:
                 if not batch.num_rows:
                     continue
                 read = [from_stored(column, kind) for column, kind in zip(batch.columns, self.takes, strict=False)]
-                found = self.work(read, batch.num_rows)
-                stored = [to_stored(column, kind) for column, kind in zip(found, self.gives, strict=True)]
-                yield pa.RecordBatch.from_arrays(stored, names)
+                yield self._stored(self.work(read, batch.num_rows))
+            found = self.work.finish()
+            if found is not None:
+                yield self._stored(found)
+
+    def _stored(self, found: Sequence[pa.Array]) -> pa.RecordBatch:
+        stored = [to_stored(column, kind) for column, kind in zip(found, self.gives, strict=True)]
+        return pa.RecordBatch.from_arrays(stored, [f"c{index}" for index in range(len(self.gives))])
 
 
 class PureWork:
     """The base of work that holds nothing open."""
+
+    def finish(self) -> list[pa.Array] | None:
+        """See `Work`."""
+        return None
 
     def close(self) -> None:
         """See `Work`."""
@@ -108,6 +119,10 @@ class UserWork:
     @cached_property
     def _functions(self) -> OpenFunctions:
         return self.session.functions()
+
+    def finish(self) -> list[pa.Array] | None:
+        """See `Work`."""
+        return None
 
     def close(self) -> None:
         """Close the functions that were opened."""

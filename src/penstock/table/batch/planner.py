@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from penstock.table.batch import aggregations, joins, leaves, relations, windows
+from penstock.table.batch import aggregations, joins, leaves, patterns, relations, windows
 from penstock.table.batch.planning import BatchPlanner
 from penstock.table.plan import logical
+from penstock.table.plan.patterns import MatchRecognize
 
 #: how each node becomes a query
 QUERIES: Final[dict[type[logical.Node], Callable[[BatchPlanner, Any], str]]] = {
@@ -27,4 +28,5 @@ QUERIES: Final[dict[type[logical.Node], Callable[[BatchPlanner, Any], str]]] = {
     logical.Over: windows.over,
     logical.Rank: windows.rank,
     logical.WindowTable: windows.window_table,
+    MatchRecognize: patterns.match,
 }

@@ -111,6 +111,16 @@ class WriterOperator(StreamOperator):
         if due is not None and due <= now_ms:
             self.writer.flush(False)
 
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        """Tell the writer, once all is committed."""
+        if self._writer is not None:
+            self._writer.notify_checkpoint_complete(checkpoint_id)
+
+    def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
+        """Tell the writer."""
+        if self._writer is not None:
+            self._writer.notify_checkpoint_aborted(checkpoint_id)
+
 
 class SinkOperator(WriterOperator):
     """Writes records through a `Sink`."""
@@ -167,6 +177,7 @@ class SinkOperator(WriterOperator):
             self._committer.commit(committables)
         for i in due:
             del self._pending[i]
+        super().notify_checkpoint_complete(checkpoint_id)
 
     def finish(self) -> None:
         """No record will follow. Without checkpoints nothing later would commit, so commit now."""

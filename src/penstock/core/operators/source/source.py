@@ -302,6 +302,10 @@ class SourceOperator(StreamOperator):
         """Tell the reader."""
         self.reader.notify_checkpoint_complete(checkpoint_id)
 
+    def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
+        """Tell the reader."""
+        self.reader.notify_checkpoint_aborted(checkpoint_id)
+
     def close(self) -> None:
         """Close the reader, when there is one."""
         if self._reader is not None:

@@ -127,5 +127,8 @@ class _MessagesReader(SourceReader[Any, SplitT]):
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
         self._inner.notify_checkpoint_complete(checkpoint_id)
 
+    def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
+        self._inner.notify_checkpoint_aborted(checkpoint_id)
+
     def close(self) -> None:
         self._inner.close()

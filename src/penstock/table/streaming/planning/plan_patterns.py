@@ -27,6 +27,16 @@ def match_operator(node: MatchRecognize, session: StreamSession) -> Factory:
         UnsupportedError: for patterns that Flink cannot run either.
     """
     time = _time(node)
+    kind = EventTimeMatchOperator if time is TimeAttribute.ROWTIME else ProcessingTimeMatchOperator
+    return partial(kind, specification_of(node), names_of(node.schema), session)
+
+
+def specification_of(node: MatchRecognize) -> MatchSpecification:
+    """What is looked for, in streams and in batches.
+
+    Raises:
+        UnsupportedError: for patterns that Flink cannot run either.
+    """
     pattern = pattern_of(node.pattern, node.within_ms)
     if pattern.may_be_empty:
         raise UnsupportedError(
@@ -44,7 +54,7 @@ def match_operator(node: MatchRecognize, session: StreamSession) -> Factory:
         _check_aggregates(one)
     for key in node.order[1:]:
         comparable_of(node.input.schema[key.index].type)
-    specification = MatchSpecification(
+    return MatchSpecification(
         names=tuple(node.input.schema.names),
         types=tuple(node.input.schema.types),
         partition=node.partition,
@@ -54,8 +64,6 @@ def match_operator(node: MatchRecognize, session: StreamSession) -> Factory:
         within_ms=node.within_ms,
         measures=node.measures,
     )
-    kind = EventTimeMatchOperator if time is TimeAttribute.ROWTIME else ProcessingTimeMatchOperator
-    return partial(kind, specification, names_of(node.schema), session)
 
 
 def _time(node: MatchRecognize) -> TimeAttribute:
