@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Mapping
+from functools import cache
 from pathlib import Path
 
 SRC = Path(__file__).parents[1] / "src"
@@ -33,6 +34,7 @@ def imported(source: str, known: Iterable[str]) -> set[str]:
     return names.intersection(known)
 
 
+@cache
 def module_graph() -> dict[str, set[str]]:
     """Module -> the modules that it imports."""
     known = modules()

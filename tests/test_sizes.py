@@ -53,7 +53,7 @@ def test_no_function_is_long() -> None:
 
 
 def imports_pickle(text: str) -> bool:
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(ast.parse(text)) if "pickle" in text else ():
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
         if isinstance(node, ast.ImportFrom) and node.module:
             names = [node.module]

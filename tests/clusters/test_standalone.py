@@ -96,7 +96,7 @@ def test_who_listens_between_workers_reads_nothing(cluster: Standalone, finished
 
 
 @apart
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(3)
 def test_output_is_equal_after_a_worker_a_link_and_the_driver_have_failed(cluster: Standalone) -> None:
     """E7, G8, G9: `tests.clusters.chaos` in short; who stood by on another host goes on from the last checkpoint."""
     kinds, said = ["kill a worker", "cut both ways", "kill the driver"], list[str]()
@@ -106,6 +106,7 @@ def test_output_is_equal_after_a_worker_a_link_and_the_driver_have_failed(cluste
     assert {fault.kind for fault in done.faults} == {*kinds}, said
 
 
+@pytest.mark.one_in(3)
 def test_micro_batches_run_on_a_local_cluster(tmp_path: Path) -> None:
     """E8, G9: its executors are processes of their own. Each record is made once, though several tasks read it."""
     settings = {**SPARK_SETTINGS, "spark.cores.max": "2", "restart-strategy.type": "none"}

@@ -5,6 +5,7 @@ import builtins
 import pickle
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from pkgutil import walk_packages
@@ -142,11 +143,14 @@ def is_allowed(file: str, function: str, name: str) -> bool:
     return by_protocol or any(name in names and fnmatchcase(place, pattern) for pattern, names in PLACES)
 
 
-def all_raised() -> Iterator[tuple[str, int, str, str]]:
+@cache
+def all_raised() -> list[tuple[str, int, str, str]]:
     """The same of all files of the package, with the file."""
-    for path in sorted(PACKAGE.rglob("*.py")):
-        for line, function, name in raised_builtins(ast.parse(path.read_text())):
-            yield path.relative_to(PACKAGE).as_posix(), line, function, name
+    return [
+        (path.relative_to(PACKAGE).as_posix(), line, function, name)
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for line, function, name in raised_builtins(ast.parse(path.read_text()))
+    ]
 
 
 def test_users_meet_errors_of_penstock_only():

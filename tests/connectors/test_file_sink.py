@@ -141,6 +141,7 @@ POLICIES = [
 ]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("parallelisms", [[1], [2], [3, 1, 2]])
 def test_a_kill_before_any_call_changes_nothing_visible(

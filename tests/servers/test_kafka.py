@@ -12,6 +12,7 @@ def values(kafka: KafkaCluster, topic: str) -> list[bytes | None]:
     return [message.value() for message in kafka.read(topic)]
 
 
+@pytest.mark.one_in(4)
 def test_a_broker_serves_again_with_what_it_had_after_it_was_killed_and_after_it_was_stopped(tmp_path: Path) -> None:
     with kafka_cluster(tmp_path, 1) as kafka:
         topic = kafka.create_topic()

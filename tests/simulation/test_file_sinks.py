@@ -72,6 +72,7 @@ def test_bug_planted_in_epochs_and_batches_is_found(mutant: Mutant) -> None:
     assert not found_by.run(found_by.seed).violations
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("run", [run_stepwise_seed, run_batch_seed])
 def test_epochs_and_batches_write_files(run: Callable[[int], History]) -> None:
     """G9: tasks die or write late, the power fails, others are at work in the directories, and files vanish."""

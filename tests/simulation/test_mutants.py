@@ -20,7 +20,7 @@ def test_there_are_enough_mutants() -> None:
     assert len(MUTANTS) >= 40
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
 def test_planted_bug_is_found(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
     kinds, first = MUTANTS[mutant]

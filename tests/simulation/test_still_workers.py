@@ -18,6 +18,7 @@ pytestmark = pytest.mark.one_in(3)
 SEEDS = range(tries(40))
 
 
+@pytest.mark.one_in(3)
 def test_no_record_is_lost_and_no_other_worker_is_called_stuck() -> None:
     """E2, G8: whether the job waits for them or replaces them, beside all other faults."""
     events = Counter[str]()

@@ -188,6 +188,7 @@ def test_options_that_are_not_built(lake: Lake) -> None:
         tables.execute_sql("INSERT INTO t VALUES (1)")
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.spark
 def test_batches_on_spark_replace_and_add(lake: Lake) -> None:
     """G9: one snapshot for the whole batch; INSERT OVERWRITE replaces the partitions that it writes."""

@@ -35,6 +35,7 @@ def values(kafka: KafkaCluster, topic: str) -> list[bytes | None]:
     return [message.value() for message in kafka.read(topic)]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("step", STEPS)
 def test_a_program_that_dies_at_any_step_is_followed_by_one_that_makes_it_whole(
     kafka: KafkaCluster, tmp_path: Path, step: str
@@ -50,6 +51,7 @@ def test_a_program_that_dies_at_any_step_is_followed_by_one_that_makes_it_whole(
     check(RECORDS, values(kafka, topic))
 
 
+@pytest.mark.one_in(3)
 def test_a_broker_that_is_killed_and_comes_back_changes_nothing(tmp_path: Path) -> None:
     with kafka_server(tmp_path / "kafka") as kafka:
         topic = kafka.create_topic(partitions=2)

@@ -176,6 +176,7 @@ def test_brokers_that_stay_away_fail_the_source_in_the_end(own: KafkaCluster) ->
     cluster.close()
 
 
+@pytest.mark.one_in(3)
 def test_a_partition_is_read_on_from_another_broker_when_its_leader_dies(tmp_path: Path) -> None:
     with kafka_cluster(tmp_path) as three:
         topic = three.create_topic(partitions=3)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import hypothesis.strategies as st
+import pytest
 from hypothesis import given, settings
 
 from penstock.core.checkpoint.garbage import garbage
@@ -37,6 +38,7 @@ def metadata_of(checkpoint_id: int, paths: list[str]) -> CheckpointMetadata:
     return CheckpointMetadata(checkpoint_id, "job", "name", 0, False, operators)
 
 
+@pytest.mark.one_in(2)
 @settings(deadline=None, max_examples=400)
 @given(st.data())
 def test_against_the_definition(data: st.DataObject) -> None:

@@ -40,6 +40,7 @@ def settings(directory: Path) -> Configuration:
     )
 
 
+@pytest.mark.one_in(2)
 def test_output_is_exactly_once_through_the_death_of_a_worker(
     spark: SparkHandle, tmp_path: Path, store_directory: Path
 ) -> None:
@@ -137,6 +138,7 @@ submit(counting_job(None, 100, 1), Configuration(), CollectingListener())
 """
 
 
+@pytest.mark.one_in(3)
 def test_a_program_of_its_own_is_quiet_and_leaves_nothing_behind() -> None:
     """From start to end, with a job left running at the end, Spark says nothing, and all processes are gone after."""
     root = Path(__file__).parents[3]

@@ -146,6 +146,7 @@ def traceback_of(page: Page, folder: Path) -> None:
     assert page.locator(".figure", has_text="Started").inner_text() == started
 
 
+@pytest.mark.one_in(2)
 def test_watch_a_job_take_a_savepoint_see_it_fail_and_cancel_it(opened: Opens, job: RunningJob, tmp_path: Path) -> None:
     page = opened(job)
     rates_move(page)
@@ -214,6 +215,7 @@ def to_spark_and_back(page: Page, job: RunningJob) -> None:
     page.evaluate("address => { location.hash = address }", f"#/jobs/{job.get_job_id()}/graph")
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.spark
 def test_rescale_and_stop_a_job_on_spark(opened: Opens, tmp_path: Path) -> None:
     with ended(start("spark", tmp_path, 1, {"spark.master": "local[2]", **SPARK_UI})) as job:

@@ -102,6 +102,7 @@ ANSWERS = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.spark
 @pytest.mark.parametrize("clauses", list(ANSWERS))
 def test_matches_in_spark(clauses: str) -> None:

@@ -169,6 +169,7 @@ def test_a_large_statement_is_printed_explained_and_identified(name: str) -> Non
     assert rows_text(one) == rows_text(other)
 
 
+@pytest.mark.one_in(3)
 def test_lists_of_a_hundred_thousand_constants() -> None:
     """A list takes time in proportion to its length: were it to its square, this would take hours."""
     numbers = listed(100_000)

@@ -6,6 +6,7 @@ from typing import Any
 
 import hypothesis.strategies as st
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 
 from penstock.table.connectors.lookup import ColumnsLookup, LookedUp, LookupReader
@@ -40,6 +41,7 @@ def test_answers_are_those_of_the_table(batches: list[list[int]], max_keys: int,
         assert len(cache) <= max_keys
 
 
+@pytest.mark.one_in(3)
 def test_rows_of_keys_that_have_left_leave() -> None:
     cache = RowCache(CacheSettings(4), lambda: 0)
     reader = CachedReader(Reader(), cache)
