@@ -101,11 +101,29 @@ def test_text_and_bytes_are_cut_and_padded() -> None:
     assert values(BinaryType(9), "VARBINARY(2)", [b"a", b"abc"], lengths="TRIM_PAD") == [b"a", b"ab"]
 
 
-def test_lengths_within_rows_fail_and_are_not_mended() -> None:
+def test_lengths_within_rows_fail_or_are_mended() -> None:
     kind = RowType([RowField("b", STRING)])
     assert "Column 'a.b' is CHAR(2)" in failure(kind, "ROW<b CHAR(2)>", [("abc",)], nested="ROWS", lengths="ERROR")
+    rows = [("abc",), None, ("d",), (None,)]
+    assert values(kind, "ROW<b CHAR(2)>", rows, nested="ROWS", lengths="TRIM_PAD") == [("ab",), None, ("d ",), (None,)]
+    assert values(kind, "ROW<b CHAR(2)>", rows, lengths="TRIM_PAD") == rows
+
+
+def test_lengths_within_rows_of_rows_are_mended() -> None:
+    kind = RowType([RowField("b", BIGINT), RowField("c", RowType([RowField("d", STRING), RowField("e", STRING)]))])
+    column = "ROW<b BIGINT, c ROW<d VARCHAR(2), e CHAR(3)>>"
+    rows = [(1, ("abc", "abc")), (2, None), None, (None, ("a", "a"))]
+    mended = [(1, ("ab", "abc")), (2, None), None, (None, ("a", "a  "))]
+    assert values(kind, column, rows, nested="ROWS", lengths="TRIM_PAD") == mended
+
+
+def test_lengths_within_collections_fail_and_are_not_mended() -> None:
+    kind, column = ArrayType(RowType([RowField("b", STRING)])), "ARRAY<ROW<b CHAR(2)>>"
+    all_of_them = {"nested": "ROWS_AND_COLLECTIONS"}
+    assert "Column 'a[element].b' is CHAR(2)" in failure(kind, column, [[("abc",)]], **all_of_them, lengths="ERROR")
     with pytest.raises(ValidationError, match="neither trimmed nor padded"):
-        values(kind, "ROW<b CHAR(2)>", [], nested="ROWS", lengths="TRIM_PAD")
+        values(kind, column, [], **all_of_them, lengths="TRIM_PAD")
+    assert values(kind, column, [[("abc",)]], nested="ROWS", lengths="TRIM_PAD") == [[("abc",)]]
 
 
 def test_a_value_that_an_option_has_not_is_refused() -> None:

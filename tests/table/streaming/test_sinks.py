@@ -195,6 +195,31 @@ def test_deduplicate_goes_back_to_the_row_before() -> None:
     assert written(PER_VOTES, SINK, conflict="DEDUPLICATE", t=VOTES)[2] == ("+U", (1, "x"))
 
 
+#: `print` takes updates in either form, `blackhole` without the rows as they were
+PRINTS = TableWriter(CollectSink(True), ALL, takes_either=True, follows_query=True)
+SWALLOWS = TableWriter(CollectSink(True), ALL, wants_before=False, follows_query=True)
+PER_PERSON = "SELECT who, SUM(votes) FROM t GROUP BY who"
+BY_PERSON = "who STRING, n BIGINT, PRIMARY KEY (who) NOT ENFORCED"
+TWO_VOTES = Rows({"who": STRING, "votes": BIGINT}, [("x", 1), ("x", 2)])
+
+
+@pytest.mark.parametrize("writer", [PRINTS, SWALLOWS], ids=["print", "blackhole"])
+def test_tables_that_follow_the_query_are_written_by_key_where_the_key_is_another(writer: TableWriter) -> None:
+    """K3: as a Flink 2.3 plans it."""
+    with pytest.raises(ValidationError, match="differs from the primary key"):
+        written(PER_VOTES, SINK, writer=writer, t=VOTES)
+    found = written(PER_VOTES, SINK, writer=writer, conflict="DEDUPLICATE", t=VOTES)
+    assert [kind for kind, _ in found] == ["+I", "+U", "+U", "+I", "-D"]
+    has_before = [("+I", ("x", 1)), ("-U", ("x", 1)), ("+U", ("x", 3))]
+    for conflict in (None, "DEDUPLICATE"):
+        found = written(PER_PERSON, BY_PERSON, writer=writer, conflict=conflict, t=TWO_VOTES)
+        assert found == [change for change in has_before if writer.wants_before or change[0] != "-U"]
+        found = written(PER_PERSON, "who STRING, n BIGINT", writer=writer, conflict=conflict, t=TWO_VOTES)
+        assert found == [change for change in has_before if writer.wants_before or change[0] != "-U"]
+    with pytest.raises(ValidationError, match="only accepts INSERT"):
+        written("SELECT votes, who FROM t", SINK, writer=writer, conflict="DEDUPLICATE", t=TWO_VOTES)
+
+
 def test_deduplicate_of_inserts_needs_no_state() -> None:
     rows = Rows(COLUMNS, [(1, "x"), (1, "y")])
     assert written("SELECT * FROM t", SINK, conflict="DEDUPLICATE", t=rows) == [("+I", (1, "x")), ("+I", (1, "y"))]

@@ -29,4 +29,6 @@ class PrintConnector(TableConnector):
 
     def writer(self, write: Write, options: TableOptions) -> TableWriter:
         """Takes all changes."""
-        return TableWriter(PrintSink(options.read(IDENTIFIER)), ALL, takes_text=True, follows_query=True)
+        return TableWriter(
+            PrintSink(options.read(IDENTIFIER)), ALL, takes_either=True, takes_text=True, follows_query=True
+        )

@@ -80,6 +80,8 @@ class TableWriter:
     accepts: Changes = INSERTS
     #: whether it needs the row as it was before an update
     wants_before: bool = True
+    #: whether it takes updates without the row as it was, too, where its primary key is not the query's
+    takes_either: bool = False
     takes_text: bool = False
     takes_columns: bool = False
     #: whether a deletion may have the primary key alone, and NULL in the other columns

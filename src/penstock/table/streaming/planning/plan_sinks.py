@@ -111,9 +111,10 @@ def _materialize(write: Write, writer: TableWriter, options: SinkOptions, planni
     title = ".".join(write.path)
     changes = planning.changes(write.input)
     is_append = writer.accepts == INSERTS or (writer.follows_query and changes == INSERTS)
+    is_retract = writer.wants_before and not writer.takes_either
     if write.conflict is not None:
-        _check_conflict(write, is_append, writer)
-    if not write.key or is_append or writer.wants_before:
+        _check_conflict(write, is_append, is_retract, writer)
+    if not write.key or is_append or is_retract:
         return False
     if options.materialize != "AUTO":
         return options.materialize == "FORCE"
@@ -152,13 +153,16 @@ def _cheap_remedies(write: Write, keys: Keys) -> str:
     return f"Remedies that keep no state: {'; '.join(remedies)}."
 
 
-def _check_conflict(write: Write, is_append: bool, writer: TableWriter) -> None:
+def _check_conflict(write: Write, is_append: bool, is_retract: bool, writer: TableWriter) -> None:
+    """Raise `ValidationError` where ON CONFLICT may not stand, which a Flink 2.3 decides by these rules."""
     title = ".".join(write.path)
-    if is_append or writer.wants_before or not write.key:
+    # A table that takes any changes takes the clause without a key, too, and then it says nothing.
+    lacks_key = not write.key and not writer.follows_query
+    if is_append or is_retract or lacks_key:
         if is_append:
             reason = "it only accepts INSERT (append-only) changes"
         else:
-            reason = "it requires UPDATE_BEFORE (retract mode)" if writer.wants_before else "it has no primary key"
+            reason = "it requires UPDATE_BEFORE (retract mode)" if is_retract else "it has no primary key"
         raise ValidationError(
             f"ON CONFLICT clause is only allowed for upsert sinks. The sink '{title}' is not an upsert sink because "
             f"{reason}."

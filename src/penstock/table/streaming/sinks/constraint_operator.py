@@ -62,7 +62,7 @@ class ConstraintOperator(StreamOperator):
             return taken
         if self._trims:
             place = one.path[0]
-            fitted = _fitted(column, wanted, is_exact)
+            fitted = _fitted_within(column, one.path[1:], wanted, is_exact)
             return ColumnBatch(
                 taken.columns.set_column(place, taken.columns.schema.names[place], fitted), taken.rowtimes, taken.kinds
             )
@@ -98,6 +98,15 @@ def reached(column: pa.Array, path: Sequence[int]) -> tuple[pa.Array, Any]:
 def lengths_of(column: pa.Array) -> pa.Array:
     """How many characters or bytes each value has."""
     return (pc.utf8_length if pa.types.is_string(column.type) else pc.binary_length)(column)
+
+
+def _fitted_within(column: pa.Array, path: Sequence[int], length: int, is_padded: bool) -> pa.Array:
+    """A column, or rows in which only the field at a path is fitted."""
+    if not path:
+        return _fitted(column, length, is_padded)
+    fields = column.flatten()
+    fields[path[0]] = _fitted_within(fields[path[0]], path[1:], length, is_padded)
+    return pa.StructArray.from_arrays(fields, fields=list(column.type), mask=column.is_null())
 
 
 def _fitted(column: pa.Array, length: int, is_padded: bool) -> pa.Array:

@@ -51,10 +51,10 @@ def constraints_of(schema: RowSchema, nested: str, length: str) -> tuple[Constra
     found: list[Constraint] = []
     for place, column in enumerate(schema):
         found += _constraints((place,), column.name, column.type, nested, length)
-    refused = [one for one in found if one.is_length and len(one.path) > 1]
+    refused = [one for one in found if one.is_length and min(one.path) < 0]
     if refused and length == "TRIM_PAD":
         raise ValidationError(
-            f"Values within rows and collections are neither trimmed nor padded, and '{refused[0].name}' is "
+            f"Values within collections are neither trimmed nor padded, and '{refused[0].name}' is "
             f"{refused[0].type.nullable()}. Set '{LENGTH}' to 'ERROR' to fail on values of another length."
         )
     return tuple(sorted(found, key=lambda one: one.is_length))
