@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dis import get_instructions
 from functools import partial
 from gc import get_referents
-from itertools import repeat
+from itertools import islice, repeat
 from sys import getrefcount
 from types import BuiltinFunctionType, CodeType, FunctionType, GeneratorType, MethodDescriptorType, MethodType
 from typing import Any, Final
@@ -68,13 +68,17 @@ class ResultCheck:
             return self._is_mixed
         return True
 
-    def note(self, results: Results) -> None:
-        """A batch has been processed."""
+    def is_undecided(self) -> bool:
+        """Whether the operator will trust the function after some more results of the same kind."""
+        return not self._is_mixed and self._looked_into < LOOKED_INTO_MIN
+
+    def note(self, results: Results, begin: int = 0) -> None:
+        """A batch, or a part of one, has been processed; its results begin at this place."""
         if results.has_mixed:
             self._is_mixed = True
         elif self._looked_into < LOOKED_INTO_MIN:
-            self._looked_into += len(results.values)
-        elif not all(map(is_immutable, results.values[::STRIDE])):
+            self._looked_into += len(results.values) - begin
+        elif not all(map(is_immutable, results.values[begin::STRIDE])):
             self._is_mixed = True
 
 
@@ -147,17 +151,26 @@ def process_each(
         UserCodeError: if the function raises.
     """
     results, keyed, timestamps = Results(), operator.context.keyed, batch.timestamps
-    is_close, of_keys = check.is_close(), repeat(NO_KEY) if keys is None else keys
+    of_keys = repeat(NO_KEY) if keys is None else keys
+    rows: Iterable[Any]
+    if timestamps is None:
+        ctx.element_timestamp = None
+        take, rows = _take_untimed, zip(batch.values, of_keys)  # noqa: B905 - repeat has no end
+    else:
+        take, rows = _take_timed, zip(batch.values, timestamps, of_keys)  # noqa: B905
+    left = len(batch.values)
     try:
-        if timestamps is None:
-            ctx.element_timestamp = None
-            _take_untimed(operator, zip(batch.values, of_keys), handle, ctx, results, is_close)  # noqa: B905
-        else:
-            rows = zip(batch.values, timestamps, of_keys)  # noqa: B905 - repeat has no end
-            _take_timed(operator, rows, handle, ctx, results, is_close)
+        # A function that can be trusted soon need not be looked into for the rest of a long batch.
+        while check.is_undecided() and left > LOOKED_INTO_MIN:
+            begin = len(results.values)
+            take(operator, islice(rows, LOOKED_INTO_MIN), handle, ctx, results, is_close=True)
+            check.note(results, begin)
+            left -= LOOKED_INTO_MIN
+        begin = len(results.values)
+        take(operator, rows, handle, ctx, results, check.is_close())
     finally:
         keyed.current_key = NO_KEY
-    check.note(results)
+    check.note(results, begin)
     results.emit(operator.output, timestamps is not None)
 
 
