@@ -172,7 +172,7 @@ class SourceReader(ABC, Generic[T, SplitT]):
         )
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """The checkpoint completed: what it covers will never be read again. See `CheckpointListener`."""
+        """The checkpoint completed: its records will not be read again. See `CheckpointListener`."""
 
     def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
         """The checkpoint was given up."""
@@ -379,10 +379,10 @@ class SinkWriter(ABC, Generic[T, CommT]):
         """
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """The checkpoint completed, and what the writer had prepared for it is committed. See `CheckpointListener`."""
+        """The checkpoint completed, and its committables are committed. See `CheckpointListener`."""
 
     def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """The checkpoint was given up; what the writer has prepared for it is committed with the next one."""
+        """The checkpoint was given up. The next one commits its committables."""
 
     def close(self) -> None:
         """Release what the writer holds, and discard what was not prepared; called on every path."""

@@ -254,11 +254,11 @@ class FunctionOperator(StreamOperator):
         return super().snapshot_state(checkpoint_id)
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """Tell the user's functions that listen."""
+        """Notify the user's functions that listen."""
         notify_complete(self.user_functions(), checkpoint_id, self.call_user)
 
     def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """Tell the user's functions that listen."""
+        """Notify the user's functions that listen."""
         notify_aborted(self.user_functions(), checkpoint_id, self.call_user)
 
     def open(self) -> None:

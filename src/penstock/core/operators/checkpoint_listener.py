@@ -1,4 +1,4 @@
-"""Functions that hear what has become of a checkpoint: Flink's `CheckpointListener`."""
+"""Notifications of completed and aborted checkpoints: Flink's `CheckpointListener`."""
 
 from __future__ import annotations
 
@@ -9,37 +9,39 @@ from penstock.core.operators.checkpointed import Call
 
 
 class CheckpointListener:
-    """Hears whether a checkpoint has completed; inherit it beside any function class. PyFlink has none, Flink does.
+    """Is notified when a checkpoint completes or is aborted; inherit it beside any function class.
+
+    Flink has this interface, PyFlink does not.
 
         class Confirming(MapFunction, CheckpointedFunction, CheckpointListener):
             def notify_checkpoint_complete(self, checkpoint_id):
-                ...  # what was captured for this checkpoint, and for all before it, will not be undone
+                ...  # no recovery will begin from an earlier checkpoint
 
-    A function that has methods of these names hears as well without inheriting this class. A method is called between
-    two records, by the thread that processes them: it must not emit anything, and no key is current. What it raises
-    fails the task.
+    A function with methods of these names is notified even if it does not inherit this class. The thread that processes
+    records calls the methods between two records. They must not emit anything, and no key is current. An error that
+    they raise fails the task.
 
-    **What is promised.** In STREAMING every subtask hears of each completed checkpoint, the last one of a bounded job
-    included, and of the savepoint that stops a job, but of no other savepoint. A subtask that fails or is cancelled in
-    between does not hear, so take a notification as one for all checkpoints up to that number. In MICRO_BATCH each
-    epoch is a checkpoint, of which functions hear when the next epoch begins: again after a failure, and of the last
-    epoch not at all. BATCH has no checkpoints.
+    **The guarantee.** In STREAMING every subtask is notified of each completed checkpoint, including the last one of a
+    bounded job, and of the savepoint that stops a job, but not of other savepoints. A subtask that fails or is
+    cancelled may miss a notification, so treat each one as covering all checkpoints up to its number. In MICRO_BATCH
+    each epoch is a checkpoint. Functions are notified when the next epoch begins, and again if that epoch is repeated
+    after a failure. The last epoch has no notification. BATCH has no checkpoints.
     """
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
         """The checkpoint has completed: a recovery from now on begins from it or from a later one."""
 
     def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """The checkpoint was given up; what was captured for it belongs to the next one, too."""
+        """The checkpoint was given up. The next one includes its changes."""
 
 
 def notify_complete(functions: Iterable[Any], checkpoint_id: int, call: Call) -> None:
-    """Tell the functions that listen of a completed checkpoint."""
+    """Notify the functions that listen of a completed checkpoint."""
     _notify(functions, "notify_checkpoint_complete", checkpoint_id, call)
 
 
 def notify_aborted(functions: Iterable[Any], checkpoint_id: int, call: Call) -> None:
-    """Tell the functions that listen of a checkpoint that was given up."""
+    """Notify the functions that listen of an aborted checkpoint."""
     _notify(functions, "notify_checkpoint_aborted", checkpoint_id, call)
 
 

@@ -17,6 +17,7 @@ from penstock.core.operators.lockstep import Round, exchanged
 from penstock.core.ports import JobListener
 from penstock.drivers.cycle_collector import EndedTasks
 from penstock.drivers.event_loop import WaitingEventLoop
+from penstock.drivers.local.stalls import watch
 from penstock.drivers.stepwise.batch_job import BatchJob
 from penstock.drivers.stepwise.epoch_job import EpochJob
 from penstock.drivers.stepwise.exchange import run_in_order
@@ -111,5 +112,6 @@ def submit_local_batch(job_graph: JobGraph, configuration: Configuration, listen
     """Begin to run a job in this process, in the mode that the graph was made for."""
     make: type[BatchJob] | type[EpochJob] = LocalBatchJob if job_graph.mode == "BATCH" else LocalEpochJob
     job = make(job_graph, configuration, listener)
+    watch(job, configuration)
     job.start()
     return job

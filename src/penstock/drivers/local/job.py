@@ -35,6 +35,7 @@ from penstock.drivers.driver_log import this_thread_is_of
 from penstock.drivers.event_loop import EventLoopThread
 from penstock.drivers.failure_enrichers import failure_enrichers
 from penstock.drivers.local.cluster import LocalCluster
+from penstock.drivers.local.stalls import watch
 from penstock.drivers.process_figures import process_figures
 from penstock.drivers.questions import Answer, Question
 from penstock.drivers.running_job import ANSWER_MS_MAX, RunningJob, settle
@@ -212,5 +213,6 @@ def _in_this_process(view: JobView, figures: ProcessFigures) -> JobView:
 def submit_local(job_graph: JobGraph, configuration: Configuration, listener: JobListener) -> LocalJob:
     """Start a job in this process."""
     job = LocalJob(job_graph, configuration, listener)
+    watch(job, configuration)
     job.start()
     return job

@@ -1,4 +1,4 @@
-"""MATCH_RECOGNIZE: Spark sorts the rows of each partition, and a step takes them through the automaton of streams."""
+"""MATCH_RECOGNIZE in batch: Spark sorts the rows of each partition, and a step runs the automaton over them."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _is_float(kind: DataType) -> bool:
 
 
 def _times_of(times: pa.Array, kind: DataType) -> list[int]:
-    """Points in time in ms, by which WITHIN counts; those that are NULL come ahead of all others."""
+    """Points in time in ms, for WITHIN. A NULL is earlier than all others."""
     if isinstance(kind, TimestampType | LocalZonedTimestampType):
         numbers: list[int] = milliseconds(pc.fill_null(times, pa.scalar(0, times.type))).tolist()
     elif isinstance(kind, DateType):

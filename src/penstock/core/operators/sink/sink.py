@@ -112,12 +112,12 @@ class WriterOperator(StreamOperator):
             self.writer.flush(False)
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """Tell the writer, once all is committed."""
+        """Notify the writer after the commit."""
         if self._writer is not None:
             self._writer.notify_checkpoint_complete(checkpoint_id)
 
     def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """Tell the writer."""
+        """Notify the writer."""
         if self._writer is not None:
             self._writer.notify_checkpoint_aborted(checkpoint_id)
 

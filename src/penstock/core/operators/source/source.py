@@ -299,11 +299,11 @@ class SourceOperator(StreamOperator):
         return super().snapshot_state(checkpoint_id)
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """Tell the reader."""
+        """Notify the reader."""
         self.reader.notify_checkpoint_complete(checkpoint_id)
 
     def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """Tell the reader."""
+        """Notify the reader."""
         self.reader.notify_checkpoint_aborted(checkpoint_id)
 
     def close(self) -> None:

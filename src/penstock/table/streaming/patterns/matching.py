@@ -1,6 +1,6 @@
 """The rows of partitions on their way through the automaton of MATCH_RECOGNIZE, for streams and for batches.
 
-The rows of all partitions go forward together, one row each a turn, so that the conditions of a turn are worked out as
+The rows of all partitions go forward together, one row each a turn, so the conditions of a turn are evaluated as
 columns.
 """
 
@@ -28,10 +28,10 @@ class Matching:
     """Partial matches of partitions, and what becomes of them.
 
     Args:
-        program: what is looked for.
-        memories: what is kept of each partition that has partial matches, by its key.
-        mark: told of the keys whose memories have changed.
-        register: told when (ms), and for which key, a partial match will have taken too long; see `expire`.
+        program: the pattern, ready to run.
+        memories: the partial matches of each partition, by its key.
+        mark: called with the keys whose memories have changed.
+        register: called with a time (ms) and a key at which to call `expire`.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Matching:
         self._memories = memories
         self._mark = mark
         self._register = register
-        #: what a row has to be to begin a match
+        #: the conditions that let a row begin a match
         start = self._matcher.candidates(Memory(Memory.empty()))[-1]
         self._begins = sorted(start.conditions)
 

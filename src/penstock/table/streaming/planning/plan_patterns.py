@@ -32,7 +32,7 @@ def match_operator(node: MatchRecognize, session: StreamSession) -> Factory:
 
 
 def specification_of(node: MatchRecognize) -> MatchSpecification:
-    """What is looked for, in streams and in batches.
+    """The pattern of a node, for streams and batches.
 
     Raises:
         UnsupportedError: for patterns that Flink cannot run either.

@@ -44,8 +44,8 @@ def written(write: Write, writer: TableWriter, planning: Planning) -> tuple[Upst
     deletes_by_key = writer.deletes_by_key and planning.options.allows(Optimization.KEYED_DELETIONS)
     if deletes_by_key and not materialize and frozenset(key) in keys:
         planning.by_key = deleted_by_key(node, planning)
-    # Where another key may have replaced the row of this one, the row as it was has to be taken back.
-    # That is so, too, where the key has more columns than the one by which the query replaces rows.
+    # A row may move to another primary key when the query replaces rows by other columns, or by only some of the key.
+    # Then the sink needs the row before the update.
     is_by_other_key = bool(key) and frozenset(key) not in keys
     wants_before = (writer.wants_before or is_by_other_key) and Changes.UPDATE in changes
     stream = checked(planning.stream(node, wants_before), write.schema, planning)

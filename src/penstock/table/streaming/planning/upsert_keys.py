@@ -94,9 +94,9 @@ class UpsertKeys:
         return self._replaced(node.partition, node.start, node.end, node.input)
 
     def _replaced(self, partition: Sequence[int], start: int, end: int | None, rows: logical.Node) -> Keys:
-        """Which row of a top-N a change replaces: the one with its number, where numbers are told of by updates.
+        """The row that a change of a top-N replaces: the one with its number, where updates show numbers.
 
-        Another row takes a number without a word of the one that had it, so the keys of rows tell nothing then.
+        Another row may take a number without a change of the row that had it, so the keys of rows are no keys then.
         """
         if end == start:
             return frozenset({frozenset(partition)})

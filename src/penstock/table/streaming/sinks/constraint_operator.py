@@ -101,7 +101,7 @@ def lengths_of(column: pa.Array) -> pa.Array:
 
 
 def _fitted_within(column: pa.Array, path: Sequence[int], length: int, is_padded: bool) -> pa.Array:
-    """A column, or rows in which only the field at a path is fitted."""
+    """A column with the field at a path cut and padded; the column itself if the path is empty."""
     if not path:
         return _fitted(column, length, is_padded)
     fields = column.flatten()
