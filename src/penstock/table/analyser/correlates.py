@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Final
 
 from penstock.base.errors import UnsupportedError
 from penstock.table.analyser.calls import Calls
@@ -27,6 +28,13 @@ from penstock.table.typed.nodes import Typed
 from penstock.table.user_functions.definition import FunctionKind, UserFunction
 
 ORDINALITY = "WITH ORDINALITY"
+
+#: Flink's table functions that need tables or models of a kind that does not exist here, with what to do instead
+_WITHOUT_SOURCES: Final = {
+    "VECTOR_SEARCH": "no connector has an index of vectors. Compute the distances in SQL and take the nearest rows",
+    "ML_PREDICT": "there are no models. Call the model in a function of the program, see create_temporary_function",
+    "ML_EVALUATE": "there are no models. Call the model in a function of the program, see create_temporary_function",
+}
 
 
 def correlated(
@@ -71,6 +79,8 @@ def _called(call: syntax.Expression, analyser: ScalarAnalyser) -> tuple[UserFunc
     user = analyser.calls.user_function(call, gives_rows=True) if isinstance(call, syntax.Call) else None
     if user is None:
         name = call.name if isinstance(call, syntax.Call) else str(call)
+        if name.upper() in _WITHOUT_SOURCES:
+            raise UnsupportedError(f"{name.upper()} is not supported: {_WITHOUT_SOURCES[name.upper()]}")
         raise ValidationError(f"No match found for function signature {name}: there is no table function of this name")
     if user.kind is not FunctionKind.TABLE:
         raise ValidationError(f"{user} gives no rows: only a table function can be used here")
