@@ -12,6 +12,7 @@ import xxhash
 from penstock.base import options
 from penstock.base.configuration import Configuration
 from penstock.core.ports import StateStorage
+from penstock.drivers.native_exports import export_native
 from penstock.drivers.worker_directories import WorkerDirectories, WorkerDirectory
 from penstock.storage.file_store import FileCheckpointStore
 from penstock.storage.files import absolute_url
@@ -47,7 +48,7 @@ class StorageSettings:
 
     def store(self) -> FileCheckpointStore:
         """The job's checkpoints."""
-        return FileCheckpointStore(self.directory, self.job_id, self.inline_bytes)
+        return FileCheckpointStore(self.directory, self.job_id, self.inline_bytes, export_native)
 
     def storage(self) -> StateStorage:
         """That of one worker; called in the worker, which closes it."""

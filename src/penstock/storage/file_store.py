@@ -12,8 +12,8 @@ from __future__ import annotations
 import contextlib
 import posixpath
 import re
-from collections.abc import Iterable
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final, TypeAlias
 
 import fsspec
 from msgspec.structs import replace
@@ -39,6 +39,9 @@ from penstock.storage.left_by_jobs import metadata_to_delete, read_left
 from penstock.storage.metadata import (
     METADATA_NAME,
     CheckpointMetadata,
+    KeyedStateHandle,
+    NativeStateHandle,
+    OperatorSubtaskState,
     StateFile,
     check_file,
     checksum,
@@ -51,11 +54,25 @@ DIRECTORY_OF_JOB: Final = re.compile(r"[\w-]+")
 JOB_MASTER_STATE_BYTES_MAX: Final = 32 << 20
 
 
-class FileCheckpointStore:
-    """Both halves of checkpoint storage: state files for workers, whole checkpoints for the job master."""
+#: Reads keyed state from a backend's own files; yields (state name, canonical file). The text names the state's owner.
+Exporter: TypeAlias = Callable[[NativeStateHandle, Callable[[StateFile], bytes], str], Iterator[tuple[str, bytes]]]
 
-    def __init__(self, directory: str | None, job_id: str, inline_bytes_max: int) -> None:
+
+class FileCheckpointStore:
+    """Both halves of checkpoint storage: state files for workers, whole checkpoints for the job master.
+
+    Args:
+        directory: of the checkpoints; None keeps them in the job master.
+        job_id: the job.
+        inline_bytes_max: the size up to which state is part of the metadata.
+        export: makes state canonical that a savepoint takes over from a checkpoint.
+    """
+
+    def __init__(
+        self, directory: str | None, job_id: str, inline_bytes_max: int, export: Exporter | None = None
+    ) -> None:
         self._inline_bytes_max = inline_bytes_max
+        self._export = export
         #: that of the job master, once it has one
         self._number = 0
         self._leaders: Leaders | KeyedLeaders | None = None
@@ -174,7 +191,37 @@ class FileCheckpointStore:
             return replace(file, path=posixpath.basename(file.path or ""))
 
         fs, directory = fsspec.core.url_to_fs(savepoint_path)
-        write_metadata(fs, directory, metadata.with_files(contained))
+        write_metadata(fs, directory, self._canonical(metadata, savepoint_path).with_files(contained))
+
+    def _canonical(self, metadata: CheckpointMetadata, savepoint_path: str) -> CheckpointMetadata:
+        """A savepoint whose keyed state any backend can read.
+
+        Tasks write theirs so. The state of a task that finished before comes from its last checkpoint, where it may be
+        in its backend's own files.
+        """
+        if self._export is None or not any(s.native for o in metadata.operators for s in o.subtasks.values()):
+            return metadata
+        operators = []
+        for operator in metadata.operators:
+            subtasks = dict(operator.subtasks)
+            for index, state in operator.subtasks.items():
+                keyed = dict(state.keyed)
+                for handle in state.native:
+                    files: dict[str, list[StateFile]] = {}
+                    for number, (name, data) in enumerate(
+                        self._export(handle, self.read, f"operator {operator.name!r}")
+                    ):
+                        file_name = f"{operator.operator_id}-{index}-finished-{number}-{name}"
+                        file = self.write(metadata.checkpoint_id, file_name, data, savepoint_path)
+                        files.setdefault(name, []).append(file)
+                    groups = handle.first_key_group, handle.last_key_group
+                    for name, of_state in files.items():
+                        made = KeyedStateHandle(*groups, tuple(of_state), handle.schemas.get(name, ""))
+                        keyed[name] = (*keyed.get(name, ()), made)
+                if state.native:
+                    subtasks[index] = OperatorSubtaskState(keyed, state.operator)
+            operators.append(replace(operator, subtasks=subtasks))
+        return replace(metadata, operators=tuple(operators))
 
     def discard_savepoint(self, savepoint_path: str) -> None:
         """Delete what was written for a savepoint that did not complete; one that is whole stays."""

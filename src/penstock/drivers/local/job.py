@@ -183,6 +183,7 @@ class LocalJob(RunningJob):
             worked = True
             self._let(partial(master.on_message, cluster.inbox.popleft()))
         while self._questions:
+            worked = True  # the answer may have caused background work, whose results the next turn delivers
             future, question = self._questions.popleft()
             if future.set_running_or_notify_cancel():
                 try:
