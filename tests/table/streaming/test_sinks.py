@@ -184,6 +184,17 @@ def test_a_row_that_moves_to_another_primary_key_leaves_the_one_it_had(
     assert sorted(kept.values()) == (expected or [("x", 1), ("y", 1)])
 
 
+@pytest.mark.parametrize("query", ["SELECT DISTINCT a, b FROM t", "SELECT a, b FROM t UNION SELECT a, b FROM t"])
+def test_a_distinct_that_is_left_out_has_the_key_of_its_table(query: str) -> None:
+    """K1: an update moves the row to another key of all columns."""
+    changes: list[Any] = [("+I", (1, "x")), ("-U", (1, "x")), ("+U", (1, "y"))]
+    table = Source(COLUMNS, changes, more=", PRIMARY KEY (a) NOT ENFORCED", by=retracting())
+    kept: set[Any] = set()
+    for kind, row in written(query, "a BIGINT, b STRING, PRIMARY KEY (a, b) NOT ENFORCED", t=table):
+        (kept.discard if kind in ("-U", "-D") else kept.add)(row)
+    assert kept == {(1, "y")}
+
+
 def test_force_needs_no_rows_as_they_were_where_the_keys_are_the_same() -> None:
     sql, sink = "SELECT who, SUM(votes) FROM t GROUP BY who", "who STRING, n BIGINT, PRIMARY KEY (who) NOT ENFORCED"
     votes = Rows({"who": STRING, "votes": BIGINT}, [("x", 1), ("x", 2)])

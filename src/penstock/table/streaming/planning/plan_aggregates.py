@@ -29,7 +29,7 @@ class AggregateRule(Rule[AggregateNode]):
 
     def changes(self, node: AggregateNode, planning: Planning) -> Changes:
         """See `Rule`."""
-        if _is_distinct_already(node, planning):
+        if is_distinct_already(node, planning):
             return planning.changes(node.input)
         grouped = _grouped(node)
         if is_of_windows(grouped):
@@ -40,13 +40,13 @@ class AggregateRule(Rule[AggregateNode]):
 
     def asks_before(self, node: AggregateNode, planning: Planning, wants_before: bool) -> bool:
         """What was added is taken back by its values."""
-        if _is_distinct_already(node, planning):
+        if is_distinct_already(node, planning):
             return wants_before
         return planning.updates(node.input)
 
     def stream(self, node: AggregateNode, planning: Planning, wants_before: bool) -> Stream:
         """See `Rule`."""
-        if _is_distinct_already(node, planning):
+        if is_distinct_already(node, planning):
             return planning.stream(node.input, wants_before)
         grouped = _grouped(node)
         if is_of_windows(grouped):
@@ -63,7 +63,7 @@ def _grouped(node: AggregateNode) -> Aggregate:
     return Aggregate(schema=node.schema, input=node.input, keys=keys, calls=(), state_ttl_ms=node.state_ttl_ms)
 
 
-def _is_distinct_already(node: AggregateNode, planning: Planning) -> bool:
+def is_distinct_already(node: AggregateNode, planning: Planning) -> bool:
     """Whether it is a DISTINCT of groups, or of rows of a table with a key, of which no two are the same."""
     if not isinstance(node, Distinct) or not planning.options.allows(Optimization.DISTINCT_REMOVAL):
         return False

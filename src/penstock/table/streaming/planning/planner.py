@@ -36,7 +36,7 @@ from penstock.table.streaming.planning import plan_joins, plan_sinks
 from penstock.table.streaming.planning.lookups import Lookups
 from penstock.table.streaming.planning.optimizations import Optimization
 from penstock.table.streaming.planning.options import DEFAULTS, PlanOptions
-from penstock.table.streaming.planning.plan_aggregates import AggregateRule
+from penstock.table.streaming.planning.plan_aggregates import AggregateRule, is_distinct_already
 from penstock.table.streaming.planning.plan_changelogs import FromChangelogRule, ToChangelogRule
 from penstock.table.streaming.planning.plan_lookups import LookupJoinRule
 from penstock.table.streaming.planning.plan_normalize import NormalizeRule, with_normalizers
@@ -143,7 +143,7 @@ class StreamPlanner:
         self._changes: dict[int, tuple[logical.Node, Changes]] = {}
         self._calcs: dict[int, tuple[logical.Node, Calc]] = {}
         self.by_key: set[int] = set()
-        self.upsert_keys = UpsertKeys(self._key_of, self.calc_of, calls)
+        self.upsert_keys = UpsertKeys(self._key_of, self.calc_of, calls, lambda node: is_distinct_already(node, self))
         #: by the id of a query: the query, and its plan as it runs
         self._queries: dict[int, tuple[logical.Node, logical.Node]] = {}
         #: by the id of a node of such plans: the node, and the node that runs in its place

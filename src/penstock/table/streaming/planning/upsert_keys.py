@@ -38,14 +38,20 @@ class UpsertKeys:
         key_of: the primary key of a table.
         calc_of: what filters and projections from a node down come to.
         calls: makes what is left of conditions.
+        is_removed: whether the rows of a DISTINCT are those of its input, with their changes.
     """
 
     def __init__(
-        self, key_of: Callable[[logical.Scan], Sequence[int]], calc_of: Callable[[logical.Node], Calc], calls: Calls
+        self,
+        key_of: Callable[[logical.Scan], Sequence[int]],
+        calc_of: Callable[[logical.Node], Calc],
+        calls: Calls,
+        is_removed: Callable[[logical.Distinct], bool],
     ) -> None:
         self._key_of = key_of
         self._calc_of = calc_of
         self._calls = calls
+        self._is_removed = is_removed
 
     def of(self, node: logical.Node) -> Keys:
         """Those of a node."""
@@ -70,6 +76,8 @@ class UpsertKeys:
                 return found if calc.expressions is None else projected(found, calc.expressions)
             case logical.Aggregate(keys=keys, sets=()):
                 return frozenset({frozenset(range(len(keys)))})
+            case logical.Distinct() if self._is_removed(node):
+                return self.of(node.input)
             case logical.Distinct():
                 return frozenset({frozenset(range(len(node.schema)))})
             case logical.TemporalJoin():
