@@ -6,8 +6,10 @@ from functools import partial
 from typing import Any
 
 import pytest
+from tests.state.rocks import CanonicalRocks
 from tests.table.streaming.joined import Driven
 
+from penstock.state.heap import HeapKeyedStateBackend
 from penstock.table.data.logical_types import IntType, VarCharType
 from penstock.table.plan.logical import JoinType
 from penstock.table.streaming.joins.join_operator import JoinOperator
@@ -15,6 +17,7 @@ from penstock.table.streaming.joins.joining_operator import EXPIRIES, SIDES
 from penstock.table.streaming.joins.semi_join_operator import SemiJoinOperator
 from penstock.table.streaming.rows.sessions import StreamSession
 from penstock.table.streaming.rows.state_times import lasting
+from penstock.testing import operator_harness
 from penstock.testing.virtual_clock import VirtualClock
 
 TYPES = [IntType(), VarCharType()]
@@ -152,8 +155,10 @@ def test_times_come_back_from_a_snapshot(wait_ms: int) -> None:
     assert found.send(RIGHT, ("+I", 1, "r")) == ([("+I", 1, "l", 1, "r")] if wait_ms < 40 else [])
 
 
+@pytest.mark.parametrize("backend", [HeapKeyedStateBackend, CanonicalRocks])
 @pytest.mark.parametrize("ids", [None, ([0], [0])])
-def test_a_lifetime_may_begin_and_end_with_a_restore(ids: Any) -> None:
+def test_a_lifetime_may_begin_and_end_with_a_restore(ids: Any, backend: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operator_harness, "HeapKeyedStateBackend", backend)
     found = Joined(JoinType.INNER, (0, 0), ids)
     found.send(LEFT, ("+I", 1, "l"), ("+I", 2, "m"))
     found.later(1000)

@@ -7,12 +7,14 @@ from typing import Any
 
 import hypothesis.strategies as st
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
+from tests.state.rocks import CanonicalRocks
 from tests.table.running import run
 from tests.table.streaming.windowed import ByRow, Timed
 
 from penstock.table.data.errors import ValidationError
 from penstock.table.streaming.windows.emit_options import Emission
+from penstock.testing import operator_harness
 
 S = 1_000
 EARLY = {"table.exec.emit.early-fire.enabled": "true", "table.exec.emit.early-fire.delay": "0 s"}
@@ -174,6 +176,30 @@ def test_results_are_the_same_after_a_recovery_at_any_step(steps: list[Any], emi
         emission = replace(emission, lateness_ms=0)
     recoveries = data.draw(st.lists(st.integers(0, max(0, len(steps) - 1)), unique=True))
     assert run_steps(steps, emission, recoveries) == run_steps(steps, emission, [])
+
+
+@settings(max_examples=30)
+@given(steps=STEPS, emission=EMISSIONS, data=st.data())
+def test_results_are_the_same_after_a_recovery_on_rocksdb(steps: list[Any], emission: Emission, data: Any) -> None:
+    """K1: a restored window has its groups in files alone."""
+    if emission.late_ms is None:
+        emission = replace(emission, lateness_ms=0)
+    recoveries = data.draw(st.lists(st.integers(0, max(0, len(steps) - 1)), unique=True))
+    wanted = run_steps(steps, emission, [])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(operator_harness, "HeapKeyedStateBackend", CanonicalRocks)
+        assert sorted(run_steps(steps, emission, recoveries), key=str) == sorted(wanted, key=str)
+
+
+def test_a_restored_window_that_was_over_gives_nothing_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operator_harness, "HeapKeyedStateBackend", CanonicalRocks)
+    windows = ByRow(4 * S, Emission(late_ms=0, lateness_ms=8 * S), False)
+    windows.table.rows(("a", 1, 0), ("b", 1, 0))
+    windows.windows.recover()
+    windows.watermark(5 * S)
+    windows.windows.recover()
+    windows.watermark(6 * S)
+    assert counts(windows.windows.take()) == [("+I", 1), ("+I", 1)]
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------

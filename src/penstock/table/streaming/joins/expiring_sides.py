@@ -29,9 +29,11 @@ class Expiring(Side):
         """State that was restored from a job without times counts as written now."""
         self._timers, self._ttl_ms, self._now_ms = timers, ttl_ms, now_ms
         if not len(timers):
-            for key, rows in self.entries.items():
+            # RocksDB makes the objects of entries that are in files each time that the entries are listed.
+            for key, rows in list(self.entries.items()):
                 for entry in rows.values():
                     self._stamp(entry)
+                self.entries[key] = rows
                 timers.register(due_at(now_ms, ttl_ms), key)
             self.mark(set(self.entries))
 

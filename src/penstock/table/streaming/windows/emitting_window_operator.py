@@ -118,11 +118,14 @@ class EmittingWindowOperator(WindowAggregateOperator):
             self._emit_all(window, self._table.drop(window).values())
             return
         entries = self._table.entries(window)
-        self._emit_all(window, [entry for entry in entries.values() if not entry[_OVER]])
-        for entry in entries.values():
+        # RocksDB makes the objects of entries that are in files each time that the entries are listed.
+        held = dict(entries.items())
+        self._emit_all(window, [entry for entry in held.values() if not entry[_OVER]])
+        for group, entry in held.items():
             entry[_NEXT_MS] = None
             entry[_OVER] = self._emission.early_ms is not None
-        self._table.mark(window, set(entries))
+            entries[group] = entry
+        self._table.mark(window, set(held))
         start, end = window
         heappush(self._over, (self._ends.due_ms(end) + self.lateness_ms, start, end))
 
