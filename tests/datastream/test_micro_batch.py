@@ -15,7 +15,8 @@ from penstock.base.errors import CheckpointError, JobExecutionError
 from penstock.base.restart_strategy import RestartStrategies
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.common import Configuration, Encoder
-from penstock.connectors.generator import DataGeneratorSource
+from penstock.connectors.generator import DataGeneratorSource, GeneratorSplit
+from penstock.core.connector import InputStatus
 from penstock.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
 from penstock.datastream.connectors.file_system import FileSink
 from penstock.datastream.functions import KeyedProcessFunction
@@ -23,6 +24,7 @@ from penstock.datastream.state import ValueStateDescriptor
 from penstock.drivers.stepwise.commits import SinkCommits
 from penstock.formats.json import JsonLinesFormat
 from penstock.storage.file_store import FileCheckpointStore
+from penstock.table import EnvironmentSettings, TableEnvironment
 
 MICRO, STREAMING = RuntimeExecutionMode.MICRO_BATCH, RuntimeExecutionMode.STREAMING
 RECORDS = 2_000
@@ -319,3 +321,46 @@ def test_a_stop_whose_commit_fails_is_a_stop(
     assert (at(savepoint) / "_metadata").exists()
     seen = lines_below(store_directory / "out")
     assert seen == expected(len(seen))
+
+
+@pytest.mark.parametrize("rate", [100, 1_000])
+@pytest.mark.parametrize("parallelism", [1, 3])
+def test_a_source_with_a_rate_is_read_to_its_end(rate: int, parallelism: int) -> None:
+    """I1: an epoch waits for the first record; a new reader for each epoch does not begin to count at its own start."""
+    env = environment(parallelism)
+    source: Any = DataGeneratorSource(lambda n: n, 20, rate)
+    numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers")
+    assert sorted(numbers.execute_and_collect()) == list(range(20))
+
+
+def test_a_reader_of_an_epoch_counts_from_the_epoch_before() -> None:
+    """I1: as many records as the rate allows since then, at most those of a second."""
+    reader: Any = DataGeneratorSource(lambda n: n, None, 50).create_reader(ReaderAt(10_000))
+    reader.add_splits([GeneratorSplit(0, 1, None)])
+    reader.begin_at(9_500)
+    assert len(reader.poll_next(1_000).values) == 25
+    assert reader.poll_next(1_000) is InputStatus.NOTHING_AVAILABLE
+    assert 0 < reader.held_back_ms() <= 21
+
+
+class ReaderAt:
+    """A reader's context at a fixed time (ms)."""
+
+    subtask_index, parallelism = 0, 1
+
+    def __init__(self, now_ms: int) -> None:
+        self.now_ms = lambda: now_ms
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *args: None
+
+
+def test_the_rows_of_datagen_come_whatever_its_rate() -> None:
+    """I1: tables are sources, too."""
+    tables = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+    tables.get_config().set("execution.target", "local")
+    tables.get_config().set("execution.runtime-mode", "MICRO_BATCH")
+    options = "'connector' = 'datagen', 'number-of-rows' = '20', 'rows-per-second' = '200'"
+    tables.execute_sql(f"CREATE TABLE made (k INT) WITH ({options})")
+    with tables.execute_sql("SELECT k FROM made").collect() as rows:
+        assert len(list(rows)) == 20

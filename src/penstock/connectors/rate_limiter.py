@@ -33,6 +33,9 @@ class RateLimiter(ABC):
     def share(self, factor: float) -> None:
         """Multiply the even share of the subtask by a factor, because it reads more or fewer splits than others."""
 
+    def begin_at(self, time_ms: int) -> None:  # noqa: B027 - for limits by time
+        """Count from an earlier time (ms): no records have gone out since then."""
+
     def notify_checkpoint_complete(self) -> None:  # noqa: B027 - most limits do not care
         """Take in that a checkpoint has completed."""
 
@@ -68,6 +71,10 @@ class RateLimit(RateLimiter):
     def share(self, factor: float) -> None:
         """See `RateLimiter`."""
         self._per_ms = self._even_per_ms * factor
+
+    def begin_at(self, time_ms: int) -> None:
+        """See `RateLimiter`."""
+        self._credited_ms = min(self._credited_ms, time_ms)
 
 
 class CheckpointLimit(RateLimiter):

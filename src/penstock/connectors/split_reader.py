@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
 
+from penstock.connectors.rate_limiter import RateLimiter
 from penstock.core.columns.batch import ColumnBatch, SplitColumnBatch
 from penstock.core.connector import InputStatus, SourceReader, SourceReaderContext, SplitBatch
 from penstock.core.records import Batch
@@ -16,6 +17,9 @@ SplitT = TypeVar("SplitT")
 
 class PositionedReader(SourceReader[Any, SplitT], Generic[SplitT]):
     """Works through splits in order; a split is immutable and holds its own position (G8)."""
+
+    #: of a reader that keeps to a rate
+    _limit: RateLimiter | None = None
 
     def __init__(self, context: SourceReaderContext) -> None:
         self._context = context
@@ -53,6 +57,15 @@ class PositionedReader(SourceReader[Any, SplitT], Generic[SplitT]):
     def allowance(self, max_records: int) -> int:
         """How many records may be handed out now; a hook for sources that keep to a rate."""
         return max_records
+
+    def held_back_ms(self) -> int | None:
+        """See `SourceReader`."""
+        return None if self._limit is None or not self._splits else self._limit.retry_after_ms()
+
+    def begin_at(self, time_ms: int) -> None:
+        """See `SourceReader`."""
+        if self._limit is not None:
+            self._limit.begin_at(time_ms)
 
     def end_split(self, split: SplitT) -> None:
         """A hook: the split has no more records."""

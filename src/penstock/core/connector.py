@@ -164,6 +164,17 @@ class SourceReader(ABC, Generic[T, SplitT]):
         """
         return RETRY_MS if self.polls_in_vain < POLLS_IN_VAIN_MAX else SILENT_RETRY_MS
 
+    def held_back_ms(self) -> int | None:
+        """How long (ms) the reader itself holds the next record back, as by a rate; None if it does not.
+
+        Asked after NOTHING_AVAILABLE. In MICRO_BATCH an epoch waits for the first record of such a reader, because the
+        reader of the next epoch is another one and would wait again.
+        """
+        return None
+
+    def begin_at(self, time_ms: int) -> None:
+        """MICRO_BATCH: the reader continues from an epoch that ended at that processing time (ms)."""
+
     def pause_or_resume_splits(self, splits_to_pause: Sequence[str], splits_to_resume: Sequence[str]) -> None:
         """Watermark alignment: read nothing from some open splits for now, and resume others."""
         raise UnsupportedError(

@@ -154,6 +154,7 @@ class EpochCoordinator:
                     ends,
                     savepoint_path,
                     self._forerunners if latest is self._initial else (),
+                    None if latest is None else latest.timestamp_ms,
                 )
         return works
 

@@ -235,6 +235,8 @@ class EpochTask(EndedTask):
         head.add_splits(work.splits, work.no_more_splits)
         if work.ends:
             return
+        if work.restored_ms is not None:
+            head.reader.begin_at(work.restored_ms)
         limit = work.records_max
         while limit is None or head.records_out < limit:
             emitted = head.emit_next(BATCH_RECORDS if limit is None else min(BATCH_RECORDS, limit - head.records_out))
@@ -262,11 +264,15 @@ class EpochTask(EndedTask):
                     "have been read, but a back-fill assigns all splits before its single pass; run the job in "
                     "MICRO_BATCH instead"
                 )
-        elif head.reader.retry_after_ms() > 0:
+        elif head.reader.retry_after_ms() > 0 and not self._is_held_back(head):
             return False
         due_ms = head.next_timer_ms()
         self._wait(1 if due_ms is None else max(1, due_ms - self._clock.now_ms()))
         return True
+
+    def _is_held_back(self, head: SourceOperator) -> bool:
+        """Whether a source with a rate has not read anything yet, and will."""
+        return not head.records_out and head.reader.held_back_ms() is not None
 
     def _process(self, head: StreamOperator, rows: Rows) -> Iterator[None]:
         """Rows with keys come after all others."""

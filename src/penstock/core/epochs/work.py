@@ -47,6 +47,8 @@ class EpochWork:
     `splits`: new ones for a source, which reads at most `records_max` records. With `ends` the job comes to its end:
     everything is drained and finished. A `savepoint_path` makes the checkpoint a savepoint.
 
+    `restored_ms`: when the checkpoint was taken that the epoch continues from (ms since the epoch, processing time).
+
     `forerunners`: the jobs that this one continues, until it has a checkpoint of its own.
     """
 
@@ -61,6 +63,7 @@ class EpochWork:
     ends: bool = False
     savepoint_path: str | None = None
     forerunners: tuple[str, ...] = ()
+    restored_ms: int | None = None
 
 
 @dataclass(frozen=True)

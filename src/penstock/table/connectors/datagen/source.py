@@ -91,6 +91,8 @@ class GeneratedColumnsSource(Source[Any, RowsSplit]):
 
 
 class _RowsReader(SeriesReader[RowsSplit]):
+    _limit: RateLimiter
+
     def __init__(
         self, context: SourceReaderContext, make: MakeColumns, rows_per_second: int, limit: RateLimiter
     ) -> None:
