@@ -55,6 +55,9 @@ PEOPLE = Rows(
     [("Anna", "Prag", 30), ("Ben", "Wien", 40), ("Ben", "Graz", 41), ("Carla", "Linz", None), (None, "Enns", 1)],
 )
 QUERIES = [
+    # functions with and without a frame over one window
+    "SELECT id, RANK() OVER (ORDER BY id), COUNT(*) OVER (ORDER BY id) FROM sales",
+    "SELECT id, SUM(amount) OVER w, DENSE_RANK() OVER w FROM sales WINDOW w AS (PARTITION BY who ORDER BY id)",
     # rows of their own
     "SELECT * FROM sales",
     "SELECT id + 1, amount * 2, price * 2, weight / 2, -amount, -id FROM sales",

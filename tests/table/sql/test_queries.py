@@ -107,12 +107,13 @@ def test_joins(words: str, join_type: str) -> None:
     assert isinstance(query, Select)
     outer = query.source
     assert isinstance(outer, Join)
-    assert outer.join_type == "CROSS"
-    assert shown(outer.left) == (
+    assert outer.is_natural
+    crossed = outer.left
+    assert isinstance(crossed, Join)
+    assert crossed.join_type == "CROSS"
+    assert shown(crossed.left) == (
         f"Join(left=NamedTable(path=(a)), right=NamedTable(path=(b)), join_type={join_type}, condition=[= a.x b.x])"
     )
-    assert isinstance(outer.right, Join)
-    assert outer.right.is_natural
 
 
 def test_using() -> None:

@@ -60,7 +60,6 @@ QUERIES: dict[str, list[Any]] = {
     "SELECT * FROM a FULL JOIN d USING (k)": [(1, 10, None), (2, 20, 21), (None, 5, None)],
     "SELECT * FROM a JOIN b USING (k), c WHERE z = 33": [(2, 20, 21, 33, 3)],
     "SELECT * FROM a JOIN b USING (k, k)": [(2, 20, 21)],
-    "SELECT * FROM a AS u NATURAL JOIN a AS v": [(10, 1), (20, 2)],
     # three tables
     "SELECT * FROM a JOIN b USING (k) JOIN c USING (k)": [],
     "SELECT * FROM a LEFT JOIN b USING (k) JOIN c USING (k)": [(1, 10, None, 11)],
@@ -120,12 +119,34 @@ def test_a_merged_column_has_the_type_of_both(relation: str, columns: list[str])
     assert [f"{name} {kind}" for name, kind in zip(plan.schema.names, plan.schema.types, strict=True)] == columns
 
 
+#: a comma is a join like others, and joins go from left to right; of several columns USING takes the first one
+COMMAS: dict[str, list[Any]] = {
+    "SELECT * FROM a, b JOIN c USING (k)": [(1, 10, 21, 2, 11), (1, 10, 30, 3, 11), (1, 10, 6, None, 11)],
+    "SELECT * FROM a, c NATURAL JOIN d": [(2, 20, 11, 1, 21), (2, 20, 33, 3, 21), (2, 20, 41, 4, 21)],
+    "SELECT k FROM a JOIN c ON a.k < c.k JOIN d USING (k)": [(2,), (2,)],
+    "SELECT x, b.k, z FROM a, b JOIN c ON a.k = c.k WHERE y = 21": [(10, 2, 11)],
+    "SELECT x, b.k, z FROM a, b RIGHT JOIN c ON b.k = c.k AND a.k = 1": [
+        *((10, 3, 33), (None, None, 11), (None, None, 41)),
+    ],
+    "SELECT x, u.n, w FROM a, UNNEST(ARRAY[a.k, 7]) AS u (n) LEFT JOIN d ON u.n = d.k WHERE x = 20": [
+        *((20, 2, 21), (20, 7, None)),
+    ],
+    "SELECT * FROM a AS u NATURAL JOIN a AS v": [(10, 1), (20, 2)],
+}
+
+
+@pytest.mark.parametrize("sql", COMMAS)
+def test_commas_and_joins_go_from_left_to_right(sql: str) -> None:
+    """K2: in Flink; in standard SQL JOIN goes before the comma."""
+    assert rows_of(sql) == COMMAS[sql]
+    assert rows_of(sql.replace("FROM a, ", "FROM a CROSS JOIN ", 1)) == COMMAS[sql]
+
+
 @pytest.mark.parametrize(
     ("sql", "error"),
     [
         ("SELECT * FROM a JOIN b USING (nope)", "Column 'nope' of USING not found on the left side"),
         ("SELECT * FROM a JOIN b USING (x)", "Column 'x' of USING not found on the right side"),
-        ("SELECT * FROM a CROSS JOIN b JOIN c USING (k)", "Column 'k' is ambiguous"),
         ("SELECT k FROM a JOIN b USING (k), c", "Column 'k' is ambiguous"),
         ("SELECT x FROM a WHERE EXISTS (SELECT 1 FROM b JOIN c USING (x))", "Column 'x' of USING not found"),
     ],

@@ -196,7 +196,8 @@ class RelationAnalyser:
             shared = {column.name for column in right.visible}
             names = [column.name for column in left.visible if column.name in shared]
         for name in dict.fromkeys(names):
-            one, other = left.column(name), right.column(name)
+            # Of several columns of the left side Flink takes the first one.
+            one, other = left.first_column(name), right.column(name)
             if one is None or other is None:
                 side = "left" if one is None else "right"
                 raise ValidationError(f"Column '{name}' of USING not found on the {side} side of the join")
@@ -205,6 +206,7 @@ class RelationAnalyser:
             merged.append(self._merged(one, other.moved(width), joined.schema, join_type))
             joined.visible.remove(one)
             joined.visible.remove(other.moved(width))
+            joined.visible = [replace(it, is_shadowed=it.is_shadowed or it.name == name) for it in joined.visible]
         joined.visible[:0] = merged
         return conditions
 

@@ -44,6 +44,8 @@ class VisibleColumn:
     name: str
     places: tuple[int, ...]
     merged_type: DataType | None = None
+    #: whether USING or NATURAL has merged another column of its name, which the name alone means from then on
+    is_shadowed: bool = False
 
     def value(self, schema: RowSchema, calls: Calls) -> Typed:
         """The value over rows of a schema that has the columns at these places."""
@@ -143,10 +145,14 @@ class RelationScope:
 
     def column(self, name: str) -> VisibleColumn | None:
         """The visible column of a name, or None. Raises `ValidationError` where there are several."""
-        found = [one for one in self.visible if one.name == name]
+        found = [one for one in self.visible if one.name == name and not one.is_shadowed]
         if len(found) > 1:
             raise ValidationError(f"Column {name!r} is ambiguous")
         return found[0] if found else None
+
+    def first_column(self, name: str) -> VisibleColumn | None:
+        """The first visible column of a name, or None."""
+        return next((one for one in self.visible if one.name == name and not one.is_shadowed), None)
 
     def star(self, path: tuple[str, ...]) -> list[tuple[str, Typed]]:
         """The columns that `*` or `table.*` means, with their names. Raises `ValidationError` for an unknown table."""

@@ -61,13 +61,17 @@ _EXACT_SCALE_MAX: Final = 6
 
 @dataclass(frozen=True, slots=True)
 class Over:
-    """How one aggregate of Spark is called: for a group, or with a window behind it."""
+    """How one aggregate of Spark is called: for a group, or over a window.
+
+    `frame`: of the window, for functions that look at one.
+    """
 
     window: str | None = None
+    frame: str = ""
 
     def __call__(self, aggregate: str) -> str:
         """The call of an aggregate."""
-        return aggregate if self.window is None else f"{aggregate} OVER ({self.window})"
+        return aggregate if self.window is None else f"{aggregate} OVER ({self.window} {self.frame})"
 
 
 def native_aggregate(call: AggregateCall, operands: Sequence[str], condition: str | None, over: Over) -> str | None:
@@ -78,7 +82,7 @@ def native_aggregate(call: AggregateCall, operands: Sequence[str], condition: st
     if call.is_distinct and over.window is not None and call.function not in _ALIKE_IF_DISTINCT:
         return None
     if call.function in WITHOUT_FRAME:
-        return _of_partition(call, operands, over)
+        return _of_partition(call, operands, Over(over.window))
     make = _MAKE.get(call.function)
     return None if make is None else make(call, [_kept(one, condition) for one in operands], condition, over)
 

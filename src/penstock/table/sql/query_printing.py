@@ -71,7 +71,7 @@ def _(query: relations.Select) -> str:
         "STREAM" if query.is_stream else "",
         "DISTINCT" if query.is_distinct else "",
         ", ".join(map(_item, query.items)),
-        "" if query.source is None else f"FROM {_relation(query.source)[0]}",
+        "" if query.source is None else f"FROM {_relation(query.source)}",
         "" if query.where is None else f"WHERE {sql_of(query.where)}",
         "" if query.group is None else f"GROUP BY {'DISTINCT ' * query.has_distinct_sets}{_groups(query.group)}",
         "" if query.having is None else f"HAVING {sql_of(query.having)}",
@@ -108,11 +108,11 @@ def _hint(hint: Hint) -> str:
 # --- FROM ------------------------------------------------------------------------------------------------------------
 
 
-def _relation(relation: Relation) -> tuple[str, bool]:
-    """What stands in FROM, and whether a comma stands in it outside of parentheses."""
+def _relation(relation: Relation) -> str:
+    """What stands in FROM."""
     if isinstance(relation, relations.Join):
         return _join(relation)
-    return spaced(_unnamed(relation), _alias(relation), _sample(relation)), False
+    return spaced(_unnamed(relation), _alias(relation), _sample(relation))
 
 
 def _alias(relation: Relation) -> str:
@@ -126,14 +126,11 @@ def _sample(relation: Relation) -> str:
     return "" if relation.sample is None else f"TABLESAMPLE {relation.sample}"
 
 
-def _join(join: relations.Join) -> tuple[str, bool]:
-    left, has_comma = _relation(join.left)
-    right, _ = _relation(join.right)
-    if has_comma or isinstance(join.right, relations.Join):
-        return f"{left}, {right}", True
+def _join(join: relations.Join) -> str:
     condition = "" if join.condition is None else f"ON {sql_of(join.condition)}"
     using = f"USING ({_names(join.using)})" if join.using else ""
-    return spaced(left, "NATURAL" if join.is_natural else "", join.join_type, "JOIN", right, condition, using), False
+    natural = "NATURAL" if join.is_natural else ""
+    return spaced(_relation(join.left), natural, join.join_type, "JOIN", _relation(join.right), condition, using)
 
 
 def _unnamed(relation: Relation) -> str:
@@ -149,9 +146,9 @@ def _unnamed(relation: Relation) -> str:
         ordinality = " WITH ORDINALITY" if relation.with_ordinality else ""
         return f"UNNEST({listed(relation.expressions)}){ordinality}"
     if isinstance(relation, relations.AliasedJoin):
-        return f"({_relation(relation.relation)[0]})"
+        return f"({_relation(relation.relation)})"
     if isinstance(relation, relations.Pivot):
-        return f"{_relation(relation.source)[0]} {relation.text}"
+        return f"{_relation(relation.source)} {relation.text}"
     assert isinstance(relation, relations.MatchRecognize), relation
     return _match_recognize(relation)
 
@@ -180,7 +177,7 @@ def _match_recognize(match: relations.MatchRecognize) -> str:
         f"SUBSET {subsets}" if subsets else "",
         f"DEFINE {definitions}" if definitions else "",
     )
-    return f"{_relation(match.source)[0]} MATCH_RECOGNIZE ({clauses})"
+    return f"{_relation(match.source)} MATCH_RECOGNIZE ({clauses})"
 
 
 def _pattern(pattern: Pattern) -> str:

@@ -19,17 +19,20 @@ class RelationParser(QueryParser):
         """The parentheses after MATCH_RECOGNIZE."""
 
     def relation(self) -> Relation:
-        """What follows FROM."""
-        left = self._joined()
-        while self.accept(","):
-            left = relations.Join(left, self._joined(), "CROSS", at=left.at)
-            self.add_level()
-        return left
+        """What follows FROM: a comma is a cross join, and all joins go from left to right, as in Flink."""
+        return self._joined(takes_commas=True)
 
-    def _joined(self) -> Relation:
+    def _joined(self, takes_commas: bool = False) -> Relation:
         before = self.open_level()
         left = self._aliased()
-        while (join := self._join_words()) is not None:
+        while True:
+            if takes_commas and self.accept(","):
+                left = relations.Join(left, self._aliased(), "CROSS", at=left.at)
+                self.add_level()
+                continue
+            join = self._join_words()
+            if join is None:
+                break
             join_type, is_natural = join
             right = self._aliased()
             condition = self.expression() if self.accept("ON") else None
