@@ -18,9 +18,10 @@ from penstock.common import Configuration, Encoder
 from penstock.connectors.generator import DataGeneratorSource, GeneratorSplit
 from penstock.core.connector import InputStatus
 from penstock.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
-from penstock.datastream.connectors.file_system import FileSink
+from penstock.datastream.connectors.file_system import FileSink, FileSource, StreamFormat
 from penstock.datastream.functions import KeyedProcessFunction
 from penstock.datastream.state import ValueStateDescriptor
+from penstock.datastream.window import TumblingEventTimeWindows
 from penstock.drivers.stepwise.commits import SinkCommits
 from penstock.formats.json import JsonLinesFormat
 from penstock.storage.file_store import FileCheckpointStore
@@ -364,3 +365,20 @@ def test_the_rows_of_datagen_come_whatever_its_rate() -> None:
     tables.execute_sql(f"CREATE TABLE made (k INT) WITH ({options})")
     with tables.execute_sql("SELECT k FROM made").collect() as rows:
         assert len(list(rows)) == 20
+
+
+@pytest.mark.parametrize("place", ["source", "stream"])
+def test_an_idle_input_does_not_hold_event_time_back(place: str, tmp_path: Path) -> None:
+    """C2, I1: a stream with idleness is idle in an epoch without records, in its source and further on."""
+    timed = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda value, _: value[1])
+    env = environment(**{"execution.micro-batch.max-records": 20})
+    source: Any = DataGeneratorSource(lambda n: ("live", n * 10), 200)
+    live = env.from_source(source, WatermarkStrategy.no_watermarks(), "live").assign_timestamps_and_watermarks(timed)
+    lines = FileSource.for_record_stream_format(StreamFormat.text_line_format(), str(tmp_path))
+    idle, in_source = timed.with_idleness(200), place == "source"
+    strategy = idle if in_source else WatermarkStrategy.no_watermarks()
+    files = env.from_source(lines.monitor_continuously(20).build(), strategy, "files").map(lambda line: (line, 0))
+    silent = files if in_source else files.assign_timestamps_and_watermarks(idle)
+    windows = live.union(silent).key_by(lambda value: value[0]).window(TumblingEventTimeWindows(500, 0))
+    counts = windows.apply(lambda key, window, values: [(window.start, len(values))])
+    assert list(counts.execute_and_collect()) == [(500 * number, 50) for number in range(3)]

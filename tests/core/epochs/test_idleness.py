@@ -1,78 +1,34 @@
-"""Event time does not wait for tasks that got nothing of a batch, nor goes further than a source has come (C2)."""
+"""How far event time comes in an epoch, by what the producers of each input say (C2)."""
 
 from __future__ import annotations
 
 import pytest
 
-from penstock.core.epochs.idleness import InputWatermarks, watermarks_behind
-from penstock.core.epochs.work import EpochAnswer
+from penstock.core.epochs.idleness import InputWatermarks
 from penstock.core.records import MAX_WATERMARK
 
-ACTIVE, IDLE = False, True
+ACTIVE, IDLE, SILENT = (False, False), (True, False), (False, True)
 
 
 @pytest.mark.parametrize(
-    ("told", "watermark", "are_idle"),
+    ("reports", "watermark", "idle", "silent"),
     [
-        ([], None, False),
-        ([(0, 50, ACTIVE), (0, 30, ACTIVE)], 30, False),
-        ([(0, 50, ACTIVE), (0, 30, IDLE)], 50, False),
-        ([(0, 50, IDLE), (0, 30, IDLE)], 30, True),
-        ([(0, 50, ACTIVE), (1, 30, IDLE)], 30, False),
-        ([(0, 50, ACTIVE), (1, 70, ACTIVE), (1, 30, IDLE)], 50, False),
-        ([(0, MAX_WATERMARK, ACTIVE), (1, 30, IDLE)], 30, True),
-        ([(0, MAX_WATERMARK, ACTIVE), (0, 30, IDLE)], 30, True),
-        ([(0, MAX_WATERMARK, ACTIVE), (1, 30, ACTIVE)], 30, False),
-        ([(0, MAX_WATERMARK, ACTIVE), (1, MAX_WATERMARK, IDLE)], MAX_WATERMARK, False),
-    ],
-    ids=[
-        "nobody",
-        "lowest",
-        "idle",
-        "all idle",
-        "a source without data holds others back",
-        "two sources",
-        "one source has ended and the other is idle",
-        "one task of a source has ended and the other is idle",
-        "one source has ended and the other goes on",
-        "all have ended",
+        ([(0, 10, *ACTIVE), (1, 5, *ACTIVE)], 5, False, False),
+        ([(0, 10, *ACTIVE), (1, 5, *IDLE)], 5, False, False),
+        ([(0, 10, *ACTIVE), (0, 5, *IDLE)], 10, False, False),
+        ([(0, 10, *ACTIVE), (1, 5, *SILENT)], 10, False, False),
+        ([(0, 10, *SILENT), (1, 5, *SILENT)], 5, False, True),
+        ([(0, MAX_WATERMARK, *ACTIVE), (1, 5, *SILENT)], 5, False, True),
+        ([(0, MAX_WATERMARK, *ACTIVE), (1, 5, *SILENT), (1, 7, *ACTIVE)], 7, False, False),
+        ([(0, 10, *IDLE), (1, 5, *SILENT)], 10, True, False),
+        ([(0, MAX_WATERMARK, *ACTIVE)], MAX_WATERMARK, False, False),
     ],
 )
-def test_a_consumer_waits_for_active_producers(
-    told: list[tuple[int, int, bool]], watermark: int | None, are_idle: bool
+def test_inputs_that_are_silent_hold_nothing_back(
+    reports: list[tuple[int, int, bool, bool]], watermark: int, idle: bool, silent: bool
 ) -> None:
-    """C2: over each edge those that were active count; where none was, it stays where the producers were."""
+    """C2: unless all others are silent, too, or have ended."""
     inputs = InputWatermarks()
-    for edge, reached, is_idle in told:
-        inputs.add(edge, reached, is_idle)
-    assert inputs.watermark == watermark
-    assert inputs.are_idle is are_idle
-
-
-def marks(watermark: int) -> dict[int, int]:
-    """Of a task whose input is 5 ms behind its output, until both end."""
-    return {-1: watermark if watermark == MAX_WATERMARK else watermark - 5, 0: watermark}
-
-
-def answer(watermark: int, is_idle: bool) -> EpochAnswer:
-    return EpochAnswer({}, marks(watermark), False, 0, is_idle=is_idle)
-
-
-@pytest.mark.parametrize(
-    ("before", "behind"),
-    [
-        ([(50, ACTIVE), (30, ACTIVE), (0, IDLE)], [50, 30, 30]),
-        ([(50, ACTIVE), (70, IDLE)], [50, 70]),
-        ([(50, IDLE), (30, IDLE)], [50, 30]),
-        ([(MAX_WATERMARK, ACTIVE), (30, IDLE)], [MAX_WATERMARK, 30]),
-        ([(MAX_WATERMARK, ACTIVE), (50, ACTIVE), (30, IDLE)], [MAX_WATERMARK, 50, 50]),
-    ],
-    ids=["catches up", "is ahead", "all idle", "the other has ended", "one has ended and one goes on"],
-)
-def test_an_idle_task_takes_over_where_its_vertex_is(before: list[tuple[int, bool]], behind: list[int]) -> None:
-    """C2: so that a later batch of which nobody gets anything leaves event time where it is; other vertices do not
-    matter."""
-    answers = {(0, subtask): answer(*one) for subtask, one in enumerate(before)} | {(1, 0): answer(10, ACTIVE)}
-    found = watermarks_behind(answers)
-    assert [found[0, subtask] for subtask in range(len(before))] == [marks(mark) for mark in behind]
-    assert found[1, 0] == {-1: 5, 0: 10}
+    for report in reports:
+        inputs.add(*report)
+    assert (inputs.watermark, inputs.are_idle, inputs.are_silent) == (watermark, idle, silent)

@@ -26,6 +26,8 @@ PASSED_ON_PLACE: Final = -3
 WATERMARK_PLACE: Final = -4
 #: The place of an epoch's watermark whose sender had nothing to read, while others of its vertex may have had.
 IDLE_PLACE: Final = -5
+#: The same of a producer whose strategy asks for idleness, and which had no record: no other input waits for it.
+SILENT_PLACE: Final = -6
 #: The place of a row that stands for nothing, less the subtask that it tells; where rows have no other word of that.
 MARK_PLACE: Final = -16
 

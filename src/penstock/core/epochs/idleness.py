@@ -11,7 +11,9 @@ from penstock.core.records import MAX_WATERMARK
 class InputWatermarks:
     """How far the producers have come: for each edge the lowest of those that are not idle, or of all when all are.
 
-    A producer that has ended (MAX_WATERMARK) counts as neither: the others alone say how far their edge has come.
+    A producer that has ended (MAX_WATERMARK) counts as neither: the others alone say how far their edge has come. A
+    silent producer, which had no record and whose strategy asks for idleness, counts only if all others are silent or
+    have ended.
 
     Attributes:
         watermark: the lowest of all edges; None when no producer has reported.
@@ -22,19 +24,26 @@ class InputWatermarks:
         self._active: dict[int, int] = {}
         self._idle: dict[int, int] = {}
         self._ended: dict[int, int] = {}
+        self._silent: dict[int, int] = {}
 
-    def add(self, edge: int, watermark: int, is_idle: bool) -> None:
+    def add(self, edge: int, watermark: int, is_idle: bool, is_silent: bool = False) -> None:
         """A producer reports."""
-        known = self._idle if is_idle else self._active
+        known = self._silent if is_silent else self._idle if is_idle else self._active
         if watermark == MAX_WATERMARK:
             known = self._ended
         known[edge] = min(watermark, known.get(edge, watermark))
-        self.watermark = min({**self._ended, **self._idle, **self._active}.values())
+        speaking = {**self._idle, **self._active}
+        self.watermark = min({**self._ended, **(speaking or self._silent), **speaking}.values())
 
     @property
     def are_idle(self) -> bool:
         """Whether some producers are idle, and all others that are known have ended."""
         return bool(self._idle) and not self._active
+
+    @property
+    def are_silent(self) -> bool:
+        """Whether some producers are silent, and all others that are known have ended."""
+        return bool(self._silent) and not self._active and not self._idle
 
 
 def watermarks_behind(answers: Mapping[tuple[int, int], EpochAnswer]) -> dict[tuple[int, int], dict[int, int]]:

@@ -15,7 +15,15 @@ from penstock.core.batch.edges import exchange_of, targets_of
 from penstock.core.batch.exchange import loads_batch, sequences_of
 from penstock.core.batch.figures import CountedExchange, CountedInput, task_metrics
 from penstock.core.batch.keyed_rows import process_with_key
-from penstock.core.batch.rows import ACCUMULATORS, COMMITTABLES, IDLE_PLACE, METRICS, WATERMARK_PLACE, Rows
+from penstock.core.batch.rows import (
+    ACCUMULATORS,
+    COMMITTABLES,
+    IDLE_PLACE,
+    METRICS,
+    SILENT_PLACE,
+    WATERMARK_PLACE,
+    Rows,
+)
 from penstock.core.checkpoint.channel_states import ChannelState
 from penstock.core.checkpoint.in_flight_rescaling import ONLY_STREAMING
 from penstock.core.connector import Boundedness
@@ -24,6 +32,7 @@ from penstock.core.epochs.tokens import OutputDigest
 from penstock.core.epochs.work import EpochAnswer, EpochVertex, EpochWork
 from penstock.core.operators.base import Output, StreamOperator
 from penstock.core.operators.context import OperatorContext
+from penstock.core.operators.record.stateless import TimestampsAndWatermarksOperator
 from penstock.core.operators.sink.sink import SinkOperator
 from penstock.core.operators.source.source import Emitted, SourceOperator
 from penstock.core.ports import Clock, Coroutines, KeyedBackends, StateStorage
@@ -86,6 +95,8 @@ class EpochTask(EndedTask):
         self._inputs = InputWatermarks()
         #: whether there was nothing to read in a batch of which other subtasks may have had something
         self._is_idle = False
+        #: whether a stream with idleness had no record
+        self._is_silent = False
         #: the place of the last row with a key
         self._open_place: int | None = None
 
@@ -135,8 +146,9 @@ class EpochTask(EndedTask):
                         yield from (Rows() for _ in self._calls.make_room())
                         yield from self._let_go()
                 self._advance(chain.head)
-                self._is_idle = self._inputs.are_idle
+                self._is_idle, self._is_silent = self._inputs.are_idle, self._inputs.are_silent
             chain.on_processing_time(self._clock.now_ms())
+            self._note_silence(chain.head, has_ended)
             yield from (Rows() for _ in self._calls.bring_back())
             if self._work.ends:
                 for input_index in sorted(set(self._vertex.inputs.values())):
@@ -153,7 +165,7 @@ class EpochTask(EndedTask):
                 self._records_read,
                 self._token,
                 frozenset(self._used),
-                self._is_idle,
+                self._is_idle or self._is_silent,
             )
             self._rows.append(ANSWER, self._subtask, next(self._sequences), pickle.dumps(answer, 5))
             yield self._rows
@@ -184,6 +196,14 @@ class EpochTask(EndedTask):
             if restored is not None:
                 histories = self._histories if work.builds_on_restored else None
                 restore_operator(restored, context, self._storage, self._key_groups, histories, _nothing_in_flight)
+
+    def _note_silence(self, head: StreamOperator, has_ended: bool) -> None:
+        """A stream with idleness that had no record in this epoch is idle, however long the epoch took."""
+        if isinstance(head, SourceOperator) and head.watermarks.tracks_idleness:
+            self._is_silent = not head.records_out and not has_ended and not self._work.ends
+        for operator in self._chain.operators:
+            if isinstance(operator, TimestampsAndWatermarksOperator) and operator.tracks_idleness:
+                self._is_silent = not operator.has_records and not has_ended and not self._work.ends
 
     def _tell_completed(self) -> None:
         """The epoch before is a complete checkpoint. Its own tasks ended before they could hear of that."""
@@ -281,10 +301,10 @@ class EpochTask(EndedTask):
         for edge, place, timestamp, payload in zip(
             rows.edges[:first], rows.places, rows.timestamps, rows.payloads, strict=False
         ):
-            if place in (WATERMARK_PLACE, IDLE_PLACE):
+            if place in (WATERMARK_PLACE, IDLE_PLACE, SILENT_PLACE):
                 assert timestamp is not None
                 self._used.add(payload)
-                self._inputs.add(edge, timestamp, place == IDLE_PLACE)
+                self._inputs.add(edge, timestamp, place == IDLE_PLACE, place == SILENT_PLACE)
             else:
                 process(loads_batch(payload), inputs[edge])
                 yield
@@ -342,7 +362,7 @@ class EpochTask(EndedTask):
             self._digest.add(self._rows)
             self._digest.say(watermarks)
             self._token = self._digest.token()
-        place = IDLE_PLACE if self._is_idle else WATERMARK_PLACE
+        place = SILENT_PLACE if self._is_silent else IDLE_PLACE if self._is_idle else WATERMARK_PLACE
         for out in self._chain.program.out_edges:
             for target in targets_of(out, vertex.consumers[out.edge], self._subtask, vertex.parallelism):
                 watermark, number = watermarks[out.operator], next(self._sequences)

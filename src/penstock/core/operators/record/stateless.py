@@ -189,6 +189,13 @@ class TimestampsAndWatermarksOperator(StreamOperator):
         self._is_idle = False
         self._periodic_at_ms: int | None = None
         self._has_ended = False
+        #: whether a record has come since the operator was opened
+        self.has_records = False
+
+    @property
+    def tracks_idleness(self) -> bool:
+        """Whether the strategy asks for idleness."""
+        return self._generator.tracks_idleness
 
     def open(self) -> None:
         """A stream without any record becomes idle too, counted from now."""
@@ -200,6 +207,7 @@ class TimestampsAndWatermarksOperator(StreamOperator):
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Assign, emit, and advance."""
+        self.has_records = True
         generator = self._generator
         now = self.context.now_ms()
         if generator.tracks_idleness:
