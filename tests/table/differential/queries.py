@@ -405,7 +405,9 @@ class Queries(Aggregates):
             where = f" WHERE {one_side}.{one.name} = {other_side}.{other.name}"
         column = self._column(kind)
         names = join_names(with_prefix(left.columns, one_side))
-        scalar = f"(SELECT {call} FROM ({right.sql}) AS {other_side}{where}) AS {column.name}"
+        # In streams an aggregate of no rows at all has no row, and so the query is NULL.
+        rest = where or " HAVING COUNT(*) > 0"
+        scalar = f"(SELECT {call} FROM ({right.sql}) AS {other_side}{rest}) AS {column.name}"
         return Relation(f"SELECT {names}, {scalar} FROM ({left.sql}) AS {one_side}", (*left.columns, column))
 
     def _set_operation(self, depth: int) -> Relation:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import re
 import sys
 import tempfile
 import threading
@@ -34,6 +35,7 @@ from penstock.table.connectors.filesystem.connector import FilesystemConnector
 from penstock.table.connectors.formats.built_in import built_in_formats
 from penstock.table.data.logical_types import LENGTH_MAX, VarCharType
 from penstock.table.environment_settings import EnvironmentSettings
+from penstock.table.plan.row_schema import TimeAttribute
 from penstock.table.runtimes import ExecutorOfMode
 from penstock.table.session.time_zones import zone_of
 from penstock.table.streaming.executor import StreamExecutor
@@ -61,6 +63,9 @@ _BY_KEY: Final = {
     "upsert stream": "changelog stream",
     "TO_CHANGELOG": "TO_CHANGELOG",
 }
+#: what takes the place of a stream
+_INSERTED: Final = {"changelog stream": "INSERT of changes", "upsert stream": "INSERT by key"}
+_OUTER_JOIN: Final = re.compile(r"\b(LEFT|RIGHT|FULL)\b")
 _OTHER_PARALLELISM: Final = {1: 3, 2: 1, 3: 4, 4: 2}
 #: how long (s) all readers wait before the savepoint is taken
 _SETTLED_S: Final = 0.01
@@ -215,7 +220,13 @@ class _WorldRun:
     def _output(
         self, environment: WorldEnvironment, query: QueryTable, result: Result
     ) -> Callable[[WorldEnvironment, QueryTable, Result], None]:
-        """How the result is collected. Where no columns tell rows apart, nothing is written by key."""
+        """How the result is collected. Where no columns tell rows apart, nothing is written by key.
+
+        A stream has one event time, and no row without it, so rows of several or of outer joins are inserted.
+        """
+        times = [column for column in query._plan.schema if column.time is TimeAttribute.ROWTIME]
+        if len(times) > 1 or (times and _OUTER_JOIN.search(self._world.query)):
+            result.output = _INSERTED.get(result.output, result.output)
         if result.output in _BY_KEY:
             keys = [key for key in environment.facts(query).upsert_keys if key]
             if keys:

@@ -21,8 +21,11 @@ _KINDS: Final = {kind.short_string: kind for kind in RowKind}
 def can_be_stream(table: Table) -> bool:
     """Whether a stream of the program means the same table.
 
-    Python's datetime has no nanoseconds, a collection has no watermark after each row, and it may not be empty.
+    Python's datetime has no nanoseconds, a collection has no watermark after each row, and it may not be empty. In a
+    stream of upserts a deletion means the row of its key whatever its event time is, so versions would be others.
     """
+    if table.is_upsert and table.delay_ms is not None:
+        return False
     has_nanoseconds = any(column.kind == MOMENT for column in table.columns)
     return not has_nanoseconds and not table.has_late_rows and bool(table.changes)
 
