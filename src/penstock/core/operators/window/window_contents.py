@@ -11,7 +11,7 @@ from penstock.base.copies import detached
 from penstock.base.typeinfo import TypeInformation
 from penstock.core.operators.context import OperatorContext
 from penstock.core.operators.keyed.keyed_aggregate import FieldReduce
-from penstock.core.operators.keyed.keyed_reduce import rounded_reduce
+from penstock.core.operators.keyed.keyed_reduce import typed_reduce
 from penstock.core.operators.record.stateless import method
 from penstock.core.operators.returned import results_of
 from penstock.core.operators.runtime_context import KeyedStateStore
@@ -58,7 +58,7 @@ class ReducingContents(WindowContents):
 
     def __init__(self, function: Any, type_info: TypeInformation | None = None) -> None:
         self.function = function
-        self._reduce: Callable[[Any, Any], Any] = rounded_reduce(method(function, "reduce"), type_info)
+        self._reduce: Callable[[Any, Any], Any] = typed_reduce(method(function, "reduce"), type_info)
         self._copies = False
 
     def copy_records(self) -> None:
