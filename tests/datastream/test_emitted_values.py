@@ -35,6 +35,7 @@ from penstock.datastream.state import (
 from penstock.datastream.window import (
     CountEvictor,
     CountTrigger,
+    CumulativeEventTimeWindows,
     EventTimeSessionWindows,
     EventTimeTrigger,
     GlobalWindows,
@@ -496,6 +497,46 @@ def test_windows_share_no_records(mode: str, backend: str) -> None:
     windows = windowed(LISTS, SlidingEventTimeWindows.of(10, 5), backend, mode)
     reduced = collect(windows.reduce(_reduced_in_place))
     assert reduced == [["a", 1, [1, 2]], ["a", 1, [1, 2]], ["a", 12, [3]], ["a", 12, [3]]]
+
+
+class RecordSum(AggregateFunction):
+    """The accumulator is the first record, or a list that holds it."""
+
+    def __init__(self, is_held: bool) -> None:
+        self._is_held = is_held
+
+    def create_accumulator(self) -> Any:
+        return [] if self._is_held else None
+
+    def add(self, value: Any, accumulator: Any) -> Any:
+        if not accumulator:
+            return [value] if self._is_held else value
+        (accumulator[0] if self._is_held else accumulator)[2] += value[2]
+        return accumulator
+
+    def get_result(self, accumulator: Any) -> Any:
+        return accumulator[0] if self._is_held else accumulator
+
+    def merge(self, acc_a: Any, acc_b: Any) -> Any:
+        return self.add(self.get_result(acc_b), acc_a)
+
+
+@pytest.mark.parametrize("is_held", [False, True], ids=["the record", "holds the record"])
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("mode", ["STREAMING", "MICRO_BATCH", "BATCH"])
+@pytest.mark.parametrize("kind", ["sliding", "cumulative", "general"])
+def test_accumulators_share_no_records(kind: str, mode: str, backend: str, is_held: bool) -> None:
+    """C1, K1: an accumulator of one window that is a record, or holds one, shows nothing of other windows."""
+    records = [["a", 10, 1], ["a", 20, 2], ["a", 30, 3], ["a", 40, 4]]
+    assigner: Any = SlidingEventTimeWindows.of(20, 10)
+    expected = [1, 3, 5, 7, 4]
+    if kind == "cumulative":
+        assigner, expected = CumulativeEventTimeWindows.of(60, 20), [1, 6, 10]
+    windows = windowed(records, assigner, backend, mode)
+    if kind == "general":
+        windows = windows.trigger(EventTimeTrigger.create())
+    results = collect(windows.aggregate(RecordSum(is_held)))
+    assert [record[2] for record in results] == expected
 
 
 def _reduced_in_place(one: Any, other: Any) -> Any:

@@ -365,3 +365,42 @@ def test_a_watermark_that_is_no_int_is_refused() -> None:
         UserFunctionError, match=r"in the watermark generator\nrecord: 0\n(.|\n)*returned 1.5 \(float\)"
     ):
         collect(timed(WatermarkStrategy.for_generator(Floats), lambda record: record, False))
+
+
+class NoPeriodic(WatermarkGenerator):
+    def on_event(self, value: Any, timestamp_ms: int, output: Any) -> None:
+        output.emit_watermark(timestamp_ms)
+
+
+class NeitherMethod:
+    pass
+
+
+def no_generator() -> Any:
+    raise Oops("no generator")
+
+
+@pytest.mark.parametrize(
+    ("factory", "problem"),
+    [
+        (no_generator, "Oops: no generator"),
+        (NoPeriodic, "on_periodic_emit"),
+        (NeitherMethod, r"NeitherMethod.*has no method on_event\(\) and no method on_periodic_emit\(\)"),
+        (lambda: None, r"None.*has no method on_event"),
+    ],
+    ids=["raises", "abstract", "other class", "None"],
+)
+@pytest.mark.parametrize("in_source", [False, True], ids=["stream", "source"])
+@pytest.mark.parametrize("mode", ["STREAMING", "MICRO_BATCH", "BATCH"])
+def test_a_watermark_generator_that_cannot_be_made(mode: str, in_source: bool, factory: Any, problem: str) -> None:
+    """A2, C2: the error is the user's own, with the operator's name."""
+    strategy = WatermarkStrategy.for_generator(factory).with_timestamp_assigner(lambda value, _: value)
+    env = local_environment(execution__runtime_mode=mode)
+    if in_source:
+        stream = env.from_source(DataGeneratorSource(int, 3), strategy, "mine")
+    else:
+        stream = env.from_collection([1, 2]).assign_timestamps_and_watermarks(strategy).name("mine")
+    with pytest.raises(
+        UserFunctionError, match=rf"(?s)operator 'mine', subtask 1/1, in the watermark generator\n.*{problem}"
+    ):
+        collect(stream)

@@ -12,10 +12,10 @@ from penstock.base.typeinfo import Types
 from penstock.core.operators.window.window_states import WindowListState, WindowMapState, open_runtime_map
 from penstock.state.backend import KeyedStateBackend
 from penstock.state.broadcast_state import BroadcastState
+from penstock.state.declared_values import declared_list_state, declared_map_state
 from penstock.state.descriptors import ListStateDescriptor, MapStateDescriptor, StateDescriptor
 from penstock.state.heap import HeapKeyedStateBackend
 from penstock.state.rocksdb.backend import RocksDBKeyedStateBackend
-from penstock.state.single_precision import single_list_state, single_map_state
 from penstock.state.states import ListState, MapState, StateView
 from penstock.state.ttl.states import open_list_state, open_map_state
 from penstock.state.ttl_config import StateTtlConfig
@@ -50,13 +50,13 @@ Open = Callable[[KeyedStateBackend], Any]
 LISTS: dict[str, Open] = {
     "plain": lambda backend: open_list_state(backend, ListStateDescriptor("s")),
     "expiring": lambda backend: open_list_state(backend, expiring(ListStateDescriptor("s"))),
-    "rounded": lambda backend: rounded(backend, ListStateDescriptor("s", Types.FLOAT()), single_list_state),
+    "rounded": lambda backend: rounded(backend, ListStateDescriptor("s", Types.FLOAT()), declared_list_state),
     "of a window": lambda backend: WindowListState(windows(backend), (0, 10)),
 }
 MAPS: dict[str, Open] = {
     "plain": lambda backend: open_map_state(backend, MapStateDescriptor("s")),
     "expiring": lambda backend: open_map_state(backend, expiring(MapStateDescriptor("s"))),
-    "rounded": lambda backend: rounded(backend, MapStateDescriptor("s", None, Types.FLOAT()), single_map_state),
+    "rounded": lambda backend: rounded(backend, MapStateDescriptor("s", None, Types.FLOAT()), declared_map_state),
     "of a window": lambda backend: WindowMapState(windows(backend), (0, 10)),
 }
 

@@ -18,6 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from penstock.base.configuration import Configuration
+from penstock.base.declared_values import typed_key
 from penstock.base.errors import MisuseError, UnknownMethodError, WrongTypeError, WrongValueError
 from penstock.base.output_tag import OutputTag
 from penstock.base.time import Duration, Time, to_millis
@@ -66,6 +67,7 @@ from penstock.datastream.projected_type import projected_type
 from penstock.datastream.stream_output import StreamOutput
 from penstock.datastream.windowed import KeyedWindows
 from penstock.drivers.settings.defaults import default_configuration
+from penstock.plan.nodes import with_declared_side
 from penstock.plan.transformation import Transformation, Upstream
 from penstock.state.descriptors import MapStateDescriptor
 
@@ -242,10 +244,13 @@ class DataStream(Partitioning["DataStream"], StreamOutput["DataStream"]):
         Args:
             key_selector: a function of the record, a `KeySelector`, or the name or names of the columns or fields whose
                 values are the key. With columns, records are not looked at one by one.
-            key_type: the type of the key.
+            key_type: the type of the key. Rows that a function returns get its order, so rows of the same fields are
+                one key in any order. It changes nothing where names of columns are the key.
         """
         refuse_generator_function(key_selector, "get_key")
-        selector: Callable[[Any], Any] = _column_key(key_selector) or method(key_selector, "get_key")
+        selector: Callable[[Any], Any] = _column_key(key_selector) or typed_key(
+            method(key_selector, "get_key"), key_type
+        )
         upstreams = tuple(replace(u, key_type=key_type) for u in self._upstreams_by(HashPartitioner(selector)))
         return KeyedStream(self._environment, upstreams, selector, self)
 
@@ -294,10 +299,11 @@ class DataStream(Partitioning["DataStream"], StreamOutput["DataStream"]):
         return self.window_all(count_windows(size, slide))
 
     def get_side_output(self, output_tag: OutputTag) -> DataStream:
-        """What the operator wrote to a side output.
+        """The records that the operator wrote to a side output; their rows and FLOATs follow the type of the tag.
 
         Raises:
-            MisuseError: if the operator writes no side output, such as a map.
+            MisuseError: if the operator writes no side output, such as a map, or if the side output is read with
+                another type elsewhere, where one of the types holds a ROW or a FLOAT.
         """
         transformation = self._transformation
         if transformation.kind in _WITHOUT_SIDE_OUTPUTS:
@@ -305,6 +311,7 @@ class DataStream(Partitioning["DataStream"], StreamOutput["DataStream"]):
                 f"operator {transformation.display_name!r} ({transformation.kind}) writes no side outputs, so side "
                 f"output {output_tag.tag_id!r} would be empty: only process() and window functions write side outputs"
             )
+        transformation.node = with_declared_side(transformation.node, output_tag.tag_id, output_tag.type_info)
         upstream = Upstream(transformation, side_tag=output_tag.tag_id)
         return DataStream(self._environment, (upstream,), output_tag.type_info or Types.PICKLED_BYTE_ARRAY())
 

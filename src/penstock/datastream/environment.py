@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, Generic, Self, TypeVar
 
 from penstock.base.configuration import Configuration
+from penstock.base.declared_values import fitting
 from penstock.base.errors import ConfigurationError, WrongTypeError, WrongValueError
 from penstock.base.execution_config import ExecutionConfig
 from penstock.base.job_execution_result import JobExecutionResult
@@ -34,15 +35,13 @@ from penstock.base.options import (
     SAVEPOINT_DIR,
 )
 from penstock.base.restart_strategy import RestartStrategyConfiguration
-from penstock.base.single_precision import rounding
 from penstock.base.time import Duration, to_millis
-from penstock.base.typeinfo import RowTypeInfo, TypeInformation
+from penstock.base.typeinfo import TypeInformation
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.connectors.collection import CollectionSource
 from penstock.connectors.socket_text import SocketTextSource
 from penstock.core.connector import Boundedness, Source
 from penstock.core.graph.job_graph import JobGraph
-from penstock.core.operators.emitting_rows import RowMaker
 from penstock.core.operators.source.source import SourceOperator
 from penstock.datastream.cache import Cache
 from penstock.datastream.checkpoint_config import CheckpointConfig
@@ -257,9 +256,7 @@ class Environment(Dependencies, ABC, Generic[StreamT]):
     def from_collection(self, collection: Iterable[Any], type_info: TypeInformation | None = None) -> StreamT:
         """A bounded stream of these values, in their order, from one subtask; with `Types.ROW`, of rows."""
         values = list(collection)
-        if isinstance(type_info, RowTypeInfo):
-            values = list(map(RowMaker(type_info), values))
-        made = rounding(type_info)
+        made = fitting(type_info)
         if made is not None:
             values = list(map(made, values))
         return self.from_source(

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Generic, TypeAlias
 
+from penstock.base.declared_values import typed_key
 from penstock.base.output_tag import OutputTag
 from penstock.base.time import Duration, Time
 from penstock.base.typeinfo import TypeInformation
@@ -46,7 +47,7 @@ class _TwoStreams(Generic[StreamT]):
 
     def where(self, key_selector: Any, key_type: TypeInformation | None = None) -> Where[StreamT]:
         """The key of the first stream's records: a function, or a `KeySelector`."""
-        return Where(self._inputs, method(key_selector, "get_key"), self._make)
+        return Where(self._inputs, typed_key(method(key_selector, "get_key"), key_type), self._make)
 
     def _make(self, windowed: KeyedWindows[StreamT], function: Any, output_type: TypeInformation | None) -> StreamT:
         raise NotImplementedError
@@ -81,7 +82,8 @@ class Where(Generic[StreamT]):
 
     def equal_to(self, key_selector: Any, key_type: TypeInformation | None = None) -> EqualTo[StreamT]:
         """The key of the second stream's records: a function, or a `KeySelector`."""
-        return EqualTo(self._inputs, (self._key_selector, method(key_selector, "get_key")), self._make)
+        second = typed_key(method(key_selector, "get_key"), key_type)
+        return EqualTo(self._inputs, (self._key_selector, second), self._make)
 
 
 class EqualTo(Generic[StreamT]):

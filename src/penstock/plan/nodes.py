@@ -9,14 +9,21 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias
 
+from penstock.base.declared_values import fitting
+from penstock.base.errors import MisuseError
 from penstock.base.single_precision import rounding
 from penstock.base.typeinfo import RowTypeInfo, TypeInformation
 from penstock.core.operators.base import StreamOperator
-from penstock.core.operators.emitting_rows import emitting_rows, emitting_singles
+from penstock.core.operators.emitting_rows import (
+    emitting_declared,
+    emitting_rows,
+    emitting_sides,
+    emitting_singles,
+)
 
 Factory: TypeAlias = Callable[[], StreamOperator]
 
@@ -43,31 +50,53 @@ def factory_of(node: Node) -> Factory:
 
 @dataclass(frozen=True)
 class DeclaredNode(OperatorNode):
-    """A node whose output type the program declares.
+    """A node whose output type the program declares, or the types of side outputs, by tag.
 
-    Where the type declares rows, the tuples, lists and dicts that the operator emits become rows. Where it declares a
-    FLOAT, the number is rounded to single precision.
+    Where a type declares rows, the tuples, lists and dicts that the operator emits become rows, and rows get the order
+    of the type. Where it declares a FLOAT, the number is rounded to single precision.
     """
 
     node: Node
-    output_type: TypeInformation
+    output_type: TypeInformation | None
+    side_types: tuple[tuple[str, TypeInformation], ...] = ()
 
     def factory(self) -> Factory:
         """The operator, with what makes its records what the type says."""
-        factory = factory_of(self.node)
-        if isinstance(self.output_type, RowTypeInfo):
-            factory = partial(emitting_rows, factory, self.output_type)
-        if rounding(self.output_type) is not None:
-            factory = partial(emitting_singles, factory, self.output_type)
+        factory, declared_type = factory_of(self.node), self.output_type
+        if isinstance(declared_type, RowTypeInfo):
+            factory = partial(emitting_rows, factory, declared_type)
+            if rounding(declared_type) is not None:
+                factory = partial(emitting_singles, factory, declared_type)
+        elif declared_type is not None:
+            factory = partial(emitting_declared, factory, declared_type)
+        if self.side_types:
+            factory = partial(emitting_sides, factory, self.side_types)
         return factory
 
     def parts(self) -> tuple[Any, ...]:
-        """Those of the node, and the type."""
-        return self.node, self.output_type
+        """The node's parts, and a type that is a ROW or holds a FLOAT: checkpoints name only these types."""
+        if isinstance(self.output_type, RowTypeInfo) or rounding(self.output_type) is not None:
+            return self.node, self.output_type
+        return (self.node,)
 
 
 def declared(node: Node, output_type: TypeInformation | None) -> Node:
     """The node, whose operator emits what the type declares, where that is anything that it may not emit by itself."""
-    if output_type is None or not (isinstance(output_type, RowTypeInfo) or rounding(output_type) is not None):
+    return node if fitting(output_type) is None else DeclaredNode(node, output_type)
+
+
+def with_declared_side(node: Node, tag_id: str, type_info: TypeInformation | None) -> Node:
+    """The node, whose operator makes the records of that side output follow the type, as `declared` does.
+
+    Raises:
+        MisuseError: if another type is declared for the same side output.
+    """
+    if type_info is None or fitting(type_info) is None:
         return node
-    return DeclaredNode(node, output_type)
+    found = node if isinstance(node, DeclaredNode) else DeclaredNode(node, None)
+    known = dict(found.side_types)
+    if known.setdefault(tag_id, type_info) != type_info:
+        raise MisuseError(
+            f"side output {tag_id!r} is read with two types, {known[tag_id]} and {type_info}: use one OutputTag"
+        )
+    return replace(found, side_types=tuple(known.items()))

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any, Final, Generic, NoReturn, TypeVar
 
-from penstock.base.single_precision import Rounding, rounding
+from penstock.base.declared_values import Change, fitting
 from penstock.base.typeinfo import TypeInformation
 from penstock.codecs.pickling import dumps
 from penstock.state.errors import StateError
@@ -142,15 +142,15 @@ class BroadcastState(ReadOnlyBroadcastState[K, V]):
     Its writer must do the same in every subtask: see `BroadcastProcessFunction`.
     """
 
-    __slots__ = ("_round",)
+    __slots__ = ("_change",)
 
     def __init__(self, name: str) -> None:
         super().__init__(name, BroadcastEntries())
-        self._round: Rounding | None = None
+        self._change: Change | None = None
 
     def declare(self, value_type: TypeInformation | None) -> None:
-        """Declare the type of values: a FLOAT in them then has single precision."""
-        self._round = rounding(value_type)
+        """Declare the type of values: rows in them then have its order, and a FLOAT has single precision."""
+        self._change = fitting(value_type, True)
 
     def read_only(self) -> ReadOnlyBroadcastState[K, V]:
         """The same state for a side that may only read it."""
@@ -159,7 +159,7 @@ class BroadcastState(ReadOnlyBroadcastState[K, V]):
     def put(self, key: K, value: V) -> None:
         """Store a copy of a value; raises `StateError` for one that cannot be copied."""
         try:
-            self._entries[key] = copy.deepcopy(value) if self._round is None else copy.deepcopy(self._round(value))
+            self._entries[key] = copy.deepcopy(value) if self._change is None else copy.deepcopy(self._change(value))
             self._entries.note_change()
         except Exception as error:
             raise StateError(

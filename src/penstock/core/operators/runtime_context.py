@@ -11,6 +11,13 @@ from penstock.base.errors import UnsupportedError, WrongTimeError, WrongValueErr
 from penstock.base.metrics import MetricGroup
 from penstock.core.operators.context import OperatorContext
 from penstock.core.supersteps import SuperstepContext
+from penstock.state.declared_values import (
+    declared_aggregating_state,
+    declared_list_state,
+    declared_map_state,
+    declared_reducing_state,
+    declared_value_state,
+)
 from penstock.state.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -18,13 +25,6 @@ from penstock.state.descriptors import (
     ReducingStateDescriptor,
     StateDescriptor,
     ValueStateDescriptor,
-)
-from penstock.state.single_precision import (
-    single_aggregating_state,
-    single_list_state,
-    single_map_state,
-    single_reducing_state,
-    single_value_state,
 )
 from penstock.state.states import AggregatingState, ListState, MapState, ReducingState, State, ValueState
 from penstock.state.ttl.states import (
@@ -46,27 +46,27 @@ class KeyedStateStore:
 
     def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]:
         """The value state of the current key; raises `StateError` on a stream without keys."""
-        state = single_value_state(state_descriptor, open_value_state(self._context.keyed, state_descriptor))
+        state = declared_value_state(state_descriptor, open_value_state(self._context.keyed, state_descriptor))
         return self._followed(state_descriptor, state)
 
     def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
         """The list state of the current key; raises `StateError` on a stream without keys."""
-        state = single_list_state(state_descriptor, open_list_state(self._context.keyed, state_descriptor))
+        state = declared_list_state(state_descriptor, open_list_state(self._context.keyed, state_descriptor))
         return self._followed(state_descriptor, state)
 
     def get_map_state(self, state_descriptor: MapStateDescriptor) -> MapState[Any, Any]:
         """The map state of the current key; raises `StateError` on a stream without keys."""
-        state = single_map_state(state_descriptor, open_map_state(self._context.keyed, state_descriptor))
+        state = declared_map_state(state_descriptor, open_map_state(self._context.keyed, state_descriptor))
         return self._followed(state_descriptor, state)
 
     def get_reducing_state(self, state_descriptor: ReducingStateDescriptor) -> ReducingState[Any]:
         """The reducing state of the current key; raises `StateError` on a stream without keys."""
-        state = single_reducing_state(state_descriptor, partial(open_reducing_state, self._context.keyed))
+        state = declared_reducing_state(state_descriptor, partial(open_reducing_state, self._context.keyed))
         return self._followed(state_descriptor, state)
 
     def get_aggregating_state(self, state_descriptor: AggregatingStateDescriptor) -> AggregatingState[Any, Any]:
         """The aggregating state of the current key; raises `StateError` on a stream without keys."""
-        state = single_aggregating_state(state_descriptor, partial(open_aggregating_state, self._context.keyed))
+        state = declared_aggregating_state(state_descriptor, partial(open_aggregating_state, self._context.keyed))
         return self._followed(state_descriptor, state)
 
     def _followed(self, descriptor: StateDescriptor, state: S) -> S:

@@ -8,7 +8,7 @@ from itertools import repeat
 from operator import countOf
 from typing import Any, Final
 
-from penstock.base.errors import MisuseError, StopIterationRaised
+from penstock.base.errors import MisuseError, StopIterationRaised, WrongTypeError, short_repr
 from penstock.base.timestamps import whole_ms
 from penstock.base.watermark_strategy import (
     NO_TIMESTAMP,
@@ -76,6 +76,27 @@ class AssignerError(Exception):
         self.what = what
 
 
+def _made(factory: Callable[[], Any]) -> Any:
+    """The user's generator.
+
+    Raises:
+        AssignerError: if the factory raises, or returns an object without the methods of a generator.
+    """
+    try:
+        made = factory()
+        if not isinstance(made, BatchWatermarks):
+            names = ("on_event", "on_periodic_emit")
+            missing = [f"no method {name}()" for name in names if not callable(getattr(made, name, None))]
+            if missing:
+                raise WrongTypeError(
+                    f"the factory of the watermark generator returned {short_repr(made)}, which has "
+                    f"{' and '.join(missing)}: return a WatermarkGenerator"
+                )
+    except Exception as error:
+        raise AssignerError(None, GENERATOR) from error
+    return made
+
+
 class WatermarkGenerator:
     """Assigns timestamps and follows them with watermarks, of one stream or of one split of a source.
 
@@ -84,12 +105,15 @@ class WatermarkGenerator:
     comes right after that record; it is also asked by the clock. Ingestion time is the clock's: a watermark comes after
     each batch, and by the clock when there is none. Idleness is by the clock too: without records for `idleness_ms` a
     stream stops holding others back.
+
+    Raises:
+        AssignerError: if the user's generator cannot be made.
     """
 
     def __init__(self, strategy: WatermarkStrategy) -> None:
         self._assigner = strategy.timestamp_assigner
         self._kind = strategy.kind
-        made = strategy.generator_factory() if strategy.generator_factory is not None else None
+        made = None if strategy.generator_factory is None else _made(strategy.generator_factory)
         self._of_batches = made if isinstance(made, BatchWatermarks) else None
         self._user = None if isinstance(made, BatchWatermarks) else made
         self._output = _Output()
@@ -206,7 +230,7 @@ class WatermarkGenerator:
                 self._user.on_periodic_emit(self._output)
                 proposed = self._said()
             else:
-                proposed = self._user.on_periodic_emit()  # type: ignore[call-arg]
+                proposed = self._user.on_periodic_emit()
             return None if proposed is None else self._reach(whole_ms(proposed, GENERATOR))
         except Exception as error:
             raise AssignerError(None, GENERATOR) from error

@@ -123,7 +123,7 @@ def _operator_at_work(error: BaseException) -> StreamOperator | None:
     trace = error.__traceback__
     while trace is not None:
         owner = trace.tb_frame.f_locals.get("self")
-        if isinstance(owner, StreamOperator):
+        if isinstance(owner, StreamOperator) and hasattr(owner, "context"):  # which it has after setup()
             operator = owner
         trace = trace.tb_next
     return operator

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from penstock.base.copies import IMMUTABLE, detached, is_immutable
+from penstock.base.declared_values import fitting
 from penstock.base.single_precision import rounding
 from penstock.base.typeinfo import TypeInformation
 from penstock.core.operators.base import FunctionOperator
@@ -25,6 +26,12 @@ def rounded_reduce(reduce: Any, type_info: TypeInformation | None) -> Any:
     return reduce if made is None else lambda one, other: made(reduce(one, other))
 
 
+def typed_reduce(reduce: Any, type_info: TypeInformation | None) -> Any:
+    """The function, whose results follow the type of the records: rows have its order, FLOATs single precision."""
+    made = fitting(type_info)
+    return reduce if made is None else lambda one, other: made(reduce(one, other))
+
+
 class KeyedReduceOperator(FunctionOperator):
     """Folds each record into its key's value and emits the result (A2)."""
 
@@ -41,7 +48,7 @@ class KeyedReduceOperator(FunctionOperator):
     def open(self) -> None:
         """Open the function."""
         super().open()
-        self._reduce = rounded_reduce(method(self.function, "reduce"), self._type_info)
+        self._reduce = typed_reduce(method(self.function, "reduce"), self._type_info)
         table = self.context.keyed.table("_penstock_reduce")
         self._entries, self._mark = table.entries(None), table.mark
         self._has_mutable = False

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from penstock.base.errors import UnsupportedError
 from penstock.base.types import Row
 from penstock.base.watermark_strategy import WatermarkStrategy
-from penstock.core.operators.base import FunctionOperator, StreamOperator, UserCodeError, call_all
+from penstock.core.operators.base import FunctionOperator, Output, StreamOperator, UserCodeError, call_all
 from penstock.core.operators.context import OperatorContext
 from penstock.core.operators.emitted_values import Results, holds_objects, with_copies
 from penstock.core.operators.record.fused import FILTER, MAP, FusedError, run_pass
@@ -185,7 +185,7 @@ class TimestampsAndWatermarksOperator(StreamOperator):
     def __init__(self, strategy: WatermarkStrategy) -> None:
         if strategy.alignment is not None:
             raise UnsupportedError("watermark alignment works only in sources: pass the strategy to from_source")
-        self._generator = WatermarkGenerator(strategy)
+        self._strategy = strategy
         self._is_idle = False
         self._periodic_at_ms: int | None = None
         self._has_ended = False
@@ -196,6 +196,14 @@ class TimestampsAndWatermarksOperator(StreamOperator):
     def tracks_idleness(self) -> bool:
         """Whether the strategy asks for idleness."""
         return self._generator.tracks_idleness
+
+    def setup(self, context: OperatorContext, output: Output) -> None:
+        """Make the generator, here because errors of its factory need the operator's name."""
+        super().setup(context, output)
+        try:
+            self._generator = WatermarkGenerator(self._strategy)
+        except AssignerError as error:
+            raise UserCodeError(context.operator_name, error.record, error.what) from error.__cause__
 
     def open(self) -> None:
         """A stream without any record becomes idle too, counted from now."""

@@ -12,7 +12,7 @@ from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.codecs.pickling import loads_named
 from penstock.core.columns.batch import SplitColumnBatch, last_timestamp
 from penstock.core.connector import InputStatus, Source, SourceReader, SplitBatch
-from penstock.core.operators.base import StreamOperator, UserCodeError
+from penstock.core.operators.base import Output, StreamOperator, UserCodeError
 from penstock.core.operators.context import OperatorContext
 from penstock.core.operators.source.source_watermarks import SourceWatermarks
 from penstock.core.operators.watermarks import NULL_TIME_RECORDS, AssignerError, WatermarkGenerator
@@ -55,7 +55,10 @@ class _ReaderContext:
         self._operator.output.collect_side(tag_id, batch)
 
     def open_split(self, split_id: str) -> None:
-        self._operator.watermarks.open_split(split_id, self._context.now_ms())
+        try:
+            self._operator.watermarks.open_split(split_id, self._context.now_ms())
+        except AssignerError as error:
+            raise UserCodeError(self._context.operator_name, error.record, error.what) from error.__cause__
 
     def close_split(self, split_id: str) -> None:
         self._operator.watermarks.close_split(split_id)
@@ -71,11 +74,11 @@ class SourceOperator(StreamOperator):
     """
 
     user_part = "the source"
+    watermarks: SourceWatermarks
 
     def __init__(self, source: Source[Any, Any], strategy: WatermarkStrategy) -> None:
         self.source = source
         self.strategy = strategy
-        self.watermarks = SourceWatermarks(strategy)
         self.records_out = 0
         self.emitted_watermark: int | None = None
         self._alignment = strategy.alignment
@@ -90,6 +93,14 @@ class SourceOperator(StreamOperator):
         self._last_emitted: tuple[int, int] | None = None
         #: since when (ms) the reader has had nothing; None while it has
         self._silent_since_ms: int | None = None
+
+    def setup(self, context: OperatorContext, output: Output) -> None:
+        """Make the watermark generator, here because errors of its factory need the operator's name."""
+        super().setup(context, output)
+        try:
+            self.watermarks = SourceWatermarks(self.strategy)
+        except AssignerError as error:
+            raise UserCodeError(context.operator_name, error.record, error.what) from error.__cause__
 
     def initialize_state(self) -> None:
         """Make the reader and give it its restored splits."""

@@ -155,7 +155,7 @@ class AlignedWindowOperator(WindowOperatorBase):
         try:
             if isinstance(contents, AggregatingContents):
                 # Without the detour over `contents.add`: this is the loop that most jobs spend their time in.
-                add, create = contents.function.add, contents.function.create_accumulator
+                add, create = contents.accumulate, contents.function.create_accumulator
                 for key, value in zip(keys, values, strict=True):
                     accumulator = get(key, _MISSING)
                     pane[key] = add(value, create() if accumulator is _MISSING else accumulator)

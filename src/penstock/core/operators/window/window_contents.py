@@ -11,7 +11,7 @@ from penstock.base.copies import detached
 from penstock.base.typeinfo import TypeInformation
 from penstock.core.operators.context import OperatorContext
 from penstock.core.operators.keyed.keyed_aggregate import FieldReduce
-from penstock.core.operators.keyed.keyed_reduce import rounded_reduce
+from penstock.core.operators.keyed.keyed_reduce import typed_reduce
 from penstock.core.operators.record.stateless import method
 from penstock.core.operators.returned import results_of
 from penstock.core.operators.runtime_context import KeyedStateStore
@@ -58,7 +58,7 @@ class ReducingContents(WindowContents):
 
     def __init__(self, function: Any, type_info: TypeInformation | None = None) -> None:
         self.function = function
-        self._reduce: Callable[[Any, Any], Any] = rounded_reduce(method(function, "reduce"), type_info)
+        self._reduce: Callable[[Any, Any], Any] = typed_reduce(method(function, "reduce"), type_info)
         self._copies = False
 
     def copy_records(self) -> None:
@@ -100,17 +100,23 @@ class AggregatingContents(WindowContents):
 
     def __init__(self, function: Any) -> None:
         self.function = function
-        self._add = function.add
+        #: adds a record to an accumulator and returns the accumulator
+        self.accumulate: Callable[[Any, Any], Any] = function.add
         self._create = function.create_accumulator
         self._get_result = function.get_result
 
+    def copy_records(self) -> None:
+        """The accumulator may be a record, or hold one, and the function may change it."""
+        add = self.function.add
+        self.accumulate = lambda value, accumulator: add(detached(value), accumulator)
+
     def first(self, value: Any) -> Any:
         """A new accumulator with the record."""
-        return self._add(value, self._create())
+        return self.accumulate(value, self._create())
 
     def add(self, contents: Any, value: Any) -> Any:
         """Add the record."""
-        return self._add(value, contents)
+        return self.accumulate(value, contents)
 
     def merge(self, one: Any, other: Any) -> Any:
         """Merge the accumulators."""

@@ -16,6 +16,13 @@ from penstock.core.operators.context import OperatorContext
 from penstock.core.operators.runtime_context import KeyedStateStore
 from penstock.core.windowing.windows import WindowToken
 from penstock.state.backend import KeyedStateBackend
+from penstock.state.declared_values import (
+    declared_aggregating_state,
+    declared_list_state,
+    declared_map_state,
+    declared_reducing_state,
+    declared_value_state,
+)
 from penstock.state.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -23,13 +30,6 @@ from penstock.state.descriptors import (
     ReducingStateDescriptor,
     StateDescriptor,
     ValueStateDescriptor,
-)
-from penstock.state.single_precision import (
-    single_aggregating_state,
-    single_list_state,
-    single_map_state,
-    single_reducing_state,
-    single_value_state,
 )
 from penstock.state.states import AggregatingState, ListState, MapState, ReducingState, ValueState
 from penstock.state.ttl.states import open_map_state
@@ -126,23 +126,23 @@ class WindowStateStore(KeyedStateStore):
 
     def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]:
         """The value state of the window."""
-        return single_value_state(state_descriptor, self._states.get(state_descriptor, self._token))
+        return declared_value_state(state_descriptor, self._states.get(state_descriptor, self._token))
 
     def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
         """The list state of the window."""
-        return single_list_state(state_descriptor, self._states.get(state_descriptor, self._token))
+        return declared_list_state(state_descriptor, self._states.get(state_descriptor, self._token))
 
     def get_map_state(self, state_descriptor: MapStateDescriptor) -> MapState[Any, Any]:
         """The map state of the window."""
-        return single_map_state(state_descriptor, self._states.get(state_descriptor, self._token))
+        return declared_map_state(state_descriptor, self._states.get(state_descriptor, self._token))
 
     def get_reducing_state(self, state_descriptor: ReducingStateDescriptor) -> ReducingState[Any]:
         """The reducing state of the window."""
-        return single_reducing_state(state_descriptor, lambda made: self._states.get(made, self._token))
+        return declared_reducing_state(state_descriptor, lambda made: self._states.get(made, self._token))
 
     def get_aggregating_state(self, state_descriptor: AggregatingStateDescriptor) -> AggregatingState[Any, Any]:
         """The aggregating state of the window."""
-        return single_aggregating_state(state_descriptor, lambda made: self._states.get(made, self._token))
+        return declared_aggregating_state(state_descriptor, lambda made: self._states.get(made, self._token))
 
 
 class WindowValueState(ValueState[Any]):

@@ -1,7 +1,7 @@
-"""Keyed states whose declared type holds a FLOAT: what is put into them is rounded to single precision.
+"""Keyed states of a declared type: the values follow the type, see `base.declared_values`.
 
-It is a view around the state that the backend gives, with or without time-to-live. States of other types are handed on
-as they are.
+Rows with names get the order of the type, and a FLOAT has single precision. A view around the state of the backend does
+this, with or without time-to-live. States of types that hold neither get no view.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from copy import copy
 from typing import Any, TypeVar
 
-from penstock.base.single_precision import Rounding, rounding
+from penstock.base.declared_values import Change, fitting
 from penstock.state.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -24,47 +24,47 @@ from penstock.state.states import AggregatingState, ListState, MapState, Reducin
 D = TypeVar("D", bound=StateDescriptor)
 
 
-def single_value_state(descriptor: ValueStateDescriptor, state: ValueState[Any]) -> ValueState[Any]:
-    """The state, or the view that rounds."""
-    made = rounding(descriptor.type_info)
+def declared_value_state(descriptor: ValueStateDescriptor, state: ValueState[Any]) -> ValueState[Any]:
+    """The state, or the view whose values follow the type."""
+    made = fitting(descriptor.type_info, True)
     return state if made is None else _Value(state, made)
 
 
-def single_list_state(descriptor: ListStateDescriptor, state: ListState[Any]) -> ListState[Any]:
-    """The state, or the view that rounds."""
-    made = rounding(descriptor.type_info)
+def declared_list_state(descriptor: ListStateDescriptor, state: ListState[Any]) -> ListState[Any]:
+    """The state, or the view whose values follow the type."""
+    made = fitting(descriptor.type_info, True)
     return state if made is None else _List(state, made)
 
 
-def single_map_state(descriptor: MapStateDescriptor, state: MapState[Any, Any]) -> MapState[Any, Any]:
-    """The state, or the view that rounds."""
-    keys, values = rounding(descriptor.key_type_info), rounding(descriptor.type_info)
+def declared_map_state(descriptor: MapStateDescriptor, state: MapState[Any, Any]) -> MapState[Any, Any]:
+    """The state, or the view whose values follow the type."""
+    keys, values = fitting(descriptor.key_type_info, True), fitting(descriptor.type_info, True)
     return state if keys is None and values is None else _Map(state, keys or _as_it_is, values or _as_it_is)
 
 
-def single_reducing_state(
+def declared_reducing_state(
     descriptor: ReducingStateDescriptor, open_state: Callable[[ReducingStateDescriptor], ReducingState[Any]]
 ) -> ReducingState[Any]:
-    """The state that `open_state` gives, or the view that rounds each value and what they are folded to."""
-    made = rounding(descriptor.type_info)
+    """The state that `open_state` gives, or the view that changes each value and each result of the fold."""
+    made = fitting(descriptor.type_info, True)
     if made is None:
         return open_state(descriptor)
-    rounded, reduce = copy(descriptor), descriptor.reduce_function
-    rounded.reduce_function = lambda one, other: made(reduce(one, other))
-    return _Reducing(open_state(rounded), made)
+    changed, reduce = copy(descriptor), descriptor.reduce_function
+    changed.reduce_function = lambda one, other: made(reduce(one, other))
+    return _Reducing(open_state(changed), made)
 
 
-def single_aggregating_state(
+def declared_aggregating_state(
     descriptor: AggregatingStateDescriptor,
     open_state: Callable[[AggregatingStateDescriptor], AggregatingState[Any, Any]],
 ) -> AggregatingState[Any, Any]:
-    """The state that `open_state` gives, or one whose accumulators are rounded."""
-    made = rounding(descriptor.type_info)
+    """The state that `open_state` gives, or one whose accumulators follow the type."""
+    made = fitting(descriptor.type_info, True)
     if made is None:
         return open_state(descriptor)
-    rounded = copy(descriptor)
-    rounded.agg_function = _Aggregate(descriptor.agg_function, made)
-    return open_state(rounded)
+    changed = copy(descriptor)
+    changed.agg_function = _Aggregate(descriptor.agg_function, made)
+    return open_state(changed)
 
 
 def _as_it_is(value: Any) -> Any:
@@ -72,17 +72,17 @@ def _as_it_is(value: Any) -> Any:
 
 
 class _Value(ValueState[Any]):
-    __slots__ = ("_round", "_state")
+    __slots__ = ("_change", "_state")
 
-    def __init__(self, state: ValueState[Any], made: Rounding) -> None:
+    def __init__(self, state: ValueState[Any], made: Change) -> None:
         self._state = state
-        self._round = made
+        self._change = made
 
     def value(self) -> Any:
         return self._state.value()
 
     def update(self, value: Any) -> None:
-        self._state.update(self._round(value))
+        self._state.update(self._change(value))
 
     def clear(self) -> None:
         self._state.clear()
@@ -92,23 +92,23 @@ class _Value(ValueState[Any]):
 
 
 class _List(ListState[Any]):
-    __slots__ = ("_round", "_state")
+    __slots__ = ("_change", "_state")
 
-    def __init__(self, state: ListState[Any], made: Rounding) -> None:
+    def __init__(self, state: ListState[Any], made: Change) -> None:
         self._state = state
-        self._round = made
+        self._change = made
 
     def get(self) -> list[Any]:
         return self._state.get()
 
     def add(self, value: Any) -> None:
-        self._state.add(self._round(value))
+        self._state.add(self._change(value))
 
     def add_all(self, values: Iterable[Any]) -> None:
-        self._state.add_all(list(map(self._round, values)))
+        self._state.add_all(list(map(self._change, values)))
 
     def update(self, values: Iterable[Any]) -> None:
-        self._state.update(list(map(self._round, values)))
+        self._state.update(list(map(self._change, values)))
 
     def clear(self) -> None:
         self._state.clear()
@@ -120,7 +120,7 @@ class _List(ListState[Any]):
 class _Map(MapState[Any, Any]):
     __slots__ = ("_key", "_state", "_value")
 
-    def __init__(self, state: MapState[Any, Any], key: Rounding, value: Rounding) -> None:
+    def __init__(self, state: MapState[Any, Any], key: Change, value: Change) -> None:
         self._state = state
         self._key = key
         self._value = value
@@ -169,17 +169,17 @@ class _Map(MapState[Any, Any]):
 
 
 class _Reducing(ReducingState[Any]):
-    __slots__ = ("_round", "_state")
+    __slots__ = ("_change", "_state")
 
-    def __init__(self, state: ReducingState[Any], made: Rounding) -> None:
+    def __init__(self, state: ReducingState[Any], made: Change) -> None:
         self._state = state
-        self._round = made
+        self._change = made
 
     def get(self) -> Any:
         return self._state.get()
 
     def add(self, value: Any) -> None:
-        self._state.add(self._round(value))
+        self._state.add(self._change(value))
 
     def clear(self) -> None:
         self._state.clear()
@@ -189,18 +189,18 @@ class _Reducing(ReducingState[Any]):
 
 
 class _Aggregate:
-    """An aggregate function whose accumulators are rounded."""
+    """An aggregate function whose accumulators follow the type."""
 
-    def __init__(self, function: Any, made: Rounding) -> None:
+    def __init__(self, function: Any, made: Change) -> None:
         self._function = function
-        self._round = made
+        self._change = made
         self.get_result = function.get_result
 
     def create_accumulator(self) -> Any:
-        return self._round(self._function.create_accumulator())
+        return self._change(self._function.create_accumulator())
 
     def add(self, value: Any, accumulator: Any) -> Any:
-        return self._round(self._function.add(value, accumulator))
+        return self._change(self._function.add(value, accumulator))
 
     def merge(self, acc_a: Any, acc_b: Any) -> Any:
-        return self._round(self._function.merge(acc_a, acc_b))
+        return self._change(self._function.merge(acc_a, acc_b))

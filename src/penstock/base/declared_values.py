@@ -1,0 +1,230 @@
+"""What a declared type makes of values: rows have its fields in its order, and a FLOAT has single precision.
+
+PyFlink's serializers do the same, at every depth. Only types that hold a ROW or a FLOAT have a function that does so;
+others cost nothing. Values are copied where they change, because the function that made them may still hold them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from copy import copy
+from typing import Any, Final
+
+from penstock.base.composite_types import (
+    ListTypeInfo,
+    MapTypeInfo,
+    ObjectArrayTypeInfo,
+    RowTypeInfo,
+    TupleTypeInfo,
+)
+from penstock.base.errors import WrongValueError, short_repr
+from penstock.base.single_precision import rounding
+from penstock.base.typeinfo import TypeInformation
+from penstock.base.types import Row
+
+Change = Callable[[Any], Any]
+
+_ELEMENTS: Final = (ListTypeInfo, ObjectArrayTypeInfo)
+
+
+def fitting(type_info: TypeInformation | None, keeps_form: bool = False) -> Change | None:
+    """The function that makes values follow their type; None if the type holds neither a ROW nor a FLOAT.
+
+    It returns the value itself if nothing changes in its rows. A value of another form than the type stays.
+
+    Args:
+        type_info: the type; None for any.
+        keeps_form: whether tuples, lists, dicts and rows without names stay in the place of rows, as in states.
+    """
+    make_rows, round_floats = row_making(type_info, keeps_form), rounding(type_info)
+    if make_rows is None or round_floats is None:
+        return make_rows or round_floats
+    return lambda value: round_floats(make_rows(value))
+
+
+def row_making(type_info: TypeInformation | None, keeps_form: bool = False) -> Change | None:
+    """The function that puts the rows of a value in the order of its type; None if the type holds no ROW."""
+    if isinstance(type_info, RowTypeInfo):
+        return RowMaker(type_info, keeps_form)
+    if isinstance(type_info, TupleTypeInfo):
+        return _of_tuples(_changes(type_info.get_field_types(), keeps_form))
+    if isinstance(type_info, _ELEMENTS):
+        return _of_elements(row_making(type_info.element_type, keeps_form))
+    if isinstance(type_info, MapTypeInfo):
+        keys, values = type_info.key_type_info, type_info.value_type_info
+        return _of_maps(row_making(keys, keeps_form), row_making(values, keeps_form))
+    return None
+
+
+class RowMaker:
+    """Turns a value into a row of a type: with its names, unless those are the `f0`, `f1`, … of a type without any.
+
+    A row that has the type's names in another order gets the type's order, and so do rows inside its fields. With
+    `keeps_form`, only rows with names change.
+    """
+
+    def __init__(self, type_info: RowTypeInfo, keeps_form: bool = False) -> None:
+        names = tuple(type_info.get_field_names())
+        self._names = names
+        self._is_named = names != tuple(f"f{index}" for index in range(len(names)))
+        #: of the fields that are rows or hold some
+        self._inner = _changes(type_info.get_field_types(), keeps_form)
+        self._gives_names = self._is_named and not keeps_form
+        self._of_other_forms = (_of_tuples(self._inner) or _stays) if keeps_form else None
+
+    def __call__(self, value: Any) -> Any:
+        """The row; a value that has no fields stays.
+
+        Raises:
+            WrongValueError: for a row of other names than a type with names has.
+        """
+        if isinstance(value, Row):
+            if self.leaves(value):
+                return value
+            made = copy(value)  # the row that was emitted may be in the state of its function
+            made._values = self._in_order(value)
+        elif self._of_other_forms is not None:
+            return self._of_other_forms(value)
+        elif isinstance(value, dict):
+            made = Row(*[value.get(name) for name in self._names])
+        elif isinstance(value, tuple | list):
+            made = Row(*value)
+        else:
+            return value
+        if self._gives_names or (made._fields is not None and (self._is_named or {*made._fields} == {*self._names})):
+            made.set_field_names(self._names)
+        values = made._values
+        for place, change in self._inner:
+            if place < len(values):
+                values[place] = change(values[place])
+        return made
+
+    def leaves(self, row: Row) -> bool:
+        """Whether a row is in order: it has the names of the type, or needs none, and so have rows inside it.
+
+        Raises:
+            WrongValueError: for a row inside it that has other names than its type.
+        """
+        fields = row._fields
+        if fields is None:
+            if self._gives_names:
+                return False
+        elif fields != self._names and (self._is_named or {*fields} == {*self._names}):
+            return False
+        if not self._inner:
+            return True
+        values = row._values
+        return all(place >= len(values) or change(values[place]) is values[place] for place, change in self._inner)
+
+    def _in_order(self, row: Row) -> list[Any]:
+        fields, names, values = row._fields, self._names, row._values
+        if fields is None or fields == names:
+            return list(values)
+        if not self._is_named and {*fields} != {*names}:
+            return list(values)
+        if len(fields) != len(names) or len(values) != len(names) or {*fields} != {*names}:
+            raise _other_fields(row, names)
+        places = {name: place for place, name in enumerate(fields)}
+        return [values[places[name]] for name in names]
+
+
+def _other_fields(row: Row, names: tuple[str, ...]) -> WrongValueError:
+    fields = row._fields or ()
+    missing = [name for name in names if name not in fields]
+    others = [name for name in fields if name not in names]
+    problems = [f"it has no field {name!r}" for name in missing]
+    problems += [f"the type has no field {name!r}" for name in others]
+    if not problems:
+        problems = [f"it has {len(fields)} names and {len(row)} values"]
+    return WrongValueError(
+        f"{short_repr(row)} does not fit its declared type, whose fields are {', '.join(names)}: "
+        f"{', and '.join(problems)}. Give the row the fields of the type, or declare another type"
+    )
+
+
+def _changes(types: Sequence[TypeInformation], keeps_form: bool) -> list[tuple[int, Change]]:
+    """The places and functions of the fields that hold a ROW."""
+    found = ((place, row_making(type_info, keeps_form)) for place, type_info in enumerate(types))
+    return [(place, change) for place, change in found if change is not None]
+
+
+def _stays(value: Any) -> Any:
+    return value
+
+
+def _of_tuples(changes: list[tuple[int, Change]]) -> Change | None:
+    if not changes:
+        return None
+
+    def fields(record: Any) -> Any:
+        if not isinstance(record, tuple):
+            return record
+        made: list[Any] | None = None
+        for place, change in changes:
+            if place < len(record):
+                item = change(record[place])
+                if item is not record[place]:
+                    made = list(record) if made is None else made
+                    made[place] = item
+        if made is None:
+            return record
+        return record._make(made) if hasattr(record, "_make") else tuple(made)
+
+    return fields
+
+
+def _of_elements(change: Change | None) -> Change | None:
+    if change is None:
+        return None
+
+    def elements(items: Any) -> Any:
+        if not isinstance(items, list | tuple):
+            return items
+        made = list(map(change, items))
+        if all(one is other for one, other in zip(made, items, strict=True)):
+            return items
+        return made if isinstance(items, list) else tuple(made)
+
+    return elements
+
+
+def _of_maps(keys: Change | None, values: Change | None) -> Change | None:
+    if keys is None and values is None:
+        return None
+
+    def entries(items: Any) -> Any:
+        if not isinstance(items, dict):
+            return items
+        made = {keys(key) if keys else key: values(item) if values else item for key, item in items.items()}
+        if all(
+            key is old_key and item is old_item
+            for (key, item), (old_key, old_item) in zip(made.items(), items.items(), strict=False)
+        ):
+            return items
+        return made
+
+    return entries
+
+
+class TypedKey:
+    """A key selector whose keys are made what their type declares, so that rows with other orders are one key."""
+
+    def __init__(self, selector: Change, type_info: TypeInformation) -> None:
+        change = row_making(type_info)
+        if change is None:
+            raise WrongValueError(f"{type_info!r} holds no ROW")
+        self._selector = selector
+        self._type_info = type_info
+        self._change = change
+
+    def __call__(self, record: Any) -> Any:
+        """The key of a record."""
+        return self._change(self._selector(record))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return TypedKey, (self._selector, self._type_info)
+
+
+def typed_key(selector: Change, type_info: TypeInformation | None) -> Change:
+    """The key selector, with keys in the order of the type where that holds a ROW."""
+    return selector if type_info is None or row_making(type_info) is None else TypedKey(selector, type_info)
