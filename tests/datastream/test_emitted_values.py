@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -406,12 +407,56 @@ def _gathered(record: Any) -> list[int]:
     return GLOBAL
 
 
+class InClass(MapFunction):
+    """Has its list in the class."""
+
+    numbers: list[int] = []  # noqa: RUF012 - the class shares it
+
+    def map(self, value: Any) -> list[int]:
+        if value[1] == 1:
+            self.numbers.clear()
+        self.numbers.append(value[1])
+        return self.numbers
+
+
+class InSlot(MapFunction):
+    __slots__ = ("numbers",)
+
+    def open(self, runtime_context: Any) -> None:
+        self.numbers: list[int] = []
+
+    def map(self, value: Any) -> list[int]:
+        self.numbers.append(value[1])
+        return self.numbers
+
+
+def in_other_class(record: Any) -> list[int]:
+    return InClass().map(record)
+
+
+def in_module(record: Any) -> list[int]:
+    return sys.modules[__name__]._gathered(record)  # type: ignore[no-any-return]
+
+
+def in_globals(record: Any) -> list[int]:
+    numbers = globals()["GLOBAL"]
+    if record[1] == 1:
+        numbers.clear()
+    numbers.append(record[1])
+    return numbers  # type: ignore[no-any-return]
+
+
 UNKEYED: dict[str, Build] = {
     "map": lambda stream: stream.map(OwnList()),
     "map after map": lambda stream: stream.map(lambda record: record).map(OwnList()),
     "map, later": lambda stream: stream.map(OwnLater()),
     "map, closure": lambda stream: stream.map(in_closure()),
     "map, global": lambda stream: stream.map(in_global),
+    "map, class": lambda stream: stream.map(InClass()),
+    "map, slot": lambda stream: stream.map(InSlot()),
+    "map, other class": lambda stream: stream.map(in_other_class),
+    "map, module": lambda stream: stream.map(in_module),
+    "map, globals()": lambda stream: stream.map(in_globals),
     "flat map": lambda stream: stream.flat_map(OwnList()),
     "process": lambda stream: stream.process(OwnList()),
     "two inputs": lambda stream: stream.connect(stream).process(OfTwo()),
