@@ -13,6 +13,7 @@ from tests.datastream.environments import collect, local_environment
 from penstock.base.output_tag import OutputTag
 from penstock.base.types import Row
 from penstock.common import Time, WatermarkStrategy
+from penstock.connectors.generator import DataGeneratorSource
 from penstock.datastream import AsyncDataStream
 from penstock.datastream.functions import (
     AggregateFunction,
@@ -584,3 +585,105 @@ def test_joins_emit_what_they_keep() -> None:
     left, right = timed(env, [("a", 1)]).key_by(key_of), timed(env, RECORDS).key_by(key_of)
     joined = left.interval_join(right).between(-10, 10).process(JoinInPlace())
     assert collect(joined) == GROWING
+
+
+# --- sources ----------------------------------------------------------------------------------------------------------
+
+
+MODES = ("STREAMING", "MICRO_BATCH", "BATCH")
+
+
+class Counted:
+    """A record of a class of the program's, which can change."""
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+
+
+def one_more(record: Any) -> Any:
+    record["n"] += 1
+    return record
+
+
+def one_more_of_object(record: Counted) -> int:
+    record.n += 1
+    return record.n
+
+
+def added(one: Any, other: Any) -> Any:
+    one["n"] += other["n"]
+    return one
+
+
+def with_own_number(record: Any) -> Any:
+    record["tags"].append(record["n"])
+    return list(record["tags"])
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_records_of_a_collection_are_separate(mode: str) -> None:
+    """K1, K2: an object that is in a collection several times is several records, which share nothing."""
+    env = local_environment(execution__runtime_mode=mode)
+    shared, tags = {"k": "a", "n": 1}, [0]
+    counted, pair = Counted(1), ("x", [1])
+    assert collect(env.from_collection([shared] * 3).map(one_more)) == [{"k": "a", "n": 2}] * 3
+    assert collect(env.from_collection([counted] * 3).map(one_more_of_object)) == [2] * 3
+    assert collect(env.from_elements(pair, pair).map(lambda record: (record[1].append(2), record)[1])) == [
+        ("x", [1, 2]),
+        ("x", [1, 2]),
+    ]
+    records = [{"n": 1, "tags": tags}, {"n": 2, "tags": tags}]
+    assert collect(env.from_collection(records).map(with_own_number)) == [[0, 1], [0, 2]]
+    assert (shared["n"], counted.n, pair, tags) == (1, 1, ("x", [1]), [0])
+
+
+@pytest.mark.parametrize("mode", RUNNING_MODES)
+def test_a_reduce_may_change_a_record_of_a_collection(mode: str) -> None:
+    """A2, K2: the first record of a key is the reduce's own."""
+    env = local_environment(execution__runtime_mode=mode)
+    keyed = env.from_collection([{"k": "a", "n": 1}] * 4).key_by(lambda record: record["k"])
+    assert collect(keyed.reduce(added).map(lambda record: record["n"])) == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_collection_is_taken_when_it_is_given(mode: str) -> None:
+    """K2: the program may change its objects after it has made a stream of them, and before it runs."""
+    env = local_environment(execution__runtime_mode=mode)
+    record = {"n": 1}
+    stream = env.from_collection([record])
+    record["n"] = 100
+    assert collect(stream) == [{"n": 1}]
+
+
+class Buffer:
+    """A generator function that uses one object again, in a shape."""
+
+    def __init__(self, shape: Callable[[Any], Any] = lambda buffer: buffer) -> None:
+        self.buffer = {"n": -1}
+        self.shape = shape
+
+    def __call__(self, index: int) -> Any:
+        self.buffer["n"] = index
+        return self.shape(self.buffer)
+
+
+def buffer_in_global(index: int) -> list[int]:
+    GLOBAL[:] = [index]
+    return GLOBAL
+
+
+GENERATED: dict[str, tuple[Callable[[], Callable[[int], Any]], list[Any]]] = {
+    "object": (Buffer, [{"n": n} for n in range(4)]),
+    "in a tuple": (lambda: Buffer(lambda buffer: (1, buffer)), [(1, {"n": n}) for n in range(4)]),
+    "global": (lambda: buffer_in_global, [[n] for n in range(4)]),
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("kind", GENERATED)
+def test_a_generator_function_may_use_an_object_again(kind: str, mode: str) -> None:
+    """K1: a record of a generator is what it was when the function returned it."""
+    make, results = GENERATED[kind]
+    env = local_environment(execution__runtime_mode=mode)
+    source: DataGeneratorSource[Any] = DataGeneratorSource(make(), 4)
+    assert collect(env.from_source(source, WatermarkStrategy.no_watermarks(), "generator")) == results

@@ -304,10 +304,15 @@ def _has_own_parts(value: Any) -> bool:
 
 
 def with_copies(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """The function of a map, whose results are copies if they may change."""
+    """The function of a map or of a source, whose results are copies if they may change."""
 
     def call(record: Any) -> Any:
         result = function(record)
+        if result.__class__ is tuple:
+            for part in result:
+                if part.__class__ not in IMMUTABLE:
+                    return detached(result)
+            return result
         return result if result.__class__ in IMMUTABLE else detached(result)
 
     return call

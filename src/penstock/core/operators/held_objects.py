@@ -210,7 +210,7 @@ class _Search:
         for name in names.imported:
             if not _is_installed(name):
                 if name not in sys.modules:
-                    return True  # nobody knows yet what is in it
+                    return True  # its content is not known yet
                 modules += [sys.modules[part] for part in _with_parents(name)]
         return any(self._is_held(value) for value in _named_in(modules, names.attributes))
 
