@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -49,6 +50,7 @@ RECORDS = [("a", 1), ("a", 2), ("a", 3), ("a", 4)]
 GROWING = [[1], [1, 2], [1, 2, 3], [1, 2, 3, 4]]
 SIDE = OutputTag("side")
 BACKENDS = ("hashmap", "rocksdb")
+MODES = ("STREAMING", "MICRO_BATCH", "BATCH")
 RUNNING_MODES = ("STREAMING", "MICRO_BATCH")
 Build = Callable[[Any], Any]
 
@@ -376,12 +378,13 @@ class OfTwo(CoProcessFunction):
 
 
 class Asynchronous(AsyncFunction):
-    def __init__(self) -> None:
+    def __init__(self, returned: Callable[[list[Any]], Any] = lambda results: results) -> None:
         self.numbers: list[int] = []
+        self.returned = returned
 
     async def async_invoke(self, value: Any) -> Any:
         self.numbers.append(value[1])
-        return [self.numbers]
+        return self.returned([self.numbers])
 
 
 def in_closure() -> Callable[[Any], Any]:
@@ -462,6 +465,9 @@ UNKEYED: dict[str, Build] = {
     "process": lambda stream: stream.process(OwnList()),
     "two inputs": lambda stream: stream.connect(stream).process(OfTwo()),
     "async": lambda stream: AsyncDataStream.ordered_wait(stream, Asynchronous(), Time.seconds(60), 1),
+    "async, calls at once": lambda stream: AsyncDataStream.ordered_wait(stream, Asynchronous(), Time.seconds(60), 10),
+    "async, unordered": lambda stream: AsyncDataStream.unordered_wait(stream, Asynchronous(), Time.seconds(60), 10),
+    "async, iterator": lambda stream: AsyncDataStream.ordered_wait(stream, Asynchronous(iter), Time.seconds(60), 10),
 }
 
 
@@ -480,6 +486,36 @@ def test_what_a_function_changes_between_two_results() -> None:
     assert collect(stream.flat_map(ChangesBetween())) == [[1], [1, 2], [1, 2, 3]]
     stream = stream_of([("a", 3)])
     assert collect(stream.process(ChangesBetween())) == [("x", [1]), ("x", [1, 2]), ("x", [1, 2, 3])]
+
+
+class FillsLater(AsyncFunction):
+    """Goes on with the list after it has returned it."""
+
+    async def async_invoke(self, value: Any) -> Any:
+        numbers = [value[1]]
+        asyncio.get_running_loop().call_soon(numbers.clear)
+        return [numbers]
+
+
+class KeepsAtTimeOut(AsyncFunction):
+    def __init__(self) -> None:
+        self.numbers: list[int] = []
+
+    async def async_invoke(self, value: Any) -> Any:
+        await asyncio.sleep(3600)
+
+    def timeout(self, value: Any) -> Any:
+        self.numbers.append(value[1])
+        return iter([self.numbers])
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_what_an_asynchronous_function_has_returned(mode: str) -> None:
+    """K1: results count as they were when the call returned, or when its time was over."""
+    stream = stream_of(RECORDS, execution__runtime_mode=mode)
+    assert collect(AsyncDataStream.ordered_wait(stream, FillsLater(), Time.seconds(60), 10)) == [[1], [2], [3], [4]]
+    timed_out = AsyncDataStream.ordered_wait(stream, KeepsAtTimeOut(), Time.milliseconds(1), 10)
+    assert collect(timed_out) == GROWING
 
 
 # --- windows ----------------------------------------------------------------------------------------------------------
@@ -588,9 +624,6 @@ def test_joins_emit_what_they_keep() -> None:
 
 
 # --- sources ----------------------------------------------------------------------------------------------------------
-
-
-MODES = ("STREAMING", "MICRO_BATCH", "BATCH")
 
 
 class Counted:

@@ -80,7 +80,10 @@ _OWN_WAYS: Final = frozenset(
 
 def detached(value: Any) -> Any:
     """The value itself if nothing can change it or if it cannot be copied, otherwise a deep copy."""
-    return value if value.__class__ in IMMUTABLE else _copied(value, {})
+    cls = value.__class__
+    if cls in IMMUTABLE or (cls is tuple and IMMUTABLE.issuperset(map(type, value))):
+        return value
+    return _copied(value, {})
 
 
 def separated(values: list[Any]) -> list[Any]:
