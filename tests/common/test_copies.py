@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from penstock.base.copies import detached, is_immutable
+from penstock.base.copies import detached, is_immutable, separated
 from penstock.base.output_tag import OutputTag
 from penstock.base.types import Row, RowKind
 
@@ -169,3 +169,14 @@ def test_what_cannot_be_copied_is_returned_itself() -> None:
     assert detached(lock) is lock
     assert detached(numbers) is numbers
     assert detached([lock])[0] is lock
+
+
+def test_separate_values_share_nothing() -> None:
+    """K2: values that are one object, or share one, become copies; nothing is done for numbers, text and tuples."""
+    for values in ([], [1, "a", None], [(1, "a"), (2, "b"), (3, "c")]):
+        assert separated(values) is values
+    shared = [1]
+    for value in (shared, {"a": shared}, ("x", shared), (1, ("x", shared)), Thawed(shared), Frozen(shared)):
+        one, other, number = separated([value, value, 1])
+        assert (one, other, number) == (value, value, 1)
+        assert len({id(one), id(other), id(value)}) == 3

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +14,7 @@ from tests.datastream.environments import collect, local_environment
 from penstock.base.output_tag import OutputTag
 from penstock.base.types import Row
 from penstock.common import Time, WatermarkStrategy
+from penstock.connectors.generator import DataGeneratorSource
 from penstock.datastream import AsyncDataStream
 from penstock.datastream.functions import (
     AggregateFunction,
@@ -48,6 +51,7 @@ RECORDS = [("a", 1), ("a", 2), ("a", 3), ("a", 4)]
 GROWING = [[1], [1, 2], [1, 2, 3], [1, 2, 3, 4]]
 SIDE = OutputTag("side")
 BACKENDS = ("hashmap", "rocksdb")
+MODES = ("STREAMING", "MICRO_BATCH", "BATCH")
 RUNNING_MODES = ("STREAMING", "MICRO_BATCH")
 Build = Callable[[Any], Any]
 
@@ -375,12 +379,13 @@ class OfTwo(CoProcessFunction):
 
 
 class Asynchronous(AsyncFunction):
-    def __init__(self) -> None:
+    def __init__(self, returned: Callable[[list[Any]], Any] = lambda results: results) -> None:
         self.numbers: list[int] = []
+        self.returned = returned
 
     async def async_invoke(self, value: Any) -> Any:
         self.numbers.append(value[1])
-        return [self.numbers]
+        return self.returned([self.numbers])
 
 
 def in_closure() -> Callable[[Any], Any]:
@@ -407,16 +412,63 @@ def _gathered(record: Any) -> list[int]:
     return GLOBAL
 
 
+class InClass(MapFunction):
+    """Has its list in the class."""
+
+    numbers: list[int] = []  # noqa: RUF012 - the class shares it
+
+    def map(self, value: Any) -> list[int]:
+        if value[1] == 1:
+            self.numbers.clear()
+        self.numbers.append(value[1])
+        return self.numbers
+
+
+class InSlot(MapFunction):
+    __slots__ = ("numbers",)
+
+    def open(self, runtime_context: Any) -> None:
+        self.numbers: list[int] = []
+
+    def map(self, value: Any) -> list[int]:
+        self.numbers.append(value[1])
+        return self.numbers
+
+
+def in_other_class(record: Any) -> list[int]:
+    return InClass().map(record)
+
+
+def in_module(record: Any) -> list[int]:
+    return sys.modules[__name__]._gathered(record)  # type: ignore[no-any-return]
+
+
+def in_globals(record: Any) -> list[int]:
+    numbers = globals()["GLOBAL"]
+    if record[1] == 1:
+        numbers.clear()
+    numbers.append(record[1])
+    return numbers  # type: ignore[no-any-return]
+
+
 UNKEYED: dict[str, Build] = {
     "map": lambda stream: stream.map(OwnList()),
     "map after map": lambda stream: stream.map(lambda record: record).map(OwnList()),
     "map, later": lambda stream: stream.map(OwnLater()),
     "map, closure": lambda stream: stream.map(in_closure()),
     "map, global": lambda stream: stream.map(in_global),
+    "map, class": lambda stream: stream.map(InClass()),
+    "map, slot": lambda stream: stream.map(InSlot()),
+    "map, other class": lambda stream: stream.map(in_other_class),
+    "map, module": lambda stream: stream.map(in_module),
+    "map, globals()": lambda stream: stream.map(in_globals),
     "flat map": lambda stream: stream.flat_map(OwnList()),
     "process": lambda stream: stream.process(OwnList()),
     "two inputs": lambda stream: stream.connect(stream).process(OfTwo()),
     "async": lambda stream: AsyncDataStream.ordered_wait(stream, Asynchronous(), Time.seconds(60), 1),
+    "async, calls at once": lambda stream: AsyncDataStream.ordered_wait(stream, Asynchronous(), Time.seconds(60), 10),
+    "async, unordered": lambda stream: AsyncDataStream.unordered_wait(stream, Asynchronous(), Time.seconds(60), 10),
+    "async, iterator": lambda stream: AsyncDataStream.ordered_wait(stream, Asynchronous(iter), Time.seconds(60), 10),
 }
 
 
@@ -435,6 +487,36 @@ def test_what_a_function_changes_between_two_results() -> None:
     assert collect(stream.flat_map(ChangesBetween())) == [[1], [1, 2], [1, 2, 3]]
     stream = stream_of([("a", 3)])
     assert collect(stream.process(ChangesBetween())) == [("x", [1]), ("x", [1, 2]), ("x", [1, 2, 3])]
+
+
+class FillsLater(AsyncFunction):
+    """Goes on with the list after it has returned it."""
+
+    async def async_invoke(self, value: Any) -> Any:
+        numbers = [value[1]]
+        asyncio.get_running_loop().call_soon(numbers.clear)
+        return [numbers]
+
+
+class KeepsAtTimeOut(AsyncFunction):
+    def __init__(self) -> None:
+        self.numbers: list[int] = []
+
+    async def async_invoke(self, value: Any) -> Any:
+        await asyncio.sleep(3600)
+
+    def timeout(self, value: Any) -> Any:
+        self.numbers.append(value[1])
+        return iter([self.numbers])
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_what_an_asynchronous_function_has_returned(mode: str) -> None:
+    """K1: results count as they were when the call returned, or when its time was over."""
+    stream = stream_of(RECORDS, execution__runtime_mode=mode)
+    assert collect(AsyncDataStream.ordered_wait(stream, FillsLater(), Time.seconds(60), 10)) == [[1], [2], [3], [4]]
+    timed_out = AsyncDataStream.ordered_wait(stream, KeepsAtTimeOut(), Time.milliseconds(1), 10)
+    assert collect(timed_out) == GROWING
 
 
 # --- windows ----------------------------------------------------------------------------------------------------------
@@ -580,3 +662,102 @@ def test_joins_emit_what_they_keep() -> None:
     left, right = timed(env, [("a", 1)]).key_by(key_of), timed(env, RECORDS).key_by(key_of)
     joined = left.interval_join(right).between(-10, 10).process(JoinInPlace())
     assert collect(joined) == GROWING
+
+
+# --- sources ----------------------------------------------------------------------------------------------------------
+
+
+class Counted:
+    """A record of a class of the program's, which can change."""
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+
+
+def one_more(record: Any) -> Any:
+    record["n"] += 1
+    return record
+
+
+def one_more_of_object(record: Counted) -> int:
+    record.n += 1
+    return record.n
+
+
+def added(one: Any, other: Any) -> Any:
+    one["n"] += other["n"]
+    return one
+
+
+def with_own_number(record: Any) -> Any:
+    record["tags"].append(record["n"])
+    return list(record["tags"])
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_records_of_a_collection_are_separate(mode: str) -> None:
+    """K1, K2: an object that is in a collection several times is several records, which share nothing."""
+    env = local_environment(execution__runtime_mode=mode)
+    shared, tags = {"k": "a", "n": 1}, [0]
+    counted, pair = Counted(1), ("x", [1])
+    assert collect(env.from_collection([shared] * 3).map(one_more)) == [{"k": "a", "n": 2}] * 3
+    assert collect(env.from_collection([counted] * 3).map(one_more_of_object)) == [2] * 3
+    assert collect(env.from_elements(pair, pair).map(lambda record: (record[1].append(2), record)[1])) == [
+        ("x", [1, 2]),
+        ("x", [1, 2]),
+    ]
+    records = [{"n": 1, "tags": tags}, {"n": 2, "tags": tags}]
+    assert collect(env.from_collection(records).map(with_own_number)) == [[0, 1], [0, 2]]
+    assert (shared["n"], counted.n, pair, tags) == (1, 1, ("x", [1]), [0])
+
+
+@pytest.mark.parametrize("mode", RUNNING_MODES)
+def test_a_reduce_may_change_a_record_of_a_collection(mode: str) -> None:
+    """A2, K2: the first record of a key is the reduce's own."""
+    env = local_environment(execution__runtime_mode=mode)
+    keyed = env.from_collection([{"k": "a", "n": 1}] * 4).key_by(lambda record: record["k"])
+    assert collect(keyed.reduce(added).map(lambda record: record["n"])) == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_collection_is_taken_when_it_is_given(mode: str) -> None:
+    """K2: the program may change its objects after it has made a stream of them, and before it runs."""
+    env = local_environment(execution__runtime_mode=mode)
+    record = {"n": 1}
+    stream = env.from_collection([record])
+    record["n"] = 100
+    assert collect(stream) == [{"n": 1}]
+
+
+class Buffer:
+    """A generator function that uses one object again, in a shape."""
+
+    def __init__(self, shape: Callable[[Any], Any] = lambda buffer: buffer) -> None:
+        self.buffer = {"n": -1}
+        self.shape = shape
+
+    def __call__(self, index: int) -> Any:
+        self.buffer["n"] = index
+        return self.shape(self.buffer)
+
+
+def buffer_in_global(index: int) -> list[int]:
+    GLOBAL[:] = [index]
+    return GLOBAL
+
+
+GENERATED: dict[str, tuple[Callable[[], Callable[[int], Any]], list[Any]]] = {
+    "object": (Buffer, [{"n": n} for n in range(4)]),
+    "in a tuple": (lambda: Buffer(lambda buffer: (1, buffer)), [(1, {"n": n}) for n in range(4)]),
+    "global": (lambda: buffer_in_global, [[n] for n in range(4)]),
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("kind", GENERATED)
+def test_a_generator_function_may_use_an_object_again(kind: str, mode: str) -> None:
+    """K1: a record of a generator is what it was when the function returned it."""
+    make, results = GENERATED[kind]
+    env = local_environment(execution__runtime_mode=mode)
+    source: DataGeneratorSource[Any] = DataGeneratorSource(make(), 4)
+    assert collect(env.from_source(source, WatermarkStrategy.no_watermarks(), "generator")) == results

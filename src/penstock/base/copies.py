@@ -19,6 +19,7 @@ import re
 import types
 import uuid
 from collections.abc import Callable, Iterable
+from itertools import chain
 from typing import Any, Final
 
 from penstock.base.output_tag import OutputTag
@@ -79,7 +80,21 @@ _OWN_WAYS: Final = frozenset(
 
 def detached(value: Any) -> Any:
     """The value itself if nothing can change it or if it cannot be copied, otherwise a deep copy."""
-    return value if value.__class__ in IMMUTABLE else _copied(value, {})
+    cls = value.__class__
+    if cls in IMMUTABLE or (cls is tuple and IMMUTABLE.issuperset(map(type, value))):
+        return value
+    return _copied(value, {})
+
+
+def separated(values: list[Any]) -> list[Any]:
+    """The values, which share no object that can change, with each other or with the caller: copies of such values.
+
+    It returns the list itself if all values are numbers, text and the like, or all are tuples of these.
+    """
+    classes = set(map(type, values))
+    if classes <= IMMUTABLE or (classes == {tuple} and IMMUTABLE.issuperset(map(type, chain.from_iterable(values)))):
+        return values
+    return list(map(detached, values))
 
 
 def is_immutable(value: Any) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+from penstock.base.copies import separated
 from penstock.base.errors import ConfigurationError
 from penstock.connectors.split_queue import SplitQueue
 from penstock.connectors.split_reader import PositionedReader
@@ -33,7 +34,8 @@ class CollectionSource(Source[T, CollectionSplit]):
     """Yields the values of a collection in order, in one subtask (G8: the position is an index).
 
     Args:
-        values: the values; they travel with the job, so they must be picklable, and should not be many millions.
+        values: the values; they travel with the job, so they must be picklable, and should not be many millions. Each
+            that can change is copied here: an object that is there several times is several records.
         timestamps: an event time (ms) for each value; None for none.
 
     Raises:
@@ -41,7 +43,7 @@ class CollectionSource(Source[T, CollectionSplit]):
     """
 
     def __init__(self, values: Iterable[T], timestamps: Iterable[int] | None = None) -> None:
-        self._values = list(values)
+        self._values = separated(list(values))
         self._timestamps = None if timestamps is None else list(timestamps)
         if self._timestamps is not None and len(self._timestamps) != len(self._values):
             raise ConfigurationError(f"{len(self._timestamps)} timestamps for {len(self._values)} values")

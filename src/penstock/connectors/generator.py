@@ -19,6 +19,8 @@ from penstock.core.connector import (
     SplitEnumeratorContext,
     call_each,
 )
+from penstock.core.operators.emitted_values import with_copies
+from penstock.core.operators.held_objects import holds_objects
 from penstock.core.records import Batch
 
 T = TypeVar("T")
@@ -46,7 +48,8 @@ class DataGeneratorSource(Source[T, GeneratorSplit]):
     has their shares of the rate.
 
     Args:
-        function: makes the record of an index; it must give the same record for the same index at every call.
+        function: makes the record of an index; it must give the same record for the same index at every call. It may
+            use an object again: its records are copied if it keeps objects that can change.
         count: how many records; None for no end.
         rate_per_second: records per second of all subtasks together; None for no limit.
         timestamps: gives the event time (ms) of an index; None for none.
@@ -103,7 +106,7 @@ class _GeneratorReader(SeriesReader[GeneratorSplit]):
         limit: RateLimiter | None,
     ) -> None:
         super().__init__(context)
-        self._function = function
+        self._function = with_copies(function) if holds_objects(function) else function
         self._timestamps = timestamps
         self._limit = limit
 

@@ -254,7 +254,10 @@ class Environment(Dependencies, ABC, Generic[StreamT]):
         return self.from_source(source_func, WatermarkStrategy.no_watermarks(), source_name, type_info)
 
     def from_collection(self, collection: Iterable[Any], type_info: TypeInformation | None = None) -> StreamT:
-        """A bounded stream of these values, in their order, from one subtask; with `Types.ROW`, of rows."""
+        """A bounded stream of these values, in their order, from one subtask; with `Types.ROW`, of rows.
+
+        A value that can change is copied: it may change later, and may be there several times.
+        """
         values = list(collection)
         made = fitting(type_info)
         if made is not None:

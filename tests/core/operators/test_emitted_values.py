@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -10,10 +9,9 @@ from typing import Any
 import pytest
 
 from penstock.base.types import Row
-from penstock.core.operators.emitted_values import holds_objects
 from penstock.core.operators.record.process import ProcessOperator
 from penstock.core.operators.record.stateless import FlatMapOperator
-from penstock.datastream.functions import FlatMapFunction, MapFunction, ProcessFunction
+from penstock.datastream.functions import FlatMapFunction, ProcessFunction
 from penstock.testing import OneInputOperatorHarness
 
 
@@ -121,57 +119,3 @@ def test_objects_whose_parts_something_refers_to_are_copied(operator: str, kind:
         for value, part in zip(harness.values, kept, strict=True):
             assert part_of(value) is not part
             assert type(part_of(value)) is type(part)
-
-
-class Plain(MapFunction):
-    def map(self, value: Any) -> Any:
-        return value
-
-
-class Keeps(MapFunction):
-    def __init__(self) -> None:
-        self.seen: list[Any] = []
-
-    def map(self, value: Any) -> Any:
-        self.seen.append(value)
-        return self.seen
-
-
-class KeepsLater(MapFunction):
-    def map(self, value: Any) -> Any:
-        if not hasattr(self, "seen"):
-            self.seen: list[Any] = []
-        self.seen.append(value)
-        return self.seen
-
-
-KEPT: list[int] = []
-FACTOR = 3
-
-
-def keeps_in_global(value: Any) -> Any:
-    KEPT.append(value)
-    return KEPT
-
-
-def calls_one_that_keeps(value: Any) -> Any:
-    return keeps_in_global(value)
-
-
-def scaled(value: int) -> float:
-    return math.sqrt(value * FACTOR)
-
-
-def recursive(value: int) -> int:
-    return recursive(value - 1) if value else 0
-
-
-def test_functions_that_hold_something() -> None:
-    """A function that has nothing of its own cannot change what it has returned; only others are looked at."""
-    held: list[int] = []
-    assert not any(map(holds_objects, [Plain().map, scaled, recursive, len, str.upper, int, Row, lambda value: value]))
-    assert all(
-        map(holds_objects, [Keeps().map, KeepsLater().map, keeps_in_global, calls_one_that_keeps, lambda value: held])
-    )
-    assert holds_objects(partial(scaled, 1))
-    assert holds_objects(lambda value, seen=held: seen)

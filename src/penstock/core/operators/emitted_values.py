@@ -17,12 +17,10 @@ results. It looks into a sample of all results.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dis import get_instructions
-from functools import partial
 from gc import get_referents
 from itertools import islice, repeat
 from sys import getrefcount
-from types import BuiltinFunctionType, CodeType, FunctionType, GeneratorType, MethodDescriptorType, MethodType
+from types import GeneratorType
 from typing import Any, Final
 
 from penstock.base.copies import IMMUTABLE, detached, is_immutable, is_plain_instance
@@ -302,66 +300,19 @@ def _has_own_parts(value: Any) -> bool:
     )
 
 
-# --- functions that hold something ------------------------------------------------------------------------------------
-
-
-#: How a function gets an attribute or a global variable.
-_ASSIGNMENTS: Final = frozenset({"STORE_ATTR", "STORE_GLOBAL"})
+# --- results of a map -------------------------------------------------------------------------------------------------
 
 
 def with_copies(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """The function of a map, whose results are copies if they may change."""
+    """The function of a map or of a source, whose results are copies if they may change."""
 
     def call(record: Any) -> Any:
         result = function(record)
+        if result.__class__ is tuple:
+            for part in result:
+                if part.__class__ not in IMMUTABLE:
+                    return detached(result)
+            return result
         return result if result.__class__ in IMMUTABLE else detached(result)
 
     return call
-
-
-def holds_objects(function: Any) -> bool:
-    """Whether a function may hold an object of its own, and so may change what it has returned.
-
-    It may if it has or assigns attributes, if it has variables of an enclosing function or defaults, or if its code
-    names a global variable that can change. Functions that its code names are looked at in the same way.
-    """
-    return _holds(function, set())
-
-
-def _holds(function: Any, seen: set[int]) -> bool:
-    if id(function) in seen or isinstance(function, type | BuiltinFunctionType | MethodDescriptorType):
-        return False
-    seen.add(id(function))
-    if isinstance(function, partial):
-        return True
-    if isinstance(function, MethodType):
-        return _has_attributes(function.__self__) or _holds(function.__func__, seen)
-    if not isinstance(function, FunctionType):
-        return _has_attributes(function)
-    if function.__closure__ or function.__defaults__ or function.__kwdefaults__ or function.__dict__:
-        return True
-    if any(step.opname in _ASSIGNMENTS for step in get_instructions(function.__code__)):
-        return True
-    named = [function.__globals__[name] for name in _names(function.__code__) if name in function.__globals__]
-    return any(_is_held(value, seen) for value in named)
-
-
-def _has_attributes(owner: Any) -> bool:
-    attributes = getattr(owner, "__dict__", None)
-    if isinstance(owner, type) or attributes == {}:
-        return False
-    # The runtime's own functions assign none later.
-    is_own = owner.__class__.__module__.startswith(_PACKAGE)
-    return attributes is None or not is_own or not all(map(is_immutable, attributes.values()))
-
-
-def _is_held(value: Any, seen: set[int]) -> bool:
-    return _holds(value, seen) if isinstance(value, FunctionType) else not is_immutable(value)
-
-
-def _names(code: CodeType) -> Iterable[str]:
-    """The names in a function's code, and in the code of functions that are made in it."""
-    yield from code.co_names
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _names(constant)

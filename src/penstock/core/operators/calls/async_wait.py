@@ -5,6 +5,9 @@ the input, or as they come, but never across a watermark (`async_queues`). At mo
 start of their call and the emission of their results. What a batch brings beyond that waits unstarted, and the operator
 is not available: the task takes no more input, while results, timers and checkpoints go on.
 
+A function may change what it has returned, also while other calls are out. So results that can change are copied as
+soon as the call returns, on the event loop (`emitted_values`).
+
 A call that returns is only noted down; `process_completions` handles it in the task's step. So errors fail the task
 like those of any other function, and results are emitted by the batch.
 
@@ -161,8 +164,12 @@ class AsyncWaitOperator(FunctionOperator):
     def _attempt(self, call: Call) -> None:
         call.attempt += 1
         call.cancel = self._coroutines.start(
-            partial(self._invoke, call.value), partial(self._on_return, call, call.attempt)
+            partial(self._results_for, call.value), partial(self._on_return, call, call.attempt)
         )
+
+    async def _results_for(self, value: Any) -> Any:
+        """Call the function. Runs on the event loop, where another call could change the results before this turn."""
+        return _as_returned(await self._invoke(value))
 
     def _on_return(self, call: Call, attempt: int, results: Any, error: BaseException | None) -> None:
         self._came_back.append((call, attempt, results, error))
@@ -187,11 +194,11 @@ class AsyncWaitOperator(FunctionOperator):
     def _complete(self, call: Call, results: Any, what: str) -> None:
         if results is None:
             results = []
-        elif not isinstance(results, list) and not hasattr(type(results), "__next__"):
+        elif not isinstance(results, list):
             raise self.failed(call.value) from MisuseError(
                 f"{what} must return a list of results, or None for no results, not {short_repr(results)}"
             )
-        call.results = list(map(detached, results))
+        call.results = results
         call.is_done = True
         del self._pending[call]
         self._queue.on_done(call)
@@ -295,7 +302,7 @@ class AsyncWaitOperator(FunctionOperator):
         try:
             if timeout is None:
                 raise CallTimeoutError(f"the asynchronous call took longer than {self._timeout_ms} ms")
-            results = timeout(call.value)
+            results = _as_returned(timeout(call.value))
         except Exception as error:
             raise self.failed(call.value) from error
         self._complete(call, results, "timeout()")
@@ -318,3 +325,9 @@ class AsyncWaitOperator(FunctionOperator):
                 call.cancel()
                 call.cancel = None
         super().close()
+
+
+def _as_returned(results: Any) -> Any:
+    """The results as they are now, if these are a list or an iterator; otherwise the object itself."""
+    is_iterable = isinstance(results, list) or hasattr(type(results), "__next__")
+    return list(map(detached, results)) if is_iterable else results

@@ -12,7 +12,8 @@ from penstock.base.types import Row
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.core.operators.base import FunctionOperator, Output, StreamOperator, UserCodeError, call_all
 from penstock.core.operators.context import OperatorContext
-from penstock.core.operators.emitted_values import Results, holds_objects, with_copies
+from penstock.core.operators.emitted_values import Results, with_copies
+from penstock.core.operators.held_objects import holds_objects
 from penstock.core.operators.record.fused import FILTER, MAP, FusedError, run_pass
 from penstock.core.operators.returned import NO_VALUES, items_of, wrong_value
 from penstock.core.operators.watermarks import AssignerError, WatermarkGenerator

@@ -1,0 +1,292 @@
+"""Which functions may hold an object, and so may change what they have returned.
+
+The code of a function names what it can reach: global variables, attributes of modules and classes, and other
+functions. A function may hold an object if one of these can change. Functions and methods that the code names are
+looked at in the same way. The code of the standard library and of installed packages counts as holding nothing.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dis import Instruction, get_instructions
+from functools import partial
+from pathlib import PurePath
+from types import (
+    BuiltinFunctionType,
+    CellType,
+    CodeType,
+    FunctionType,
+    GetSetDescriptorType,
+    MemberDescriptorType,
+    MethodDescriptorType,
+    MethodType,
+    ModuleType,
+    WrapperDescriptorType,
+)
+from typing import Any, Final
+
+from penstock.base.copies import is_immutable, is_plain_instance
+
+_RUNTIME: Final = "penstock"
+#: Names of functions that reach every variable.
+_REACH_ALL: Final = frozenset({"__import__", "eval", "exec", "globals", "import_module", "modules", "setattr"})
+#: Names with which code reaches an attribute whose name is a text.
+_REACH_BY_TEXT: Final = frozenset({"__dict__", "attrgetter", "getattr", "methodcaller", "vars"})
+_ATTRIBUTE_READS: Final = ("LOAD_ATTR", "LOAD_METHOD")
+_INSTALLED: Final = frozenset({"site-packages", "dist-packages"})
+#: What a class written in C, or a slot of a class, has as attributes.
+_DESCRIPTORS: Final = GetSetDescriptorType | MemberDescriptorType | MethodDescriptorType | WrapperDescriptorType
+#: Methods that make an instance.
+_MAKING_METHODS: Final = frozenset({"__init__", "__new__", "__post_init__", "__setstate__"})
+#: Methods that give a text, and are large in dataclasses.
+_TEXT_METHODS: Final = frozenset({"__repr__", "__str__", "__format__"})
+
+
+def holds_objects(function: Any) -> bool:
+    """Whether a function may hold an object of its own, and so may change what it has returned.
+
+    It may if it has attributes or assigns them, or if it is a `functools.partial`. It may if its code names something
+    that can change: a variable of an enclosing function, a default, a global variable, or an attribute of a module or
+    a class. Functions that its code names are looked at in the same way.
+    """
+    return _Search().finds_in(function)
+
+
+class _Names:
+    """What the code of a function names, together with the functions that are made in it.
+
+    Attributes:
+        variables: the global variables.
+        attributes: the attributes, of whatever objects.
+        imported: the modules that it imports.
+        bare: the global variables that it uses for more than one attribute of theirs.
+        assigned: variables of an enclosing function that it assigns.
+        stores_own: whether it assigns an attribute of its first parameter.
+        stores: whether it assigns another attribute, or a global variable.
+    """
+
+    def __init__(self, code: CodeType) -> None:
+        self.variables: set[str] = set()
+        self.attributes: set[str] = set()
+        self.imported: set[str] = set()
+        self.bare: set[str] = set()
+        self.assigned: set[str] = set()
+        self.stores_own = self.stores = False
+        self._texts: set[str] = set()
+        self._read(code, code.co_varnames[0] if code.co_argcount else None)
+        if not _REACH_BY_TEXT.isdisjoint(self.variables | self.attributes):
+            self.attributes |= self._texts
+
+    @property
+    def reaches_all(self) -> bool:
+        """Whether it can reach every global variable."""
+        return not _REACH_ALL.isdisjoint(self.variables | self.attributes)
+
+    def _read(self, code: CodeType, own: str | None) -> None:
+        steps = [step for step in get_instructions(code) if step.opname != "EXTENDED_ARG"]
+        for number, step in enumerate(steps):
+            following = steps[number + 1].opname if number + 1 < len(steps) else ""
+            self._read_step(step, steps[number - 1], following, own)
+            if step.opname == "IMPORT_NAME":  # a relative import has no name that is known here
+                self.imported.add("." if steps[number - 2].argval else step.argval)
+        for constant in code.co_consts:
+            if isinstance(constant, CodeType):
+                # The first parameter of an inner function is another one.
+                self._read(constant, None)
+            elif isinstance(constant, str):
+                self._texts.add(constant)
+
+    def _read_step(self, step: Instruction, before: Instruction, following: str, own: str | None) -> None:
+        name, what = step.opname, step.argval
+        if name in {"LOAD_GLOBAL", "LOAD_NAME"}:
+            self.variables.add(what)
+            if following not in _ATTRIBUTE_READS:
+                self.bare.add(what)
+        elif name in {*_ATTRIBUTE_READS, "LOAD_SUPER_ATTR", "IMPORT_FROM"}:
+            self.attributes.add(what)
+        elif name == "STORE_DEREF":
+            self.assigned.add(what)
+        elif name == "STORE_ATTR":
+            loaded = before.argval[-1] if isinstance(before.argval, tuple) else before.argval
+            is_own = own is not None and loaded == own and before.opname.startswith(("LOAD_FAST", "LOAD_DEREF"))
+            self.stores_own |= is_own
+            self.stores |= not is_own
+        elif name == "STORE_GLOBAL":
+            self.stores = True
+
+
+class _Search:
+    """A look at a function and at what it names.
+
+    A function may get an instance of a class from another function. So an attribute that any of the functions names is
+    looked for in every class that any of them names.
+    """
+
+    def __init__(self) -> None:
+        self._seen: set[tuple[int, bool]] = set()
+        self._attributes: set[str] = set()
+        #: Each class, and whether the functions make its instances.
+        self._classes: dict[tuple[type, bool], None] = {}
+
+    def finds_in(self, function: Any) -> bool:
+        """Whether a function holds an object that can change."""
+        if self._is_callable_held(function):
+            return True
+        looked_for: set[str] = set()
+        looked_into = 0
+        # Each look may find more classes and names.
+        while looked_for != self._attributes or looked_into != len(self._classes):
+            looked_for, looked_into = set(self._attributes), len(self._classes)
+            if any(self._class_holds(cls, is_made) for cls, is_made in list(self._classes)):
+                return True
+        return False
+
+    def _is_callable_held(self, function: Any) -> bool:
+        if isinstance(function, FunctionType | BuiltinFunctionType | type | partial | _DESCRIPTORS):
+            return self._is_held(function)
+        if isinstance(function, MethodType):
+            owner, code = function.__self__, function.__func__
+        else:
+            owner, code = function, type(function).__call__
+        if isinstance(owner, type):
+            return self._is_held(function)
+        if self._has_attributes(owner):
+            return True
+        cls = type(owner)
+        self._classes[cls, False] = None
+        return isinstance(code, FunctionType) and self._function_holds(code, False)
+
+    def _is_held(self, value: Any, is_made: bool = False) -> bool:
+        """Whether a value can change, or holds something that can.
+
+        Args:
+            value: what a function names.
+            is_made: whether it is a method of a class whose instances the functions make. Such a method may assign
+                attributes of its instance.
+        """
+        if isinstance(value, FunctionType):
+            return self._function_holds(value, is_made)
+        if isinstance(value, MethodType):
+            return self._is_held(value.__self__) or self._is_held(value.__func__)
+        if isinstance(value, BuiltinFunctionType):  # often a method, such as `numbers.append`
+            return not isinstance(value.__self__, ModuleType | type | None) and self._is_held(value.__self__)
+        if isinstance(value, type):
+            self._classes[value, True] = None
+            return False
+        if isinstance(value, ModuleType | _DESCRIPTORS):
+            return False
+        if isinstance(value, staticmethod | classmethod):
+            return self._is_held(value.__func__)
+        if isinstance(value, property):
+            return any(self._is_held(each, is_made) for each in (value.fget, value.fset) if each is not None)
+        if isinstance(value, tuple) and any(map(self._is_held, value)):
+            return True
+        is_constant = is_plain_instance(value) and not vars(value) and _is_installed(type(value).__module__)
+        return not is_constant and not is_immutable(value)
+
+    def _function_holds(self, function: FunctionType, is_made: bool) -> bool:
+        key = (id(function), is_made)
+        if key in self._seen:
+            return False
+        self._seen.add(key)
+        enclosed = list(_contents_of(function.__closure__ or ()))
+        if _is_installed(function.__module__):
+            return any(map(self._is_held, enclosed))  # perhaps a function of the program, in a decorator
+        names, scope = _Names(function.__code__), function.__globals__
+        if function.__dict__ or names.stores or names.reaches_all or (names.stores_own and not is_made):
+            return True
+        if not names.assigned.isdisjoint(function.__code__.co_freevars):
+            return True
+        self._attributes |= names.attributes
+        used = [scope[name] for name in names.variables if name in scope]
+        used += (*enclosed, *(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
+        if any(map(self._is_held, used)):
+            return True
+        if any(_is_module_of_program(scope.get(name)) for name in names.bare):
+            return True
+        modules = [value for value in used if _is_module_of_program(value)]
+        for name in names.imported:
+            if not _is_installed(name):
+                if name not in sys.modules:
+                    return True  # its content is not known yet
+                modules += [sys.modules[part] for part in _with_parents(name)]
+        return any(self._is_held(value) for value in _named_in(modules, names.attributes))
+
+    def _has_attributes(self, owner: Any) -> bool:
+        """Whether an object has attributes of its own that its methods may change."""
+        attributes = getattr(owner, "__dict__", None)
+        if attributes is None:
+            return True
+        if attributes:
+            # The runtime's own functions assign none later.
+            return not _is_of_runtime(type(owner).__module__) or any(map(self._is_held, attributes.values()))
+        slots = (name for base in type(owner).__mro__ for name, value in vars(base).items() if _is_slot(value))
+        return any(hasattr(owner, name) for name in slots)
+
+    def _class_holds(self, cls: type, is_made: bool) -> bool:
+        metaclass: type = type(cls)
+        for base in (*cls.__mro__, *metaclass.__mro__):
+            if _is_installed(base.__module__):
+                continue
+            is_instance_method = is_made and base in cls.__mro__
+            for name, value in vars(base).items():
+                is_named = name in self._attributes or (
+                    _is_called_unnamed(name, is_instance_method) and isinstance(value, FunctionType | staticmethod)
+                )
+                if is_named and self._is_held(value, is_instance_method):
+                    return True
+        return False
+
+
+def _is_called_unnamed(name: str, is_made: bool) -> bool:
+    return name.startswith("__") and name not in _TEXT_METHODS and (is_made or name not in _MAKING_METHODS)
+
+
+def _is_slot(value: Any) -> bool:
+    return isinstance(value, MemberDescriptorType)
+
+
+def _contents_of(cells: Iterable[CellType]) -> Iterator[Any]:
+    for cell in cells:
+        with suppress(ValueError):  # an empty cell
+            yield cell.cell_contents
+
+
+def _named_in(modules: list[ModuleType], names: set[str]) -> Iterator[Any]:
+    """What the code names in modules, and in modules that it names in these."""
+    seen: set[int] = set()
+    while modules:
+        module = modules.pop()
+        if id(module) in seen:
+            continue
+        seen.add(id(module))
+        for value in [value for name, value in vars(module).items() if name in names]:
+            if _is_module_of_program(value):
+                modules.append(value)
+            else:
+                yield value
+
+
+def _with_parents(name: str) -> Iterator[str]:
+    parts = name.split(".")
+    return (".".join(parts[:length]) for length in range(1, len(parts) + 1))
+
+
+def _is_module_of_program(value: Any) -> bool:
+    return isinstance(value, ModuleType) and not _is_installed(value.__name__)
+
+
+def _is_of_runtime(name: str) -> bool:
+    return name.partition(".")[0] == _RUNTIME
+
+
+def _is_installed(name: str | None) -> bool:
+    """Whether a module is of the standard library, of an installed package, or of the runtime."""
+    if not name:
+        return False
+    if name.partition(".")[0] in sys.stdlib_module_names or _is_of_runtime(name):
+        return True
+    file = getattr(sys.modules.get(name), "__file__", None)
+    return file is not None and not _INSTALLED.isdisjoint(PurePath(file).parts)
