@@ -6,6 +6,7 @@ import json as json_module
 from typing import Final
 
 from penstock.base.errors import WrongTypeError
+from penstock.table.analyser.sql_rules import by_sql
 from penstock.table.catalog.schema import expression_of
 from penstock.table.data.logical_types import DataType
 from penstock.table.expression import Expression, JsonOnNull
@@ -127,7 +128,7 @@ def call(f: str | UserDefinedFunctionWrapper, *args: object) -> Expression:
 
 def call_sql(sql_expression: str) -> Expression:
     """An expression as SQL writes it. Raises `SqlParserError`."""
-    return Expression(expression_of(sql_expression))
+    return Expression(by_sql(expression_of(sql_expression)))
 
 
 def descriptor(*column_names: str) -> Expression:

@@ -9,12 +9,13 @@ from penstock.base.errors import UnsupportedError
 from penstock.table.analyser.calls import Calls
 from penstock.table.analyser.changelog_functions import changelog_table
 from penstock.table.analyser.literals import constant
-from penstock.table.analyser.planned import MethodCalls, PlannedQuery
+from penstock.table.analyser.planned import MethodCalls, PlannedQuery, set_operation
 from penstock.table.analyser.queries import QueryAnalyser
 from penstock.table.analyser.rewriting import rewritten
 from penstock.table.analyser.scalars import ScalarAnalyser
 from penstock.table.analyser.scopes import scope_of
 from penstock.table.analyser.select import project
+from penstock.table.analyser.sql_rules import are_of_both_sides, join_condition
 from penstock.table.catalog.manager import CatalogManager
 from penstock.table.data.errors import ValidationError
 from penstock.table.data.logical_types import DataType
@@ -122,7 +123,13 @@ class Plans:
 
     def filtered(self, plan: Node, condition: object) -> Node:
         """The rows for which a condition holds."""
-        return self._analyser().filtered(plan, operand_of(condition)._node)
+        names = plan.schema.names
+
+        def are_keys(one: str, other: str) -> bool:
+            is_known = one in names and other in names
+            return is_known and are_of_both_sides(plan, names.index(one), names.index(other))
+
+        return self._analyser().filtered(plan, join_condition(operand_of(condition)._node, are_keys))
 
     def distinct(self, plan: Node) -> Node:
         """Each row once."""
@@ -165,6 +172,12 @@ class Plans:
             raise ValidationError(
                 f"join relations with ambiguous names: [{', '.join(both)}]; rename columns of one table with alias"
             )
+        if condition is not None:
+            of_left = set(left.schema.names)
+            node = join_condition(
+                operand_of(condition)._node, lambda one, other: (one in of_left) != (other in of_left)
+            )
+            condition = Operand(node)
         return self.related(relations.Join(_rows(left), _rows(right), join_type), condition)
 
     def related(self, join: relations.Join, condition: object | None) -> Node:
@@ -174,8 +187,8 @@ class Plans:
 
     def combined(self, left: Node, right: Node, operator: str, is_all: bool) -> Node:
         """UNION, INTERSECT or EXCEPT (`operator`)."""
-        operation = relations.SetOperation(operator, (PlannedQuery(left), PlannedQuery(right)), is_all)
-        return self._analyser().query(operation)
+        calls = MethodCalls(self.manager.calls())
+        return set_operation(operator, (left, right), is_all, self._analyser().query, calls)
 
     # --- groups ------------------------------------------------------------------------------------------------------
 

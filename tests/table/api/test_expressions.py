@@ -14,6 +14,7 @@ from penstock.base.errors import WrongTypeError
 from penstock.base.types import Row
 from penstock.table.analyser.calls import Calls
 from penstock.table.analyser.literals import constant
+from penstock.table.analyser.planned import MethodCalls
 from penstock.table.analyser.scalars import ScalarAnalyser
 from penstock.table.analyser.scopes import scope_of
 from penstock.table.catalog.schema import Schema, expression_of
@@ -197,7 +198,7 @@ SAME = [
     (lead(A), "LEAD(a, 1)"),
     # calls
     (call("my_cat.my_db.f", A), "my_cat.my_db.f(a)"),
-    (call_sql("a + 1 * b"), "a + 1 * b"),
+    (call_sql("ABS(a)"), "ABS(a)"),
 ]
 
 
@@ -205,6 +206,20 @@ SAME = [
 def test_an_expression_is_that_of_sql(expression: Expression, sql: str) -> None:
     """Both are analysed alike from here on."""
     assert expression._node == expression_of(sql)
+
+
+def test_sql_in_the_table_api_keeps_its_rules() -> None:
+    """A sum in SQL joins no texts, and takes the type of the first number."""
+    calls = MethodCalls(Calls(Session()))
+    typed = ScalarAnalyser(scope_of(Values(schema=RowSchema(()), rows=()), calls), calls).typed
+    assert str(call_sql("a + 1 * b")) == str(A + lit(1) * B)
+    assert str(typed((lit("a") + "b")._node).type) == "CHAR(2) NOT NULL"
+    with pytest.raises(ValidationError, match="Invalid function call"):
+        typed(call_sql("'a' + 'b'")._node)
+    sql = "CAST(1 AS FLOAT) + CAST(1 AS DOUBLE)"
+    assert str(typed(call_sql(sql)._node).type) == "FLOAT NOT NULL"
+    assert str(typed(call_sql(f"ABS({sql})")._node).type) == "FLOAT NOT NULL"
+    assert str(typed(expression_of(sql)).type) == "DOUBLE NOT NULL"
 
 
 LITERALS: list[tuple[object, str, object]] = [

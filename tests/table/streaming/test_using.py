@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from tests.table.planned import manager_of, plan_of
 from tests.table.running import Rows, run_over
 
 from penstock.table.data.errors import ValidationError
+from penstock.table.data.logical_types import DecimalType, DoubleType, FloatType
 from penstock.table.functions.signatures import BIGINT, INT
 
 ROWS: dict[str, Any] = {
@@ -154,3 +156,54 @@ def test_commas_and_joins_go_from_left_to_right(sql: str) -> None:
 def test_columns_of_using_are_those_of_both_sides(sql: str, error: str) -> None:
     with pytest.raises(ValidationError, match=error):
         rows_of(sql)
+
+
+#: 0.1 as a FLOAT
+NARROW = 0.10000000149011612
+FLOATS: dict[str, tuple[str, list[Any]]] = {
+    "SELECT * FROM f JOIN d USING (k)": ("FLOAT", [(NARROW, 1, 7)]),
+    "SELECT * FROM f LEFT JOIN d USING (k)": ("FLOAT", [(NARROW, 1, 7), (2.5, 2, None)]),
+    "SELECT * FROM f RIGHT JOIN d USING (k)": ("FLOAT", [(NARROW, 1, 7), (7.5, None, 8)]),
+    "SELECT * FROM f FULL JOIN d USING (k)": ("FLOAT", [(NARROW, 1, 7), (2.5, 2, None), (7.5, None, 8)]),
+    "SELECT * FROM f NATURAL RIGHT JOIN d": ("FLOAT", [(NARROW, 1, 7), (7.5, None, 8)]),
+    "SELECT * FROM d FULL JOIN f USING (k)": (
+        "DOUBLE",
+        [(0.1, 7, None), (NARROW, None, 1), (2.5, None, 2), (7.5, 8, None)],
+    ),
+    "SELECT * FROM f JOIN d USING (k) JOIN d AS e USING (k)": ("FLOAT", [(NARROW, 1, 7, 7)]),
+    "SELECT * FROM c JOIN f USING (k)": ("DOUBLE", [(2.5, 3, 2)]),
+    "SELECT * FROM f JOIN c USING (k)": ("DOUBLE", [(2.5, 2, 3)]),
+    # by its name
+    "SELECT k FROM f JOIN d USING (k)": ("DOUBLE", [(NARROW,)]),
+    "SELECT k FROM f FULL JOIN d USING (k)": ("DOUBLE", [(NARROW,), (2.5,), (7.5,)]),
+    "SELECT k FROM c JOIN f USING (k)": ("FLOAT", [(2.5,)]),
+    "SELECT k, COUNT(*) FROM f JOIN d USING (k) GROUP BY k": ("DOUBLE", [(NARROW, 1)]),
+}
+
+
+@pytest.mark.parametrize("sql", FLOATS)
+def test_of_float_and_double_the_first_counts_for_a_star_and_the_wider_for_the_name(sql: str) -> None:
+    """K2: the answers of Flink."""
+    found = {
+        "f": Rows({"k": FloatType(), "x": INT}, [(NARROW, 1), (2.5, 2)]),
+        "d": Rows({"k": DoubleType(), "y": INT}, [(0.1, 7), (7.5, 8)]),
+        "c": Rows({"k": DecimalType(10, 3), "z": INT}, [(Decimal("2.5"), 3), (Decimal("0.1"), 4)]),
+    }
+    kinds = {
+        "f": "k FLOAT, x INT",
+        "d": "k DOUBLE, y INT",
+        "c": "k DECIMAL(10, 3), z INT",
+    }
+    tables = [f"CREATE TABLE {name} ({text}) WITH ('connector' = 'datagen')" for name, text in kinds.items()]
+    wanted, rows = FLOATS[sql]
+    assert str(plan_of(sql, manager_of(*tables)).schema.types[0]) == wanted
+    assert sorted(run_over(found, sql).rows(), key=str) == sorted(rows, key=str)
+
+
+@pytest.mark.parametrize(("one", "other"), [("TIMESTAMP(3)", "TIMESTAMP_LTZ(3)"), ("TIMESTAMP_LTZ(3)", "TIMESTAMP(3)")])
+def test_of_timestamps_with_and_without_a_zone_the_first_counts_for_a_star(one: str, other: str) -> None:
+    """K2: the types that Flink gives."""
+    kinds = {"a": one, "b": other}
+    tables = [f"CREATE TABLE {name} (k {kind}) WITH ('connector' = 'datagen')" for name, kind in kinds.items()]
+    plan = plan_of("SELECT * FROM a FULL JOIN b USING (k)", manager_of(*tables))
+    assert [str(kind) for kind in plan.schema.types] == [one]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Final
 
 from penstock.base.errors import UnsupportedError
 from penstock.table.analyser.calls import Calls
@@ -11,13 +12,14 @@ from penstock.table.analyser.scalars import ScalarAnalyser
 from penstock.table.analyser.subqueries import OuterField, ScalarQueries, Uncorrelated, outside
 from penstock.table.analyser.user_aggregates import condition_of, user_aggregate_call
 from penstock.table.data.errors import ValidationError
+from penstock.table.data.logical_types import DoubleType
 from penstock.table.evaluation.evaluator import operands_of
 from penstock.table.functions.aggregates import AGGREGATE_FUNCTIONS, AggregateFunction
 from penstock.table.functions.json_construction import embedded_operands
 from penstock.table.functions.signatures import BIGINT
 from penstock.table.plan.logical import AggregateCall, UserAggregateCall, group_ids
 from penstock.table.sql import syntax
-from penstock.table.typed.nodes import Constant, Typed, transformed
+from penstock.table.typed.nodes import Constant, Typed, WidenedFloat, transformed
 from penstock.table.user_functions.definition import AGGREGATES
 
 
@@ -92,6 +94,8 @@ def aggregate_call(call: syntax.Call, analyser: ScalarAnalyser, is_over: bool, h
         raise ValidationError(f"OVER must be specified for {function.name}")
     _check_extras(call, function)
     operands = [analyser.typed(one) for one in call.operands if not isinstance(one, syntax.Star)]
+    if function.name in _SUMS:
+        operands = [one.number if isinstance(one, WidenedFloat) else one for one in operands]
     seen = operands_of(operands, call.options, analyser.calls.session)
     for signature in function.signatures:
         types = signature.match(seen)
@@ -114,6 +118,18 @@ def aggregate_call(call: syntax.Call, analyser: ScalarAnalyser, is_over: bool, h
     else:
         options = _options(call)
     return AggregateCall(function.name, casts, result, call.is_distinct, condition, (), options)
+
+
+#: aggregates that are a FLOAT where their operand is one
+_SUMS: Final = frozenset({"SUM", "AVG"})
+
+
+def _as_declared(found: Typed, call: syntax.Call, analyser: ScalarAnalyser) -> Typed:
+    """The result of an aggregate as DOUBLE, where it sums a FLOAT that the Table API declares as DOUBLE."""
+    is_sum = call.name in _SUMS and analyser.calls.user_function(call) is None
+    if not is_sum or not isinstance(analyser.typed(call.operands[0]), WidenedFloat):
+        return found
+    return analyser.calls.cast(found, DoubleType())
 
 
 def _check_extras(call: syntax.Call, function: AggregateFunction) -> None:
@@ -205,7 +221,8 @@ class GroupedScope:
             assert isinstance(node, syntax.Call)
             if contains_aggregate(node.operands, calls):
                 raise ValidationError(f"Aggregate expressions cannot be nested: {node.name}")
-            return self._called(aggregate_call(node, self.inner, False, self.has_groups))
+            found = self._called(aggregate_call(node, self.inner, False, self.has_groups))
+            return _as_declared(found, node, self.inner)
         if contains_aggregate(node, calls) or contains_over(node) or contains_query(node):
             return None
         try:
@@ -319,9 +336,9 @@ class OverScope:
         )
         for number, known in enumerate(self.found):
             if found == known and (not isinstance(found.call, UserAggregateCall) or found.call.is_same(known.call)):
-                return Pending(found.call.type, "over", number)
+                return _as_declared(Pending(found.call.type, "over", number), node.call, self.inner)
         self.found.append(found)
-        return Pending(found.call.type, "over", len(self.found) - 1)
+        return _as_declared(Pending(found.call.type, "over", len(self.found) - 1), node.call, self.inner)
 
     def _window(self, window: syntax.WindowSpecification | str) -> syntax.WindowSpecification:
         if isinstance(window, str):

@@ -49,6 +49,11 @@ class Calls:
         self.session = session
         self._functions = functions
 
+    @property
+    def of_sql(self) -> Calls:
+        """Calls by the rules of SQL. They are the same object but where the Table API has rules of its own."""
+        return self
+
     def user_function(self, call: syntax.Call, gives_rows: bool = False) -> UserFunction | None:
         """The function of the program that is called, or None.
 

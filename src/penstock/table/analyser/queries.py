@@ -165,7 +165,7 @@ class QueryAnalyser:
             compared = [analyser.typed(one) for one in items]
             if len(compared) != len(query.schema):
                 raise ValidationError(f"IN compares {len(compared)} values with {len(query.schema)} columns")
-        scope.plan = matching(scope.plan, query, compared, test.is_negated, self.calls)
+        scope.plan = matching(scope.plan, query, compared, test.is_negated, self.calls.of_sql)
 
     def _scalar(
         self,
@@ -180,7 +180,7 @@ class QueryAnalyser:
         if test is None:
             raise UnsupportedError(f"{sql_of(node)}: such a comparison with a query is not supported")
         compared = None if test.operand is None else operand(test.operand)
-        return answer_of(test, compared, self.query(test.query, around), ask, self.calls)
+        return answer_of(test, compared, self.query(test.query, around), ask, self.calls.of_sql)
 
     # --- other queries -----------------------------------------------------------------------------------------------
 

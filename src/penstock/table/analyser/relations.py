@@ -25,6 +25,7 @@ from penstock.table.analyser.subqueries import TRUE, all_of, shifted
 from penstock.table.analyser.window_tables import WINDOW_FUNCTIONS, window_table
 from penstock.table.data.errors import UnknownNameError, ValidationError
 from penstock.table.data.logical_types import BooleanType
+from penstock.table.functions.type_rules import least_restrictive
 from penstock.table.plan.logical import Join, JoinType, Node, TemporalJoin, Values
 from penstock.table.plan.row_schema import RowSchema
 from penstock.table.sql import relations, syntax
@@ -201,7 +202,7 @@ class RelationAnalyser:
             if one is None or other is None:
                 side = "left" if one is None else "right"
                 raise ValidationError(f"Column '{name}' of USING not found on the {side} side of the join")
-            values = one.value(left.schema, self.calls), other.value(right.schema, self.calls)
+            values = one.star_value(left.schema, self.calls), other.star_value(right.schema, self.calls)
             conditions.append(self.calls.call("=", [values[0], shifted(values[1], width)]))
             merged.append(self._merged(one, other.moved(width), joined.schema, join_type))
             joined.visible.remove(one)
@@ -217,9 +218,11 @@ class RelationAnalyser:
         mine, its = one.value(schema, self.calls), other.value(schema, self.calls)
         if mine.type.nullable() != its.type.nullable():
             merged_type = self.calls.call("COALESCE", [mine, its]).type
+            shown = [column.star_value(schema, self.calls).type for column in (one, other)]
+            star_type = least_restrictive(shown) or merged_type
             if join_type in (JoinType.RIGHT, JoinType.FULL):
-                return VisibleColumn(one.name, (*one.places, *other.places), merged_type)
-            return replace(one, merged_type=merged_type)
+                return VisibleColumn(one.name, (*one.places, *other.places), merged_type, star_type)
+            return replace(one, merged_type=merged_type, star_type=star_type)
         if join_type is JoinType.FULL:
             return replace(one, places=(*one.places, *other.places))
         is_known = not its.type.is_nullable and mine.type.is_nullable

@@ -8,6 +8,7 @@ from typing import Protocol
 from penstock.base.errors import UnsupportedError
 from penstock.table.analyser.calls import Calls, no_function
 from penstock.table.analyser.literals import constant, number
+from penstock.table.analyser.sql_rules import SqlRules
 from penstock.table.data.errors import ValidationError
 from penstock.table.data.logical_types import (
     DoubleType,
@@ -86,6 +87,8 @@ class ScalarAnalyser:
                 return self.calls.call("ITEM", [self.typed(operand), self.typed(index)])
             case syntax.FieldAccess(operand, name):
                 return self.field(self.typed(operand), name)
+            case SqlRules(expression):
+                return self._by_sql(expression)
             case syntax.Unit(word):
                 return Constant(NullType(), word)
             case syntax.In() | syntax.Quantified() | syntax.Exists() | syntax.Subquery() | syntax.Collection():
@@ -96,6 +99,13 @@ class ScalarAnalyser:
                 raise ValidationError("OVER windows can only be among the selected columns")
             case _:
                 raise UnsupportedError(f"{type(node).__name__} cannot be used in an expression")
+
+    def _by_sql(self, node: syntax.Expression) -> Typed:
+        before, self.calls = self.calls, self.calls.of_sql
+        try:
+            return self.typed(node)
+        finally:
+            self.calls = before
 
     def field(self, row: Typed, name: str) -> Typed:
         """A field of a row."""

@@ -38,20 +38,28 @@ class VisibleColumn:
     """A column that `*` shows.
 
     USING and NATURAL merge columns of several relations: its value is the first of `places` that is not NULL, cast to
-    `merged_type` if this is set.
+    `merged_type` where its name is written, and to `star_type` by `*`, if these are set. As in Flink, they may differ:
+    of FLOAT and DOUBLE the first one counts for `*`.
     """
 
     name: str
     places: tuple[int, ...]
     merged_type: DataType | None = None
+    star_type: DataType | None = None
     #: whether USING or NATURAL has merged another column of its name, which the name alone means from then on
     is_shadowed: bool = False
 
     def value(self, schema: RowSchema, calls: Calls) -> Typed:
-        """The value over rows of a schema that has the columns at these places."""
+        """The value that its name means, over rows of a schema that has the columns at these places."""
+        return self._cast(schema, calls, self.merged_type)
+
+    def star_value(self, schema: RowSchema, calls: Calls) -> Typed:
+        """The value that `*` shows; see `value`."""
+        return self._cast(schema, calls, self.star_type)
+
+    def _cast(self, schema: RowSchema, calls: Calls, kind: DataType | None) -> Typed:
         values: list[Typed] = [schema.field(place) for place in self.places]
-        if self.merged_type is not None:
-            kind = self.merged_type
+        if kind is not None:
             kinds = [kind.nullable() if one.type.is_nullable else kind.not_null() for one in values]
             values = [calls.implicit(one, to) for one, to in zip(values, kinds, strict=True)]
         return values[0] if len(values) == 1 else calls.call("COALESCE", values)
@@ -157,7 +165,7 @@ class RelationScope:
     def star(self, path: tuple[str, ...]) -> list[tuple[str, Typed]]:
         """The columns that `*` or `table.*` means, with their names. Raises `ValidationError` for an unknown table."""
         if not path:
-            return [(one.name, one.value(self.schema, self.calls)) for one in self.visible]
+            return [(one.name, one.star_value(self.schema, self.calls)) for one in self.visible]
         called = [part for part in self.parts if part.is_called(path)]
         if len(called) != 1:
             raise ValidationError(f"Unknown identifier '{'.'.join(path)}'")

@@ -75,6 +75,19 @@ class FunctionCall(Typed):
 
 
 @dataclass(frozen=True, slots=True)
+class WidenedFloat(FunctionCall):
+    """The cast of a FLOAT to DOUBLE that the Table API adds to a sum, difference, product or quotient.
+
+    As in Flink, the number itself is a FLOAT. Further arithmetic, SUM and AVG take that FLOAT.
+    """
+
+    @property
+    def number(self) -> Typed:
+        """The FLOAT."""
+        return self.operands[0]
+
+
+@dataclass(frozen=True, slots=True)
 class Lambda(Typed):
     """A function as an operand: `type` is what its body gives, with its parameters as fields 0 and on."""
 
