@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from pathlib import Path
 from typing import Any
 
@@ -196,6 +197,26 @@ def test_a_record_that_is_late_in_one_run_is_late_in_the_next(
         job_id = env.execute().get_job_id()
         (path,) = (store_directory / "checkpoints" / str(job_id)).glob("chk-*/_metadata")
         latest = {"execution.state-recovery.path": str(path)}
+    assert lines_below(store_directory / "out") == ["(0, 2)", "(10, 2)", "(20, 1)"]
+
+
+@pytest.mark.parametrize("modes", [(STREAMING, MICRO, STREAMING), (MICRO, STREAMING, MICRO)])
+def test_a_record_that_is_late_in_one_mode_is_late_in_the_other(modes: tuple[Any, ...], store_directory: Path) -> None:
+    """C2: savepoints of streaming and of epochs hold event time for each other."""
+    (store_directory / "in").mkdir()
+    latest: dict[str, str] = {}
+    for run, seconds in enumerate(([1, 2, 12], [3, 13, 25], [14, 4, 37])):
+        (store_directory / "in" / f"{run}.txt").write_text("\n".join(map(str, seconds)))
+        options = {"penstock.source.batch-records": "1", "execution.micro-batch.interval": "1 ms", **latest}
+        env = environment(1, modes[run], **options)
+        count_by_ten_seconds(env, store_directory)
+        job = env.execute_async()
+        deadline = time.monotonic() + 60
+        while job.get_progress().result(60).vertices[0].records_out < len(seconds):
+            assert time.monotonic() < deadline, job.get_progress().result(60)
+        savepoint = job.stop_with_savepoint(False, str(store_directory / "savepoints")).result(60)
+        job.wait()
+        latest = {"execution.state-recovery.path": savepoint}
     assert lines_below(store_directory / "out") == ["(0, 2)", "(10, 2)", "(20, 1)"]
 
 

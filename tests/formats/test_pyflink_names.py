@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import datetime
+import decimal
 import io
 from typing import Any
 
+import pyarrow.orc
 import pyarrow.parquet as pq
 import pytest
 
@@ -24,7 +27,9 @@ from penstock.datastream.formats.csv import (
     CsvSchemaBuilder,
 )
 from penstock.datastream.formats.json import JsonLinesEncoder
+from penstock.datastream.formats.orc import OrcBulkWriters
 from penstock.datastream.formats.parquet import ParquetBulkWriters, ParquetColumnarRowInputFormat
+from penstock.table import DataTypes
 
 
 def written(factory: Any, *rows: Any) -> bytes:
@@ -194,7 +199,7 @@ def test_a_parquet_input_format_reads_the_columns_of_a_row_type() -> None:
     with pytest.raises(NotImplementedError, match="exact names"):
         ParquetColumnarRowInputFormat(one, is_case_sensitive=False)
     with pytest.raises(TypeError, match="ROW_NAMED"):
-        ParquetColumnarRowInputFormat({"s": str})  # type: ignore[arg-type]
+        ParquetColumnarRowInputFormat({"s": str})
 
 
 def test_json_lines_encoder() -> None:
@@ -212,3 +217,77 @@ def test_modules_offer_pyflinks_names() -> None:
         assert hasattr(file_system, name)
     assert number_seq.NumberSequenceSource is NumberSequenceSource
     assert [guarantee.name for guarantee in DeliveryGuarantee] == ["EXACTLY_ONCE", "AT_LEAST_ONCE", "NONE"]
+
+
+PAIR = DataTypes.ROW([DataTypes.FIELD("x", DataTypes.INT()), DataTypes.FIELD("y", DataTypes.INT())])
+TABLE_ROW = DataTypes.ROW(
+    [
+        DataTypes.FIELD("first", DataTypes.STRING()),
+        DataTypes.FIELD("price", DataTypes.DECIMAL(10, 2)),
+        DataTypes.FIELD("at", DataTypes.TIMESTAMP(3)),
+        DataTypes.FIELD("days", DataTypes.ARRAY(DataTypes.DATE())),
+        DataTypes.FIELD("pair", PAIR),
+        DataTypes.FIELD("pairs", DataTypes.MAP(DataTypes.STRING(), DataTypes.ARRAY(PAIR))),
+    ]
+)
+AT, DAY = datetime.datetime(2024, 5, 6, 7, 8, 9, 123000), datetime.date(2024, 5, 6)
+
+
+@pytest.mark.parametrize("row_type", [TABLE_ROW, TABLE_ROW.not_null()], ids=["nullable", "not null"])
+def test_bulk_writers_take_the_row_types_of_tables(row_type: Any) -> None:
+    """A2: as PyFlink's pages show them; rows and the rows inside them go by name."""
+    rows = [
+        Row(
+            price=decimal.Decimal("1.50"),
+            first="F",
+            days=[DAY],
+            at=AT,
+            pair=Row(y=2, x=1),
+            pairs={"a": [Row(y=2, x=1), None], "b": None},
+        ),
+        Row("G", None, None, None, (3, None), {}),
+        {"first": "H", "pair": {"y": 4}},
+    ]
+    pair = {"x": 1, "y": 2}
+    wanted = [
+        {
+            "first": "F",
+            "price": decimal.Decimal("1.50"),
+            "at": AT,
+            "days": [DAY],
+            "pair": pair,
+            "pairs": [("a", [pair, None]), ("b", None)],
+        },
+        {"first": "G", "price": None, "at": None, "days": None, "pair": {"x": 3, "y": None}, "pairs": []},
+        {"first": "H", "price": None, "at": None, "days": None, "pair": {"x": None, "y": 4}, "pairs": None},
+    ]
+    parquet = pq.read_table(io.BytesIO(written(ParquetBulkWriters.for_row_type(row_type), *rows)))
+    assert parquet.to_pylist() == wanted
+    orc = pyarrow.orc.read_table(io.BytesIO(written(OrcBulkWriters.for_row_type(row_type), *rows)))
+    assert orc.to_pylist() == wanted
+    one = DataTypes.ROW(
+        [DataTypes.FIELD("price", DataTypes.DECIMAL(10, 2)), DataTypes.FIELD("first", DataTypes.STRING())]
+    )
+    file = ParquetColumnarRowInputFormat(one).open(
+        io.BytesIO(written(ParquetBulkWriters.for_row_type(row_type), rows[0]))
+    )
+    assert [row for unit in file.units(0, None) for batch in file.read(unit, 0) for row in batch] == [
+        Row(price=decimal.Decimal("1.50"), first="F")
+    ]
+
+
+def test_bulk_writers_refuse_types_without_a_form_in_files() -> None:
+    """A2: the error names the column; a type that is no row is refused as before."""
+    time = DataTypes.ROW([DataTypes.FIELD("t", DataTypes.TIME())])
+    with pytest.raises(NotImplementedError, match=r"ORC has no form for TIME.*column 't'"):
+        OrcBulkWriters.for_row_type(time)
+    for writers in (ParquetBulkWriters, OrcBulkWriters):
+        raw = DataTypes.ROW([DataTypes.FIELD("n", DataTypes.NULL())])
+        with pytest.raises(NotImplementedError, match="column 'n'"):
+            writers.for_row_type(raw)
+        with pytest.raises(ConfigurationError, match="needs a row type"):
+            writers.for_row_type(DataTypes.INT())
+    with pytest.raises(FormatError, match="column 'pair'"):
+        written(ParquetBulkWriters.for_row_type(TABLE_ROW), {"pair": Row(x=1, z=2)})
+    with pytest.raises(FormatError, match="column 'pair'"):
+        written(ParquetBulkWriters.for_row_type(TABLE_ROW), {"pair": (1, 2, 3)})

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Final
 
 import pyarrow as pa
 
-from penstock.base.errors import ConfigurationError, FormatError, shorten
+from penstock.base.errors import ConfigurationError, FormatError, WrongValueError, short_repr, shorten
 from penstock.base.typeinfo import RowTypeInfo
+from penstock.base.types import Row
 from penstock.codecs.arrow_types import arrow_schema, arrow_type
 from penstock.codecs.column_data import ColumnData
 from penstock.codecs.row_columns import exact_array
 from penstock.formats.bulk_format import BatchWriter, BatchWriterFactory, fields_of
+
+_LISTS: Final = (pa.ListType, pa.LargeListType, pa.FixedSizeListType)
 
 
 class ArrowWriterFactory(BatchWriterFactory[Any]):
@@ -51,6 +54,8 @@ class ArrowWriter(BatchWriter[Any]):
         self._name = factory.format_name
         self._group_rows = factory.group_rows
         self._rows: list[Sequence[Any]] = []
+        #: of the columns that hold structs
+        self._structs = {field.name: made for field in self.schema if (made := _struct_maker(field.type)) is not None}
 
     @abstractmethod
     def write(self, table: pa.Table) -> None:
@@ -88,7 +93,9 @@ class ArrowWriter(BatchWriter[Any]):
         arrays = []
         for field, column in zip(self.schema, zip(*self._rows, strict=True), strict=True):
             try:
-                arrays.append(exact_array(column, field.type))
+                make_structs = self._structs.get(field.name)
+                values = column if make_structs is None else list(map(make_structs, column))
+                arrays.append(exact_array(values, field.type))
             except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
                 raise FormatError(f"cannot write column {field.name!r} as {field.type}: {error}") from error
         self.write(pa.Table.from_arrays(arrays, schema=self.schema))
@@ -103,3 +110,53 @@ class ArrowWriter(BatchWriter[Any]):
         """See `BatchWriter`."""
         self._rows = []
         self.close()
+
+
+def _struct_maker(kind: pa.DataType) -> Callable[[Any], Any] | None:
+    """The function that turns rows and tuples inside values of a type into dicts for Arrow; None without structs.
+
+    It raises ValueError for a row that does not have the fields of its struct.
+    """
+    if pa.types.is_struct(kind):
+        return _of_struct(kind)
+    if pa.types.is_map(kind):
+        return _of_map(_struct_maker(kind.key_type), _struct_maker(kind.item_type))
+    if isinstance(kind, _LISTS):
+        return _of_list(_struct_maker(kind.value_type))
+    return None
+
+
+def _of_struct(kind: pa.StructType) -> Callable[[Any], Any]:
+    names = [field.name for field in kind]
+    made = {field.name: make for field in kind if (make := _struct_maker(field.type)) is not None}
+
+    def struct(value: Any) -> Any:
+        if value is None:
+            return None
+        if isinstance(value, Row) and value.has_field_names and not {*value.as_dict()} <= {*names}:
+            raise WrongValueError(f"{short_repr(value)} has other fields than {', '.join(names)}")
+        fields = dict(zip(names, fields_of(value, names), strict=True))
+        for name, make in made.items():
+            fields[name] = make(fields[name])
+        return fields
+
+    return struct
+
+
+def _of_list(make: Callable[[Any], Any] | None) -> Callable[[Any], Any] | None:
+    return None if make is None else lambda items: None if items is None else list(map(make, items))
+
+
+def _of_map(
+    make_key: Callable[[Any], Any] | None, make_item: Callable[[Any], Any] | None
+) -> Callable[[Any], Any] | None:
+    if make_key is None and make_item is None:
+        return None
+
+    def entries(value: Any) -> Any:
+        if value is None:
+            return None
+        pairs = value.items() if isinstance(value, dict) else value
+        return [(make_key(key) if make_key else key, make_item(item) if make_item else item) for key, item in pairs]
+
+    return entries

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.base.errors import WrongValueError
+from penstock.datastream.formats.table_rows import file_columns
 from penstock.formats.orc import OrcFormat, OrcWriterFactory
 
 __all__ = ["OrcBulkWriters", "OrcFormat", "OrcWriterFactory"]
@@ -18,13 +19,14 @@ class OrcBulkWriters:
         """A factory of writers of rows.
 
         Args:
-            row_type: `Types.ROW_NAMED`, a dict from name to type, or an Arrow schema.
+            row_type: `DataTypes.ROW`, `Types.ROW_NAMED`, a dict from name to type, or an Arrow schema.
             writer_properties: a dict with `orc.compress` (NONE, ZLIB, SNAPPY, LZ4 or ZSTD) and `orc.stripe.size`
                 (bytes).
             hadoop_config: must be None; there is no Hadoop.
 
         Raises:
             ConfigurationError: if a type cannot be written, or there is no column.
+            NotImplementedError: if a column of `DataTypes.ROW` has a type that ORC has no form for.
             ValueError: if there is a Hadoop configuration, or a property that is not known.
         """
         if hadoop_config is not None:
@@ -35,4 +37,5 @@ class OrcBulkWriters:
         if properties:
             raise WrongValueError(f"Arrow writes ORC and does not know {', '.join(sorted(map(str, properties)))}")
         more = {} if stripe_bytes is None else {"stripe_bytes": int(stripe_bytes)}
-        return OrcWriterFactory(row_type, compression="uncompressed" if compress == "none" else compress, **more)
+        compression = "uncompressed" if compress == "none" else compress
+        return OrcWriterFactory(file_columns(row_type, "ORC"), compression=compression, **more)

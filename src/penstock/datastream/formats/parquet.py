@@ -6,6 +6,7 @@ from typing import Any
 
 from penstock.base.errors import UnsupportedError, WrongTypeError, WrongValueError
 from penstock.base.typeinfo import RowTypeInfo
+from penstock.datastream.formats.table_rows import file_columns, row_type_info_of
 from penstock.formats.avro_schema import AvroSchema
 from penstock.formats.parquet import ParquetFormat, ParquetWriterFactory
 
@@ -45,7 +46,7 @@ class ParquetColumnarRowInputFormat(ParquetFormat):
     """Reads the columns of a row type as rows with names, for `FileSource.for_bulk_file_format`.
 
     Args:
-        row_type: `Types.ROW_NAMED`; names and order of the columns wanted.
+        row_type: `Types.ROW_NAMED` or `DataTypes.ROW`; names and order of the columns wanted.
         hadoop_config: must be None; there is no Hadoop.
         batch_size: accepted for PyFlink programs; the source decides how many rows are read at a time.
         is_utc_timestamp: accepted for PyFlink programs; timestamps are read as they are.
@@ -59,14 +60,15 @@ class ParquetColumnarRowInputFormat(ParquetFormat):
 
     def __init__(
         self,
-        row_type: RowTypeInfo,
+        row_type: Any,
         hadoop_config: Any = None,
         batch_size: int = 2048,
         is_utc_timestamp: bool = False,
         is_case_sensitive: bool = True,
     ) -> None:
+        row_type = row_type_info_of(row_type)
         if not isinstance(row_type, RowTypeInfo):
-            raise WrongTypeError(f"the row type must be made by Types.ROW_NAMED, not {row_type!r}")
+            raise WrongTypeError(f"the row type must be made by Types.ROW_NAMED or DataTypes.ROW, not {row_type!r}")
         if hadoop_config is not None:
             raise WrongValueError("Arrow reads Parquet and takes no Hadoop configuration")
         if not is_case_sensitive:
@@ -82,14 +84,15 @@ class ParquetBulkWriters:
         """A factory of writers of rows.
 
         Args:
-            row_type: `Types.ROW_NAMED`, a dict from name to type, or an Arrow schema.
+            row_type: `DataTypes.ROW`, `Types.ROW_NAMED`, a dict from name to type, or an Arrow schema.
             hadoop_config: must be None; there is no Hadoop.
             utc_timestamp: accepted for PyFlink programs; timestamps are written as they are, without a zone.
 
         Raises:
             ConfigurationError: if a type cannot be written, or there is no column.
+            NotImplementedError: if a column of `DataTypes.ROW` has a type that Parquet has no form for.
             ValueError: if there is a Hadoop configuration.
         """
         if hadoop_config is not None:
             raise WrongValueError("Arrow writes Parquet and takes no Hadoop configuration")
-        return ParquetWriterFactory(row_type)
+        return ParquetWriterFactory(file_columns(row_type, "Parquet"))

@@ -44,20 +44,21 @@ class OrcTableFormat(TableFormat):
 
     def decoding(self, schema: RowSchema, wanted: Sequence[int], options: TableOptions) -> Decoding:
         """See `TableFormat`."""
-        return Decoding(TypedOrcFormat(_arrow(RowSchema(tuple(schema[place] for place in wanted)))))
+        return Decoding(TypedOrcFormat(orc_columns(RowSchema(tuple(schema[place] for place in wanted)))))
 
     def encoding(self, schema: RowSchema, options: TableOptions) -> Encoding:
         """See `TableFormat`."""
         found = options.read(COMPRESS).lower()
         inner = OrcWriterFactory(
-            _arrow(schema),
+            orc_columns(schema),
             compression="uncompressed" if found == "none" else found,
             stripe_bytes=options.read(STRIPE_SIZE),
         )
         return Encoding(GatheringWriterFactory(schema, inner))
 
 
-def _arrow(schema: RowSchema) -> pa.Schema:
+def orc_columns(schema: RowSchema) -> pa.Schema:
+    """The columns of a file. Raises `UnsupportedError` for a type that the format has no form for."""
     return arrow_columns(schema, "ORC", _REFUSED)
 
 

@@ -47,7 +47,7 @@ class ParquetTableFormat(TableFormat):
 
     def decoding(self, schema: RowSchema, wanted: Sequence[int], options: TableOptions) -> Decoding:
         """See `TableFormat`."""
-        return Decoding(TypedParquetFormat(_arrow(RowSchema(tuple(schema[place] for place in wanted)))))
+        return Decoding(TypedParquetFormat(parquet_columns(RowSchema(tuple(schema[place] for place in wanted)))))
 
     def uses(self, condition: Typed) -> bool:
         """See `TableFormat`: what row groups say of themselves."""
@@ -62,11 +62,12 @@ class ParquetTableFormat(TableFormat):
     def encoding(self, schema: RowSchema, options: TableOptions) -> Encoding:
         """See `TableFormat`."""
         found = options.read(COMPRESSION).lower()
-        inner = ParquetWriterFactory(_arrow(schema), compression="none" if found == "uncompressed" else found)
+        inner = ParquetWriterFactory(parquet_columns(schema), compression="none" if found == "uncompressed" else found)
         return Encoding(GatheringWriterFactory(schema, inner))
 
 
-def _arrow(schema: RowSchema) -> pa.Schema:
+def parquet_columns(schema: RowSchema) -> pa.Schema:
+    """The columns of a file. Raises `UnsupportedError` for a type that the format has no form for."""
     return arrow_columns(schema, "Parquet", NO_FILE_TYPES)
 
 

@@ -1,0 +1,43 @@
+"""Row types of tables (`DataTypes.ROW`) for formats of the DataStream API, which PyFlink describes by them.
+
+The Table API is imported where such a type is given, so that programs without tables do not load it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+
+def file_columns(columns: Any, format_name: Literal["Parquet", "ORC"]) -> Any:
+    """The Arrow schema for a `DataTypes.ROW`; all other descriptions of columns stay.
+
+    Raises:
+        UnsupportedError: if a column has a type for which the format has no form.
+    """
+    if not _may_be_of_tables(columns):
+        return columns
+    from penstock.table.connectors.formats.orc import orc_columns
+    from penstock.table.connectors.formats.parquet import parquet_columns
+    from penstock.table.data.logical_types import RowType
+    from penstock.table.plan.row_schema import PlanColumn, RowSchema
+
+    if not isinstance(columns, RowType):
+        return columns
+    schema = RowSchema(tuple(PlanColumn(field.name, field.data_type) for field in columns.fields))
+    return parquet_columns(schema) if format_name == "Parquet" else orc_columns(schema)
+
+
+def row_type_info_of(row_type: Any) -> Any:
+    """The `Types.ROW_NAMED` for a `DataTypes.ROW`; everything else stays."""
+    if not _may_be_of_tables(row_type):
+        return row_type
+    from penstock.table.data.logical_types import RowType
+    from penstock.table.records.type_information import row_type_info
+
+    if not isinstance(row_type, RowType):
+        return row_type
+    return row_type_info(row_type.field_names(), row_type.field_types())
+
+
+def _may_be_of_tables(value: Any) -> bool:
+    return type(value).__module__.startswith("penstock.table.")
