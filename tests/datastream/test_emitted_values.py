@@ -19,6 +19,7 @@ from penstock.datastream import AsyncDataStream
 from penstock.datastream.functions import (
     AggregateFunction,
     AsyncFunction,
+    BroadcastProcessFunction,
     CoProcessFunction,
     FlatMapFunction,
     KeyedCoProcessFunction,
@@ -761,3 +762,35 @@ def test_a_generator_function_may_use_an_object_again(kind: str, mode: str) -> N
     env = local_environment(execution__runtime_mode=mode)
     source: DataGeneratorSource[Any] = DataGeneratorSource(make(), 4)
     assert collect(env.from_source(source, WatermarkStrategy.no_watermarks(), "generator")) == results
+
+
+# --- subtasks that get the same records -------------------------------------------------------------------------------
+
+
+class ChangesRules(BroadcastProcessFunction):
+    """Changes each rule that it receives."""
+
+    def process_element(self, value: Any, ctx: Any) -> Any:
+        return None
+
+    def process_broadcast_element(self, value: Any, ctx: Any) -> Any:
+        yield one_more(value)
+
+
+BROADCASTS: dict[str, Callable[[Any, Any], Any]] = {
+    "records": lambda env, records: env.from_collection(records).broadcast().map(one_more),
+    "rules": lambda env, records: (
+        env.from_collection([])
+        .connect(env.from_collection(records).broadcast(MapStateDescriptor("rules")))
+        .process(ChangesRules())
+    ),
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("kind", BROADCASTS)
+def test_subtasks_share_no_broadcast_record(kind: str, mode: str) -> None:
+    """K1: each subtask may change the records that all subtasks get."""
+    env = local_environment(execution__runtime_mode=mode).set_parallelism(3)
+    results = collect(BROADCASTS[kind](env, [{"n": 1}, {"n": 2}]))
+    assert sorted(record["n"] for record in results) == [2, 2, 2, 3, 3, 3]

@@ -66,7 +66,14 @@ class CycleCollector(Protocol):
 
 
 class Network(Protocol):
-    """Buffers and credits from this worker to others; each channel is first-in first-out."""
+    """Buffers and credits from this worker to others; each channel is first-in first-out.
+
+    Attributes:
+        passes_references: whether other workers get the records of a buffer themselves. Otherwise they get copies,
+            which share nothing with those on another channel.
+    """
+
+    passes_references: bool
 
     def connect(self, attempt: int, peers: Mapping[str, str]) -> None:
         """Make these workers, too, reachable for the channels of an attempt: worker id to data address.

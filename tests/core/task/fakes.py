@@ -60,6 +60,8 @@ class LaterBackground:
 class Outbox:
     """Writes down what was sent, to peers and to the master."""
 
+    passes_references = False
+
     def __init__(self) -> None:
         self.messages: list = []
         self.buffers: list[tuple[str, ChannelId, list]] = []

@@ -213,7 +213,9 @@ class TaskExecutor:
             partitioner.set_up(
                 execution.subtask, len(subpartitions), edge.consumer_max_parallelism, out_edge.consumer_name
             )
-            partitions[edge.edge] = ResultPartition(partitioner, subpartitions, edge.supports_unaligned)
+            partitions[edge.edge] = ResultPartition(
+                partitioner, subpartitions, edge.supports_unaligned, self._network.passes_references
+            )
         return partitions
 
     def _send(self, worker_id: str, channel: ChannelId, buffer: Buffer) -> None:

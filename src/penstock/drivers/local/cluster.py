@@ -45,6 +45,8 @@ class InlineBackground:
 class LocalCluster:
     """Implements the ports Cluster, Network and MasterGateway for executors in this thread."""
 
+    passes_references = True
+
     def __init__(
         self,
         clock: Clock,

@@ -54,6 +54,8 @@ class Cluster(Protocol):
 class Worker(Action):
     """Its action is one step of its executor. Implements the ports Network and MasterGateway for it."""
 
+    passes_references = True
+
     __slots__ = (
         "_failures",
         "_held",

@@ -92,6 +92,8 @@ class WorkerEndpoint:
         record_bytes_max: no record, and no control message, is longer, in however many messages.
     """
 
+    passes_references = False
+
     data_address: str
 
     def __init__(

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from itertools import chain
 from typing import Final
 
+from penstock.base.copies import separated
 from penstock.core.columns.batch import ColumnBatch
 from penstock.core.protocol import ChannelId
 from penstock.core.records import Batch, Buffer, CheckpointBarrier, Event
@@ -181,15 +182,30 @@ def _are_alike(one: Batch, other: Batch) -> bool:
     return (one.timestamps is None) == (other.timestamps is None) and (one.kinds is None) == (other.kinds is None)
 
 
+def _separated(batch: Batch) -> Batch:
+    if isinstance(batch, ColumnBatch):
+        return batch
+    values = separated(batch.values)
+    return batch if values is batch.values else Batch(values, batch.timestamps, batch.kinds)
+
+
 class ResultPartition:
-    """All channels of one edge out of a task. Unless it `supports_unaligned`, barriers keep their place on it."""
+    """All channels of one edge out of a task. Unless it `supports_unaligned`, barriers keep their place on it.
+
+    With `passes_references`, the consumers of several channels could get the same objects (`ports.Network`).
+    """
 
     def __init__(
-        self, partitioner: Partitioner, subpartitions: list[Subpartition], supports_unaligned: bool = True
+        self,
+        partitioner: Partitioner,
+        subpartitions: list[Subpartition],
+        supports_unaligned: bool = True,
+        passes_references: bool = False,
     ) -> None:
         self.subpartitions = subpartitions
         self.partitioner = partitioner
         self.supports_unaligned = supports_unaligned
+        self._passes_references = passes_references
         self.records_out = 0
         self.bytes_out = ByteCount()
 
@@ -202,11 +218,22 @@ class ResultPartition:
         self.bytes_out.add(batch)
         subpartitions = self.subpartitions
         if self.partitioner.is_broadcast:
-            for subpartition in subpartitions:
-                subpartition.add_batch(batch)
+            self._add_to_all(batch)
         else:
             for index, part in self.partitioner.split(batch):
                 subpartitions[index].add_batch(part)
+
+    def _add_to_all(self, batch: Batch) -> None:
+        """Add records to every channel. A subtask may change its records, so no two channels share one."""
+        workers: set[str] = set()
+        can_change = True
+        for subpartition in self.subpartitions:
+            part = batch
+            if can_change and workers and (self._passes_references or subpartition.worker_id in workers):
+                part = _separated(batch)
+                can_change = part is not batch
+            workers.add(subpartition.worker_id)
+            subpartition.add_batch(part)
 
     def broadcast(self, event: Event, flush: bool = False) -> None:
         """Add a control element to every channel."""
