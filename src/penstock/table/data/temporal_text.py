@@ -69,7 +69,7 @@ FAR_NANOSECONDS: Final = "points in time with more than 6 digits of a second are
 
 
 def is_far(nanoseconds: int, digits: int) -> bool:
-    """Whether a type with so many digits of a second cannot hold a point in time (in nanoseconds since 1970)."""
+    """Whether a type with `digits` digits of a second cannot hold a point in time (in nanoseconds since 1970)."""
     return digits > _MICROSECOND_DIGITS and not -(2**63) <= nanoseconds < 2**63
 
 
