@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from penstock.base.errors import WrongTypeError, WrongValueError, short_repr
+from penstock.base.errors import WrongTypeError, WrongValueError, short_repr, shorten
 from penstock.base.types import Row
 from penstock.table.data import logical_types as types
 from penstock.table.data.arrow_types import arrow_type, logical_type
@@ -223,7 +223,7 @@ def _has_null(data_type: DataType) -> bool:
 
 def verify(value: Any, data_type: DataType, name: str) -> None:
     """Raise `WrongTypeError` for a value that is of another class than the type has, `WrongValueError` where it is
-    None or too great. `name`: of the column, for the message.
+    None, too great, too long or too short. `name`: of the column, for the message.
     """
     where = f"field {name}: " if name else ""
     if value is None:
@@ -237,6 +237,10 @@ def verify(value: Any, data_type: DataType, name: str) -> None:
     if bits is not None and not -(2**bits) <= value < 2**bits:
         raise WrongValueError(f"{where}object of {data_type} out of range, got: {value}")
     match data_type:
+        case types.CharType(length=length) | types.BinaryType(length=length) if len(value) != length:
+            raise WrongValueError(f"{where}length of object ({_shown(value)}) of {data_type} is not: {length}")
+        case types.VarCharType(length=length) | types.VarBinaryType(length=length) if len(value) > length:
+            raise WrongValueError(f"{where}length of object ({_shown(value)}) of {data_type} exceeds: {length}")
         case RowType():
             _verify_row(value, data_type, name)
         case types.ArrayType(element_type=element):
@@ -246,6 +250,10 @@ def verify(value: Any, data_type: DataType, name: str) -> None:
             for one, other in value.items():
                 verify(one, key, f"key of map {name or 'value'}")
                 verify(other, item, f"value of map {name or 'value'}")
+
+
+def _shown(value: str | bytes) -> str:
+    return shorten(value) if isinstance(value, str) else short_repr(value)
 
 
 def _verify_row(value: Any, data_type: RowType, name: str) -> None:

@@ -143,11 +143,12 @@ class TableEnvironment(CatalogMethods, FrameMethods):
             schema: a ROW; or names of columns, whose types are those of the values (int is BIGINT, float DOUBLE, str
                 STRING, Decimal DECIMAL(38, 18), datetime TIMESTAMP_LTZ(6), …); or one type, for one column `value`;
                 None for columns `_1`, `_2` and so on.
-            verify_schema: whether each value must be of the class that its type asks for, and in its range.
+            verify_schema: whether each value must be of the class that its type asks for, and in its range. Text and
+                bytes must have the length of CHAR(n) and BINARY(n), and at most that of VARCHAR(n) and VARBINARY(n).
 
         Raises:
             TypeError: for a value that does not fit its type.
-            ValueError: where types cannot be found out, or a value is out of range.
+            ValueError: where types cannot be found out, or a value is out of range, too long or too short.
         """
         zone = zone_of(self._config.get_local_timezone())
         return self._table(rows_of_elements(elements, schema, verify_schema, zone))

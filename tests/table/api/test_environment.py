@@ -94,6 +94,20 @@ def test_datetimes_without_types_are_moments_in_the_zone_of_the_session() -> Non
         ([(1,), ("x",)], ["a"], "can not merge type BIGINT and STRING"),
         ([("x",)], DataTypes.ROW([DataTypes.FIELD("a", DataTypes.INT())]), "field a: INT can not accept object 'x'"),
         ([(300,)], DataTypes.ROW([DataTypes.FIELD("a", DataTypes.TINYINT())]), "TINYINT out of range, got: 300"),
+        *(
+            ([(value,)], DataTypes.ROW([DataTypes.FIELD("a", kind)]), message)
+            for value, kind, message in (
+                ("abcdef", DataTypes.VARCHAR(3), r"field a: length of object \(abcdef\) of VARCHAR\(3\) exceeds: 3"),
+                ("a", DataTypes.CHAR(3), r"field a: length of object \(a\) of CHAR\(3\) is not: 3"),
+                ("abcd", DataTypes.CHAR(3), r"length of object \(abcd\) of CHAR\(3\) is not: 3"),
+                (b"abc", DataTypes.BINARY(2), r"length of object \(b'abc'\) of BINARY\(2\) is not: 2"),
+                (b"abc", DataTypes.VARBINARY(2), r"length of object \(b'abc'\) of VARBINARY\(2\) exceeds: 2"),
+                (["ok", "long"], DataTypes.ARRAY(DataTypes.VARCHAR(2)), "element in array a: length of object"),
+                ({"k": "long"}, DataTypes.MAP(DataTypes.CHAR(1), DataTypes.VARCHAR(2)), "value of map a: length of"),
+                (("long",), DataTypes.ROW([DataTypes.FIELD("b", DataTypes.CHAR(2))]), "field a.b: length of object"),
+            )
+        ),
+        (["abcdef"], DataTypes.VARCHAR(3), r"exceeds: 3"),
         ([(None,)], DataTypes.ROW([DataTypes.FIELD("a", DataTypes.INT(False))]), "is not nullable, but got None"),
         ([(1, 2)], DataTypes.ROW([DataTypes.FIELD("a", DataTypes.INT())]), r"Length of object \(2\)"),
         ([(1,)], "a", "schema should be RowType, list, tuple or None"),
@@ -102,6 +116,15 @@ def test_datetimes_without_types_are_moments_in_the_zone_of_the_session() -> Non
 def test_elements_that_do_not_fit_are_refused(elements: list, schema: object, message: str) -> None:
     with pytest.raises((TypeError, ValueError), match=message):
         environment().from_elements(elements, schema)  # type: ignore[arg-type]
+
+
+def test_texts_and_bytes_of_the_right_length_stay_as_they_are() -> None:
+    """K4: up to the length of VARCHAR and VARBINARY, and with just that of CHAR and BINARY; NULL has no length."""
+    kinds = [DataTypes.VARCHAR(3), DataTypes.CHAR(3), DataTypes.VARBINARY(2), DataTypes.BINARY(2), DataTypes.STRING()]
+    schema = DataTypes.ROW([DataTypes.FIELD(f"c{place}", kind) for place, kind in enumerate(kinds)])
+    rows = [("abc", "äöü", b"ab", b"ab", "x" * 99), ("", "abc", b"", b"ab", ""), (None,) * 5]
+    found = data_of(environment().from_elements(rows, schema)).data.to_pylist()
+    assert [tuple(one.values()) for one in found] == rows
 
 
 def test_what_is_not_verified_is_converted() -> None:

@@ -97,6 +97,8 @@ def _point_in_time(root: str, text: str) -> Constant:
     else:
         value = temporal_text.parse_timestamp(text)
         kind = (LocalZonedTimestampType if "LTZ" in root else TimestampType)(digits, False)
+        if value is not None and temporal_text.is_far(value, digits):
+            raise ValidationError(f"Illegal {root} literal {text!r}: {temporal_text.FAR_NANOSECONDS}")
     if value is None:
         raise ValidationError(f"Illegal {root} literal {text!r}: it is not of the form {_FORMS[root.split('_')[0]]}")
     return Constant(kind, value)

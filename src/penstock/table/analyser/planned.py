@@ -1,4 +1,4 @@
-"""Plans that stand in queries: what the Table API has planned already, and its own rules for types."""
+"""Queries with finished plans, for the Table API, and its own rules for types."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ sql_of.register(PlannedQuery, lambda node: f"TABLE ({', '.join(node.plan.schema.
 
 
 class MethodCalls(Calls):
-    """Calls as the Table API has them.
+    """Calls by the rules of the Table API.
 
     `+` joins texts. A FLOAT beside a DOUBLE becomes DOUBLE, where SQL takes the type of the first operand.
     """
@@ -82,7 +82,7 @@ class MethodCalls(Calls):
         return self._calls.membership(widened[0], widened[1:])
 
     def _widened(self, name: str, operands: Sequence[Typed]) -> Sequence[Typed]:
-        """The operands of a call, where those of FLOAT are cast to the wider type that the Table API gives them."""
+        """The operands of a call. Operands of FLOAT are cast to the wider type of the Table API."""
         rule = _RULES.get(name)
         if rule is None or not any(_has(one.type, FloatType) for one in operands):
             return operands
@@ -139,7 +139,7 @@ def set_operation(
 
 
 def _numbers(plan: Node) -> Node:
-    """A plan with columns of FLOAT in place of those that are only declared as DOUBLE."""
+    """A plan whose columns are FLOAT where they are only declared as DOUBLE."""
     if not isinstance(plan, Project) or not any(isinstance(one, WidenedFloat) for one in plan.expressions):
         return plan
     return project(plan.input, [_number_of(one) for one in plan.expressions], plan.schema.names)

@@ -153,6 +153,8 @@ class RelationAnalyser:
         if isinstance(node.right, relations.DerivedTable) and node.right.is_lateral:
             return lateral_query(left, node.right, node, self.queries)
         right = self.scope(node.right, outer)
+        # As in Flink, the hint LOOKUP may name the table of any join, and says nothing about one that looks up no rows.
+        self._looked_up.add(name_of(node.right) or "")
         joined = self._joined(left, right, join_type)
         joined.outer = outer
         conditions = self._merge(node, left, right, joined, join_type)

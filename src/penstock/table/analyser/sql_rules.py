@@ -1,4 +1,4 @@
-"""Expressions of the Table API that find their types by the rules of SQL: those of `call_sql`, and keys of joins."""
+"""Expressions of the Table API that follow the rules of SQL for types: `call_sql`, and keys of joins."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def join_condition(node: syntax.Expression, is_of_both: Callable[[str, str], boo
 
 
 def are_of_both_sides(plan: Node, one: int, other: int) -> bool:
-    """Whether two columns of a plan, by their places, are those of the left and of the right side of a join in it."""
+    """Whether a join in a plan has one of two columns, by their places, on the left and the other on the right."""
     while True:
         match plan:
             case Filter():

@@ -186,7 +186,12 @@ def _with_times(operator: str, numbers: Signature) -> tuple[Signature, ...]:
     return (numbers, *temporal_arithmetic.SIGNATURES.get(operator, ()))
 
 
-_CAN_FAIL: Final = {"/": _may_divide_by_zero, "*": temporal_arithmetic.product_may_fail}
+_CAN_FAIL: Final = {
+    "+": temporal_arithmetic.move_may_fail,
+    "-": temporal_arithmetic.move_may_fail,
+    "*": temporal_arithmetic.product_may_fail,
+    "/": _may_divide_by_zero,
+}
 _BINARY: Final = (
     ("+", "plus", "number1 + number2", "The sum of two numbers."),
     ("-", "minus", "number1 - number2", "The difference of two numbers."),

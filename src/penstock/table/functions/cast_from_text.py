@@ -28,7 +28,14 @@ from penstock.table.data.logical_types import (
     TimestampType,
     TimeType,
 )
-from penstock.table.data.temporal_text import DAY_NS, SECOND_NS, days_from_civil, days_of_month
+from penstock.table.data.temporal_text import (
+    DAY_NS,
+    FAR_NANOSECONDS,
+    SECOND_NS,
+    days_from_civil,
+    days_of_month,
+    is_far,
+)
 from penstock.table.data.values import Datum, Kernel
 from penstock.table.data.zones import moment_ns, to_moments
 from penstock.table.functions.cast_numbers import decimal_kernel, fitted
@@ -184,8 +191,8 @@ def _timestamp(text: str) -> int:
 
 def _cut(nanoseconds: int, digits: int) -> int:
     step: int = 10 ** (9 - digits)
-    if digits > _MICROSECOND_DIGITS and not -(2**63) <= nanoseconds < 2**63:
-        raise TableRuntimeError("points in time with more than 6 digits of a second are in the years 1678 to 2261")
+    if is_far(nanoseconds, digits):
+        raise TableRuntimeError(FAR_NANOSECONDS)
     return nanoseconds // step * step
 
 
@@ -200,7 +207,7 @@ def _fast_or(slow: Kernel, pattern: str, fast: Kernel) -> Kernel:
         if isinstance(column, pa.Array) and pc.all(pc.match_substring_regex(column, pattern)).as_py():
             try:
                 return fast(column)
-            except pa.ArrowInvalid:
+            except (pa.ArrowInvalid, TableRuntimeError):
                 pass  # a number out of range, or a day that is none: the other way says which
         return slow(column)
 

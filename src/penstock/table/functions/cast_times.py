@@ -8,8 +8,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.table.data.arrow_types import DIGITS, arrow_type
+from penstock.table.data.errors import TableRuntimeError
 from penstock.table.data.logical_types import DataType, DateType, LocalZonedTimestampType, TimestampType, TimeType
-from penstock.table.data.temporal_text import DAY_MS
+from penstock.table.data.temporal_text import DAY_MS, FAR_NANOSECONDS
 from penstock.table.data.values import Datum, Kernel
 from penstock.table.data.zones import to_local, to_moments, view
 from penstock.table.functions.definition import Session
@@ -27,7 +28,7 @@ def time_kernel(found: DataType, to: DataType, session: Session) -> Kernel:
         return lambda column: shown(to_local(column, session.zone))
     wanted = arrow_type(to)
     if isinstance(found, DateType):
-        return lambda column: pc.cast(column, wanted)
+        return lambda column: _with_unit(column, wanted)
     if isinstance(found, TimeType):
         if isinstance(to, TimeType):
             return _cut_times(to.precision)
@@ -50,7 +51,7 @@ def cut_timestamp_kernel(found: DataType, to: DataType) -> Kernel:
             return column
         if DIGITS[column.type.unit] > held:
             column = pc.floor_temporal(column, unit=_UNITS[wanted.unit])
-        column = pc.cast(column, wanted)
+        column = _with_unit(column, wanted)
         if not is_cut:
             return column
         step = pa.scalar(10 ** (held - digits), pa.int64())
@@ -62,6 +63,14 @@ def cut_timestamp_kernel(found: DataType, to: DataType) -> Kernel:
         return view(numbers, wanted)
 
     return kernel
+
+
+def _with_unit(column: Datum, wanted: pa.DataType) -> Datum:
+    """Days or timestamps as timestamps of another unit. Raises `TableRuntimeError` where that cannot hold them."""
+    try:
+        return pc.cast(column, wanted)
+    except pa.ArrowInvalid:
+        raise TableRuntimeError(FAR_NANOSECONDS) from None
 
 
 _UNITS: Final = {"ms": "millisecond", "us": "microsecond"}

@@ -62,7 +62,7 @@ def cast_kernel(found: DataType, to: DataType, session: Session, is_try: bool = 
     if isinstance(found, _NUMBERS) and isinstance(to, _NUMBERS):
         return _trying(number_kernel(found, to), found, to) if is_try else number_kernel(found, to)
     if isinstance(found, TIMES) and isinstance(to, TIMES):
-        return time_kernel(found, to, session)
+        return _trying(time_kernel(found, to, session), found, to) if is_try else time_kernel(found, to, session)
     raise UnsupportedError(f"there is no cast from {found} to {to}")
 
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.table.data.arrow_types import arrow_type
+from penstock.table.data.errors import TableRuntimeError
 from penstock.table.data.logical_types import (
     DataType,
     DateType,
@@ -32,7 +33,7 @@ from penstock.table.data.moments import (
     toward_zero,
     unit_ns,
 )
-from penstock.table.data.temporal_text import DAY_MS, DAY_NS
+from penstock.table.data.temporal_text import DAY_MS, DAY_NS, FAR_NANOSECONDS
 from penstock.table.data.values import Datum, Kernel
 from penstock.table.functions.definition import Call, Operand, Operands, Signature
 from penstock.table.functions.signatures import takes, where
@@ -87,6 +88,11 @@ def result_type(operator: str, call: Operands) -> DataType:
     return found.nullable() if call.any_nullable() else found.not_null()
 
 
+def move_may_fail(call: Operands) -> bool:
+    """Whether a point in time may leave the years that its type holds."""
+    return any(isinstance(one, TIMES) and unit_ns(one) == 1 for one in call.types)
+
+
 def product_may_fail(call: Operands) -> bool:
     """Whether an interval is multiplied by a number of which it may be too large, or none at all."""
     is_scaled = any(isinstance(one, INTERVALS) for one in call.types)
@@ -121,7 +127,7 @@ def _moving(point: DataType, interval: DataType, sign: int) -> partial[Numbers]:
         return partial(_by_days, sign)
     if isinstance(point, TimeType):
         return partial(_around_the_clock, sign)
-    return partial(_by_milliseconds, sign * (MILLISECOND_NS // unit_ns(point)))
+    return partial(_by_milliseconds, unit_ns(point), sign * (MILLISECOND_NS // unit_ns(point)))
 
 
 def _unmoved(points: Numbers, months: Numbers) -> Numbers:
@@ -133,7 +139,9 @@ def _by_months(unit: int, sign: int, points: Numbers, months: Numbers) -> Number
     if unit == DAY_NS:
         return add_months(points, sign * months)
     days, _ = days_and_nanos(points, unit)
-    return points + (add_months(days, sign * months) - days) * (DAY_NS // unit)
+    moved_by = add_months(days, sign * months) - days
+    _check_reach(unit, points, moved_by, DAY_NS // unit)
+    return points + moved_by * (DAY_NS // unit)
 
 
 def _by_days(sign: int, days: Numbers, milliseconds: Numbers) -> Numbers:
@@ -145,8 +153,22 @@ def _around_the_clock(sign: int, times: Numbers, milliseconds: Numbers) -> Numbe
     return (times + sign * milliseconds) % DAY_MS
 
 
-def _by_milliseconds(factor: int, points: Numbers, milliseconds: Numbers) -> Numbers:
+def _by_milliseconds(unit: int, factor: int, points: Numbers, milliseconds: Numbers) -> Numbers:
+    _check_reach(unit, points, milliseconds, factor)
     return points + factor * milliseconds
+
+
+def _check_reach(unit: int, points: Numbers, moved_by: Numbers, factor: int) -> None:
+    """Raises `TableRuntimeError` where points in time, in nanoseconds, leave 64 bits. `unit`: nanoseconds of each."""
+    if unit > 1:
+        return
+    wanted = points.astype(np.float64) + moved_by.astype(np.float64) * factor
+    if wanted.size and np.abs(wanted).max() >= _REACH:
+        raise TableRuntimeError(FAR_NANOSECONDS)
+
+
+#: nanoseconds: the distance from 1970 to the ends of 1678 and 2261, less the error of a float
+_REACH: Final = float(2**63 - 2**12)
 
 
 def _scaled(operator: str, result: DataType) -> Kernel:
