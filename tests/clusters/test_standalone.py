@@ -97,6 +97,7 @@ def test_who_listens_between_workers_reads_nothing(cluster: Standalone, finished
 
 @apart
 @pytest.mark.one_in(3)
+@pytest.mark.timeout(420)
 def test_output_is_equal_after_a_worker_a_link_and_the_driver_have_failed(cluster: Standalone) -> None:
     """E7, G8, G9: `tests.clusters.chaos` in short; who stood by on another host goes on from the last checkpoint."""
     kinds, said = ["kill a worker", "cut both ways", "kill the driver"], list[str]()

@@ -155,7 +155,7 @@ def test_a_batch_has_no_checkpoints(tmp_path: Path) -> None:
 
 
 def test_a_listener_that_raises_is_named(tmp_path: Path) -> None:
-    """J4: with the operator and the method."""
+    """F2: the error has the operator and the method."""
 
     class Raising(MapFunction, CheckpointListener):
         def map(self, value: Any) -> Any:

@@ -357,5 +357,5 @@ def factor_of(factor: int) -> Callable[[Any], Any]:
     ids=name_of,
 )
 def test_functions_that_make_what_they_return(function: Any) -> None:
-    """A7: modules of the standard library and classes whose instances are new hold nothing; nothing is copied."""
+    """A1: modules of the standard library and classes whose instances are new hold nothing; nothing is copied."""
     assert not holds_objects(function)
