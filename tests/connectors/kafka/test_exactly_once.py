@@ -35,7 +35,7 @@ def values(kafka: KafkaCluster, topic: str) -> list[bytes | None]:
     return [message.value() for message in kafka.read(topic)]
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("step", STEPS)
 def test_a_program_that_dies_at_any_step_is_followed_by_one_that_makes_it_whole(
     kafka: KafkaCluster, tmp_path: Path, step: str

@@ -25,7 +25,7 @@ from penstock.table.data.logical_types import (
     VarCharType,
 )
 
-pytestmark = [pytest.mark.spark, pytest.mark.one_in(2)]
+pytestmark = [pytest.mark.spark, pytest.mark.one_in(3)]
 
 STRING = VarCharType(2**31 - 1)
 SALES = Rows(

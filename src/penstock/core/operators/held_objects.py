@@ -7,12 +7,12 @@ looked at in the same way. The code of the standard library and of installed pac
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dis import Instruction, get_instructions
 from functools import partial
-from pathlib import PurePath
 from types import (
     BuiltinFunctionType,
     CellType,
@@ -289,4 +289,4 @@ def _is_installed(name: str | None) -> bool:
     if name.partition(".")[0] in sys.stdlib_module_names or _is_of_runtime(name):
         return True
     file = getattr(sys.modules.get(name), "__file__", None)
-    return file is not None and not _INSTALLED.isdisjoint(PurePath(file).parts)
+    return file is not None and not _INSTALLED.isdisjoint(re.split(r"[\\/]", file))
