@@ -44,7 +44,7 @@ def faults_of(result: Result, expected: Expected, facts: PlanFacts | None) -> li
         faults += _inserts(result, facts)
     rows = rows_left(result)
     if facts is not None:
-        faults += _unique_keys(rows, facts, result.types)
+        faults += _unique_keys(rows, facts, result)
     return [*faults, *_differences(result, rows, expected)]
 
 
@@ -98,7 +98,7 @@ def _inserts(result: Result, facts: PlanFacts) -> list[str]:
     others = [kind for kind, _ in result.changes if kind != "+I"]
     if others:
         return [f"the plan sends inserts alone, but {others[0]} came"]
-    for key in facts.upsert_keys:
+    for key in _told_apart(facts, result):
         same = _row_converter([result.types[place] for place in key], comparable)
         seen: set[Any] = set()
         for _, values in result.changes:
@@ -110,9 +110,14 @@ def _inserts(result: Result, facts: PlanFacts) -> list[str]:
     return []
 
 
-def _unique_keys(rows: list[tuple[Any, ...]], facts: PlanFacts, types: Sequence[DataType]) -> list[str]:
-    for key in facts.upsert_keys:
-        same = _row_converter([types[place] for place in key], comparable)
+def _told_apart(facts: PlanFacts, result: Result) -> list[tuple[int, ...]]:
+    """The keys without columns in which the output shows NULL as NaN."""
+    return [key for key in facts.upsert_keys if result.null_is_nan.isdisjoint(key)]
+
+
+def _unique_keys(rows: list[tuple[Any, ...]], facts: PlanFacts, result: Result) -> list[str]:
+    for key in _told_apart(facts, result):
+        same = _row_converter([result.types[place] for place in key], comparable)
         counts = Counter(same([values[place] for place in key]) for values in rows)
         several = [found for found, count in counts.items() if count > 1]
         if several:
