@@ -123,5 +123,5 @@ MUTANTS_OF_JOBS: dict[Mutant, tuple[tuple[str, ...], int]] = {
     lose_timers_on_the_way_to_rocksdb: (("output", "lost"), 410),
     delete_what_is_not_claimed: (("storage",), 13),
     build_on_files_of_another_job: (("missing-file", "storage"), 222),
-    keep_state_that_nobody_claims: (("output", "missing-file"), 421),
+    keep_state_that_nobody_claims: (("output", "missing-file", "leaked-file"), 67),
 }

@@ -131,7 +131,7 @@ MUTANTS_OF_RESCALING: dict[Mutant, tuple[tuple[str, ...], int]] = {
     keep_the_regions_that_there_were: (("raised",), 1),
     begin_new_subtasks_as_the_first_ones: (("invalid",), 1),
     rescale_before_all_tasks_have_ended: (("invalid",), 1),
-    let_checkpoints_go_on_while_tasks_are_ended: (("owed",), 844),
+    let_checkpoints_go_on_while_tasks_are_ended: (("owed",), 1162),
     rescale_from_the_checkpoint_before: (("output",), 205),
     forget_records_in_flight_at_another_parallelism: (("output",), 7),
     deal_records_in_flight_out_twice: (("failed", "task-failed"), 7),
