@@ -121,11 +121,11 @@ MUTANTS_OF_OBJECTS: dict[Mutant, FoundBy] = {
     look_who_leads_in_a_listing: FoundBy(("output", "outside"), 38, run_stepwise_seed),
     take_the_number_after_the_highest_that_is_listed: FoundBy(("output",), 34, run_stepwise_seed),
     begin_from_the_newest_checkpoint_that_is_listed: FoundBy(("output",), 1, run_stepwise_seed),
-    record_no_newest_checkpoint: FoundBy(("checkpoint-id",), 3),
+    record_no_newest_checkpoint: FoundBy(("checkpoint-id",), 47),
     record_only_the_newest: FoundBy(("output",), 1098, run_stepwise_seed),
     put_metadata_whatever_is_there: FoundBy(("missing-file",), 3, _late_writes),
     look_for_marks_in_a_listing: FoundBy(("output",), 5, run_stepwise_seed),
     look_for_what_was_found_in_a_listing: FoundBy(("output",), 14, run_stepwise_seed),
-    delete_only_the_metadata_that_is_listed: FoundBy(("missing-file",), 115),
+    delete_only_the_metadata_that_is_listed: FoundBy(("missing-file",), 28),
     delete_what_was_found_before_it_is_found_again: FoundBy(("output",), 174, run_stepwise_seed),
 }
