@@ -34,8 +34,8 @@ from penstock.table.streaming.rows.watermark_operator import WatermarkAssignerOp
 
 
 def lose_updates_before_of_groups() -> Any:
-    def few_changes(original: Any, lives: Any, before: Any, after: Any, sends_before: bool, same: bool = False) -> Any:
-        return original(lives, before, after, False, same)
+    def few_changes(original: Any, lives: Any, before: Any, after: Any, sends_before: bool, *more: Any) -> Any:
+        return original(lives, before, after, False, *more)
 
     return around(Lives, "few_changes", few_changes)
 
