@@ -1,4 +1,4 @@
-"""What a declared type makes of values: rows have its fields in its order, and a FLOAT has single precision.
+"""Values follow their declared type: rows have its fields in its order, and a FLOAT has single precision.
 
 PyFlink's serializers do the same, at every depth. Only types that hold a ROW or a FLOAT have a function that does so;
 others cost nothing. Values are copied where they change, because the function that made them may still hold them.

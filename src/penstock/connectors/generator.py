@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -116,10 +116,8 @@ class _GeneratorReader(SeriesReader[GeneratorSplit]):
     def place_of(self, split: GeneratorSplit) -> int:
         return split.position
 
-    def add_splits(self, splits: Sequence[GeneratorSplit]) -> None:
-        super().add_splits(splits)
-        if self._limit is not None:
-            self._limit.share(sum(1 / split.step for split in self._splits) * self._context.parallelism)
+    def step_of(self, split: GeneratorSplit) -> int:
+        return split.step
 
     def read(self, split: GeneratorSplit, max_records: int) -> tuple[Batch, GeneratorSplit] | None:
         stop = split.position + self.part_of(max_records) * split.step
@@ -133,15 +131,3 @@ class _GeneratorReader(SeriesReader[GeneratorSplit]):
         )
         following = replace(split, position=split.position + len(indexes) * split.step)
         return Batch(call_each(self._function, indexes, "the generator function"), timestamps), following
-
-    def allowance(self, max_records: int) -> int:
-        if self._limit is None or not self._splits:
-            return max_records
-        return min(max_records, self._limit.allowance(self._context.now_ms()))
-
-    def retry_after_ms(self) -> int:
-        return super().retry_after_ms() if self._limit is None else self._limit.retry_after_ms()
-
-    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        if self._limit is not None:
-            self._limit.notify_checkpoint_complete()

@@ -196,6 +196,9 @@ class _NexmarkReader(SeriesReader[NexmarkSplit]):
     def name_of(self, split: NexmarkSplit) -> str:
         return f"{split.number} of {split.step}"
 
+    def step_of(self, split: NexmarkSplit) -> int:
+        return split.step
+
     def place_of(self, split: NexmarkSplit) -> tuple[int, int]:
         return split.chunk, split.position
 

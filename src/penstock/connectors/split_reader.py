@@ -55,8 +55,19 @@ class PositionedReader(SourceReader[Any, SplitT], Generic[SplitT]):
         return InputStatus.NOTHING_AVAILABLE
 
     def allowance(self, max_records: int) -> int:
-        """How many records may be handed out now; a hook for sources that keep to a rate."""
-        return max_records
+        """How many records may be handed out now: at most as many as the rate allows."""
+        if self._limit is None or not self._splits:
+            return max_records
+        return min(max_records, self._limit.allowance(self._context.now_ms()))
+
+    def retry_after_ms(self) -> int:
+        """When the rate allows a record again; without a rate see `SourceReader`."""
+        return super().retry_after_ms() if self._limit is None else self._limit.retry_after_ms()
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        """Some rates are a number of records a checkpoint."""
+        if self._limit is not None:
+            self._limit.notify_checkpoint_complete()
 
     def held_back_ms(self) -> int | None:
         """See `SourceReader`."""
@@ -87,8 +98,8 @@ class PositionedReader(SourceReader[Any, SplitT], Generic[SplitT]):
 class SeriesReader(PositionedReader[SplitT], Generic[SplitT]):
     """Reads all its splits side by side; the split with the lowest place comes first.
 
-    The splits are series that share one event time: those of a source that makes records 0, 1, 2 and on, of which
-    subtask i of n yields i, i + n, i + 2n and on. After a restore at another parallelism a subtask may have several.
+    The splits are series of one source that makes records 0, 1, 2 and on, and they share its event time. Subtask i of n
+    yields the series i, i + n, i + 2n and on. After a restore at another parallelism a subtask may have several series.
     Each has a watermark of its own, so none is late because another one is ahead.
     """
 
@@ -101,6 +112,10 @@ class SeriesReader(PositionedReader[SplitT], Generic[SplitT]):
         """The name of the series, whatever its position."""
 
     @abstractmethod
+    def step_of(self, split: SplitT) -> int:
+        """The distance between two records of the series: the number of all series of its source."""
+
+    @abstractmethod
     def place_of(self, split: SplitT) -> Any:
         """How far the series has come; comparable with the places of the others."""
 
@@ -111,6 +126,8 @@ class SeriesReader(PositionedReader[SplitT], Generic[SplitT]):
     def add_splits(self, splits: Sequence[SplitT]) -> None:
         """See `PositionedReader`."""
         super().add_splits(splits)
+        if self._limit is not None:
+            self._limit.share(sum(1 / self.step_of(split) for split in self._splits) * self._context.parallelism)
         for split in splits:
             self._context.open_split(self.name_of(split))
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from penstock.base import options
 from penstock.base.configuration import Configuration
@@ -11,6 +14,7 @@ from penstock.core.ports import KeyedBackends
 from penstock.core.task.heap_backends import HeapBackends
 from penstock.drivers.worker_directories import WorkerDirectories
 from penstock.state.rocksdb.budget import MemoryBudget
+from penstock.storage.metadata import NativeStateHandle, StateFile
 
 
 @dataclass(frozen=True)
@@ -78,3 +82,27 @@ def _budget(configuration: Configuration) -> MemoryBudget | None:
         read(options.ROCKSDB_WRITE_BUFFER_RATIO),
         read(options.ROCKSDB_OBJECT_CACHE_RATIO),
     )
+
+
+def export_native(
+    handle: NativeStateHandle, read: Callable[[StateFile], bytes], owner: str
+) -> Iterator[tuple[str, bytes]]:
+    """The states of one subtask, from RocksDB's own files, in a form that any backend can read.
+
+    Yields (name, canonical file), the files of a state after each other.
+
+    Args:
+        handle: RocksDB's files.
+        read: the bytes of a file.
+        owner: what errors call the state's owner.
+    """
+    # A job without RocksDB does not pay for its import.
+    from penstock.state.rocksdb.capture import BACKEND_NAME, RocksCapture, fetch_files
+    from penstock.state.rocksdb.settings import RocksDBSettings
+
+    assert handle.backend == BACKEND_NAME, "only RocksDB has files of its own"
+    with tempfile.TemporaryDirectory(prefix="penstock-savepoint-") as folder:
+        directory = Path(folder) / "state"
+        fetch_files(handle.files, read, directory)
+        groups = handle.first_key_group, handle.last_key_group
+        yield from RocksCapture(directory, owner, groups, (), RocksDBSettings(), handle.schemas).export()

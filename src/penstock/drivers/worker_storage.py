@@ -12,7 +12,7 @@ import xxhash
 from penstock.base import options
 from penstock.base.configuration import Configuration
 from penstock.core.ports import StateStorage
-from penstock.drivers.native_exports import export_native
+from penstock.drivers.backends import export_native
 from penstock.drivers.worker_directories import WorkerDirectories, WorkerDirectory
 from penstock.storage.file_store import FileCheckpointStore
 from penstock.storage.files import absolute_url

@@ -207,21 +207,26 @@ class FileCheckpointStore:
             for index, state in operator.subtasks.items():
                 keyed = dict(state.keyed)
                 for handle in state.native:
-                    files: dict[str, list[StateFile]] = {}
-                    for number, (name, data) in enumerate(
-                        self._export(handle, self.read, f"operator {operator.name!r}")
-                    ):
-                        file_name = f"{operator.operator_id}-{index}-finished-{number}-{name}"
-                        file = self.write(metadata.checkpoint_id, file_name, data, savepoint_path)
-                        files.setdefault(name, []).append(file)
-                    groups = handle.first_key_group, handle.last_key_group
-                    for name, of_state in files.items():
-                        made = KeyedStateHandle(*groups, tuple(of_state), handle.schemas.get(name, ""))
-                        keyed[name] = (*keyed.get(name, ()), made)
+                    exported = self._export(handle, self.read, f"operator {operator.name!r}")
+                    prefix = f"{operator.operator_id}-{index}-finished"
+                    for name, files in self._write_exported(exported, metadata.checkpoint_id, prefix, savepoint_path):
+                        groups = handle.first_key_group, handle.last_key_group
+                        written = KeyedStateHandle(*groups, files, handle.schemas.get(name, ""))
+                        keyed[name] = (*keyed.get(name, ()), written)
                 if state.native:
                     subtasks[index] = OperatorSubtaskState(keyed, state.operator)
             operators.append(replace(operator, subtasks=subtasks))
         return replace(metadata, operators=tuple(operators))
+
+    def _write_exported(
+        self, exported: Iterable[tuple[str, bytes]], checkpoint_id: int, prefix: str, savepoint_path: str
+    ) -> Iterable[tuple[str, tuple[StateFile, ...]]]:
+        """Write the files of states; the files of each state by its name."""
+        files: dict[str, list[StateFile]] = {}
+        for number, (name, data) in enumerate(exported):
+            file = self.write(checkpoint_id, f"{prefix}-{number}-{name}", data, savepoint_path)
+            files.setdefault(name, []).append(file)
+        return [(name, tuple(of_state)) for name, of_state in files.items()]
 
     def discard_savepoint(self, savepoint_path: str) -> None:
         """Delete what was written for a savepoint that did not complete; one that is whole stays."""

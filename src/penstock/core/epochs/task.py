@@ -199,11 +199,12 @@ class EpochTask(EndedTask):
 
     def _note_silence(self, head: StreamOperator, has_ended: bool) -> None:
         """A stream with idleness that had no record in this epoch is idle, however long the epoch took."""
+        continues = not has_ended and not self._work.ends
         if isinstance(head, SourceOperator) and head.watermarks.tracks_idleness:
-            self._is_silent = not head.records_out and not has_ended and not self._work.ends
+            self._is_silent = continues and not head.records_out
         for operator in self._chain.operators:
             if isinstance(operator, TimestampsAndWatermarksOperator) and operator.tracks_idleness:
-                self._is_silent = not operator.has_records and not has_ended and not self._work.ends
+                self._is_silent = continues and not operator.has_records
 
     def _tell_completed(self) -> None:
         """The epoch before is a complete checkpoint. Its own tasks ended before they could hear of that."""

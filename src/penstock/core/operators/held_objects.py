@@ -1,7 +1,7 @@
-"""Which functions may hold an object, and so may change what they have returned.
+"""Finds functions that may hold an object, and so may change their results later.
 
-The code of a function names what it can reach: global variables, attributes of modules and classes, and other
-functions. A function may hold an object if one of these can change. Functions and methods that the code names are
+The code of a function names everything that it can reach: global variables, attributes of modules and classes, and
+other functions. A function may hold an object if one of these can change. Functions and methods that the code names are
 looked at in the same way. The code of the standard library and of installed packages counts as holding nothing.
 """
 
@@ -32,11 +32,11 @@ from penstock.base.copies import is_immutable, is_plain_instance
 _RUNTIME: Final = "penstock"
 #: Names of functions that reach every variable.
 _REACH_ALL: Final = frozenset({"__import__", "eval", "exec", "globals", "import_module", "modules", "setattr"})
-#: Names with which code reaches an attribute whose name is a text.
+#: Names of functions and attributes through which code reaches an attribute by a text.
 _REACH_BY_TEXT: Final = frozenset({"__dict__", "attrgetter", "getattr", "methodcaller", "vars"})
 _ATTRIBUTE_READS: Final = ("LOAD_ATTR", "LOAD_METHOD")
 _INSTALLED: Final = frozenset({"site-packages", "dist-packages"})
-#: What a class written in C, or a slot of a class, has as attributes.
+#: Types of attributes of classes that are written in C or have slots.
 _DESCRIPTORS: Final = GetSetDescriptorType | MemberDescriptorType | MethodDescriptorType | WrapperDescriptorType
 #: Methods that make an instance.
 _MAKING_METHODS: Final = frozenset({"__init__", "__new__", "__post_init__", "__setstate__"})
@@ -45,7 +45,7 @@ _TEXT_METHODS: Final = frozenset({"__repr__", "__str__", "__format__"})
 
 
 def holds_objects(function: Any) -> bool:
-    """Whether a function may hold an object of its own, and so may change what it has returned.
+    """Whether a function may hold an object of its own, and so may change its results later.
 
     It may if it has attributes or assigns them, or if it is a `functools.partial`. It may if its code names something
     that can change: a variable of an enclosing function, a default, a global variable, or an attribute of a module or
@@ -55,7 +55,7 @@ def holds_objects(function: Any) -> bool:
 
 
 class _Names:
-    """What the code of a function names, together with the functions that are made in it.
+    """The names in the code of a function, and in the functions that are made in it.
 
     Attributes:
         variables: the global variables.
@@ -118,7 +118,7 @@ class _Names:
 
 
 class _Search:
-    """A look at a function and at what it names.
+    """A search of a function and of everything that it names.
 
     A function may get an instance of a class from another function. So an attribute that any of the functions names is
     looked for in every class that any of them names.
@@ -162,7 +162,7 @@ class _Search:
         """Whether a value can change, or holds something that can.
 
         Args:
-            value: what a function names.
+            value: a value that a function names.
             is_made: whether it is a method of a class whose instances the functions make. Such a method may assign
                 attributes of its instance.
         """
@@ -255,7 +255,7 @@ def _contents_of(cells: Iterable[CellType]) -> Iterator[Any]:
 
 
 def _named_in(modules: list[ModuleType], names: set[str]) -> Iterator[Any]:
-    """What the code names in modules, and in modules that it names in these."""
+    """The values that the code names in modules, and in modules that it names in these."""
     seen: set[int] = set()
     while modules:
         module = modules.pop()

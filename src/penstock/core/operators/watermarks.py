@@ -58,7 +58,7 @@ class _Output(WatermarkOutput):
 
 
 def _takes_output(method: Callable[..., Any], others: int) -> bool:
-    """Whether a method of a generator has a parameter for the output, besides so many others."""
+    """Whether a method of a generator has a parameter for the output after its `others` parameters."""
     try:
         parameters = signature(method).parameters.values()
     except (TypeError, ValueError):
@@ -217,7 +217,7 @@ class WatermarkGenerator:
         return self._kind in ("custom", "ingestion")
 
     def on_periodic(self, now_ms: int) -> int | None:
-        """What the generator says by the clock: the watermark, when it advances.
+        """The generator's watermark by the clock, when it advances.
 
         A stream that is idle for want of records is not asked; one whose generator says so itself is.
         """

@@ -12,7 +12,7 @@ def file_columns(columns: Any, format_name: Literal["Parquet", "ORC"]) -> Any:
     """The Arrow schema for a `DataTypes.ROW`; all other descriptions of columns stay.
 
     Raises:
-        UnsupportedError: if a column has a type for which the format has no form.
+        UnsupportedError: if the format cannot hold the type of a column.
     """
     if not _may_be_of_tables(columns):
         return columns

@@ -1,4 +1,4 @@
-"""Shows the code in which this process is blocked, when a call holds Python's global interpreter lock (GIL).
+"""Shows the code that blocks this process when a call holds Python's global interpreter lock (GIL).
 
 On the local target functions run in the program's process. C code that holds the lock stops all of its Python threads,
 so nothing can log where it is. The watchdog of `faulthandler` needs no lock: it writes the stacks of all threads to the
@@ -34,7 +34,7 @@ class StallWatch:
         """Watch the process from now on; returns what ends that.
 
         Args:
-            stall_ms: the time for which no Python code runs before the stacks are written.
+            stall_ms: how long no Python code has run when the stacks are written.
         """
         with self._lock:
             self._stalls_ms.append(stall_ms)

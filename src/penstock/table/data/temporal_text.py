@@ -64,13 +64,13 @@ def parse_time(text: str) -> int | None:
 
 
 #: the digits of a second up to which a timestamp has any year
-_MICROSECOND_DIGITS: Final = 6
+MICROSECOND_DIGITS: Final = 6
 FAR_NANOSECONDS: Final = "points in time with more than 6 digits of a second are in the years 1678 to 2261"
 
 
 def is_far(nanoseconds: int, digits: int) -> bool:
     """Whether a type with `digits` digits of a second cannot hold a point in time (in nanoseconds since 1970)."""
-    return digits > _MICROSECOND_DIGITS and not -(2**63) <= nanoseconds < 2**63
+    return digits > MICROSECOND_DIGITS and not -(2**63) <= nanoseconds < 2**63
 
 
 def parse_timestamp(text: str) -> int | None:

@@ -31,6 +31,7 @@ from penstock.table.data.logical_types import (
 from penstock.table.data.temporal_text import (
     DAY_NS,
     FAR_NANOSECONDS,
+    MICROSECOND_DIGITS,
     SECOND_NS,
     days_from_civil,
     days_of_month,
@@ -44,7 +45,6 @@ from penstock.table.functions.definition import Session
 from penstock.table.functions.kernels import value_kernel
 from penstock.table.functions.type_rules import INTEGERS
 
-_MICROSECOND_DIGITS: Final = 6
 _TRUE: Final = ("t", "true", "y", "yes", "1")
 _FALSE: Final = ("f", "false", "n", "no", "0")
 _WHOLE: Final = re.compile(r"([+-]?)(\d*)(\.\d*)?", re.ASCII)
@@ -241,7 +241,7 @@ _CLOCK: Final = r"^[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]
 
 def _fast_timestamp(to: DataType, session: Session) -> Fast:
     assert isinstance(to, TimestampType)
-    microseconds = TimestampType(_MICROSECOND_DIGITS)
+    microseconds = TimestampType(MICROSECOND_DIGITS)
     fit = cut_timestamp_kernel(microseconds, to)
     read = arrow_type(microseconds)
     return _CLOCK, lambda column: fit(pc.cast(column, read))

@@ -109,7 +109,7 @@ def _hint(hint: Hint) -> str:
 
 
 def _relation(relation: Relation) -> str:
-    """What stands in FROM."""
+    """A relation, as FROM names it."""
     if isinstance(relation, relations.Join):
         return _join(relation)
     return spaced(_unnamed(relation), _alias(relation), _sample(relation))

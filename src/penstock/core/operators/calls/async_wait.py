@@ -5,7 +5,7 @@ the input, or as they come, but never across a watermark (`async_queues`). At mo
 start of their call and the emission of their results. What a batch brings beyond that waits unstarted, and the operator
 is not available: the task takes no more input, while results, timers and checkpoints go on.
 
-A function may change what it has returned, also while other calls are out. So results that can change are copied as
+A function may change its results later, also while other calls are out. So results that can change are copied as
 soon as the call returns, on the event loop (`emitted_values`).
 
 A call that returns is only noted down; `process_completions` handles it in the task's step. So errors fail the task
@@ -328,6 +328,6 @@ class AsyncWaitOperator(FunctionOperator):
 
 
 def _as_returned(results: Any) -> Any:
-    """The results as they are now, if these are a list or an iterator; otherwise the object itself."""
+    """A copy of the results, if these are a list or an iterator; otherwise the object itself."""
     is_iterable = isinstance(results, list) or hasattr(type(results), "__next__")
     return list(map(detached, results)) if is_iterable else results

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -107,9 +107,8 @@ class _RowsReader(SeriesReader[RowsSplit]):
     def place_of(self, split: RowsSplit) -> int:
         return split.position
 
-    def add_splits(self, splits: Sequence[RowsSplit]) -> None:
-        super().add_splits(splits)
-        self._limit.share(sum(1 / split.step for split in self._splits) * self._context.parallelism)
+    def step_of(self, split: RowsSplit) -> int:
+        return split.step
 
     def read(self, split: RowsSplit, max_records: int) -> tuple[ColumnBatch, RowsSplit] | None:
         stop = split.position + self.part_of(max_records) * split.step
@@ -119,9 +118,3 @@ class _RowsReader(SeriesReader[RowsSplit]):
         self._limit.spend(len(numbers))
         columns = self._make(numbers, split.begun_ms + numbers * 1_000 // self._rows_per_second)
         return ColumnBatch(columns), replace(split, position=split.position + len(numbers) * split.step)
-
-    def allowance(self, max_records: int) -> int:
-        return min(max_records, self._limit.allowance(self._context.now_ms())) if self._splits else max_records
-
-    def retry_after_ms(self) -> int:
-        return self._limit.retry_after_ms()

@@ -141,19 +141,13 @@ class _NexmarkReader(PositionedReader[NexmarkSplit]):
 
     def allowance(self, max_records: int) -> int:
         """What the rate allows; a whole chunk without one."""
-        if self._limit is None or not self._splits:
-            return self._source.chunk_events
-        return min(max_records, self._limit.allowance(self._context.now_ms()))
+        return super().allowance(self._source.chunk_events if self._limit is None or not self._splits else max_records)
 
     def poll_next(self, max_records: int) -> Batch | InputStatus:
         """Events in order of time, whichever series they are of: after a recovery a subtask may have several."""
         if len(self._splits) > 1:
             self._splits = deque(sorted(self._splits, key=lambda split: (split.chunk, split.position)))
         return super().poll_next(max_records)
-
-    def retry_after_ms(self) -> int:
-        """When the rate allows an event again."""
-        return super().retry_after_ms() if self._limit is None else self._limit.retry_after_ms()
 
     def read(self, split: NexmarkSplit, max_records: int) -> tuple[ColumnBatch, NexmarkSplit] | None:
         """The next events of the split's chunk."""
