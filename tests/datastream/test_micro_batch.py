@@ -17,12 +17,15 @@ from penstock.base.restart_strategy import RestartStrategies
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.common import Configuration, Encoder
 from penstock.connectors.generator import DataGeneratorSource, GeneratorSplit
+from penstock.connectors.hybrid import HybridSource
+from penstock.connectors.number_sequence import NumberSequenceSource
 from penstock.core.connector import InputStatus
 from penstock.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
 from penstock.datastream.connectors.file_system import FileSink, FileSource, StreamFormat
 from penstock.datastream.functions import KeyedProcessFunction
 from penstock.datastream.state import ValueStateDescriptor
 from penstock.datastream.window import TumblingEventTimeWindows
+from penstock.demo.pacing import PacedSource
 from penstock.drivers.stepwise.commits import SinkCommits
 from penstock.formats.json import JsonLinesFormat
 from penstock.storage.file_store import FileCheckpointStore
@@ -353,6 +356,27 @@ def test_a_source_with_a_rate_is_read_to_its_end(rate: int, parallelism: int) ->
     source: Any = DataGeneratorSource(lambda n: n, 20, rate)
     numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers")
     assert sorted(numbers.execute_and_collect()) == list(range(20))
+
+
+@pytest.mark.parametrize("rate", [100, 1_000])
+@pytest.mark.parametrize(
+    "wrap", [lambda source: HybridSource.builder(source).build(), lambda source: PacedSource(source, 1_000)]
+)
+def test_a_source_around_one_with_a_rate_is_read_to_its_end(wrap: Any, rate: int) -> None:
+    """I1: a source that reads another one says when that one is held back."""
+    env = environment(1)
+    source: Any = wrap(DataGeneratorSource(lambda n: n, 20, rate))
+    numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers")
+    assert sorted(numbers.execute_and_collect()) == list(range(20))
+
+
+@pytest.mark.parametrize("rate", [5, 50])
+def test_a_paced_source_is_read_to_its_end(rate: int) -> None:
+    """I1: it holds records back itself."""
+    env = environment(1)
+    source: Any = PacedSource(NumberSequenceSource(0, 9), rate)
+    numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers")
+    assert sorted(numbers.execute_and_collect()) == list(range(10))
 
 
 def test_a_reader_of_an_epoch_counts_from_the_epoch_before() -> None:

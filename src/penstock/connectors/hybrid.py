@@ -298,6 +298,13 @@ class _HybridReader(SourceReader[Any, HybridSplit]):
         self._present.polls_in_vain = self.polls_in_vain
         return self._present.retry_after_ms()
 
+    def held_back_ms(self) -> int | None:
+        return None if self._present is None else self._present.held_back_ms()
+
+    def begin_at(self, time_ms: int) -> None:
+        if self._present is not None:
+            self._present.begin_at(time_ms)
+
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
         if self._present is not None:
             self._present.notify_checkpoint_complete(checkpoint_id)

@@ -80,6 +80,13 @@ class _PacedReader(SourceReader[T, SplitT]):
     def retry_after_ms(self) -> int:
         return _PERIOD_MS if self._held_back else self._reader.retry_after_ms()
 
+    def held_back_ms(self) -> int | None:
+        return _PERIOD_MS if self._held_back else self._reader.held_back_ms()
+
+    def begin_at(self, time_ms: int) -> None:
+        self._limit.begin_at(time_ms)
+        self._reader.begin_at(time_ms)
+
     def add_splits(self, splits: Sequence[SplitT]) -> None:
         self._reader.add_splits(splits)
 

@@ -124,6 +124,12 @@ class _MessagesReader(SourceReader[Any, SplitT]):
     def retry_after_ms(self) -> int:
         return self._inner.retry_after_ms()
 
+    def held_back_ms(self) -> int | None:
+        return self._inner.held_back_ms()
+
+    def begin_at(self, time_ms: int) -> None:
+        self._inner.begin_at(time_ms)
+
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
         self._inner.notify_checkpoint_complete(checkpoint_id)
 
