@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import pytest
 
 from penstock.base.types import Row
+from penstock.core.operators.emitted_values import LOOKED_INTO_MIN
 from penstock.core.operators.record.process import ProcessOperator
 from penstock.core.operators.record.stateless import FlatMapOperator
 from penstock.datastream.functions import FlatMapFunction, ProcessFunction
@@ -119,3 +122,52 @@ def test_objects_whose_parts_something_refers_to_are_copied(operator: str, kind:
         for value, part in zip(harness.values, kept, strict=True):
             assert part_of(value) is not part
             assert type(part_of(value)) is type(part)
+
+
+class Colour(enum.Enum):
+    RED = 1
+
+
+@dataclass(frozen=True)
+class Point:
+    x: int
+
+
+@pytest.mark.parametrize(
+    ("make", "is_looked_into"),
+    [
+        (lambda number: (number, "a"), False),
+        (lambda number: (("key", number), (1, 2)), False),
+        (lambda number: ("a", Colour.RED, Point(number)), False),
+        (Point, False),
+        (lambda number: (("key", [number]), 1), True),
+        (lambda number: [number], True),
+    ],
+    ids=["flat tuple", "nested tuples", "frozen parts", "frozen", "list in nested tuple", "list"],
+)
+def test_a_function_whose_results_cannot_change_is_trusted(make: Callable[[int], Any], is_looked_into: bool) -> None:
+    """A1: results are looked into one by one only as long as one of them may change."""
+
+    class Makes(ProcessFunction):
+        def process_element(self, value: int, ctx: Any) -> Any:
+            return [make(value)]
+
+    with OneInputOperatorHarness(lambda: ProcessOperator(Makes())) as harness:
+        harness.process_batch(list(range(LOOKED_INTO_MIN)))
+        assert harness.operator._check.is_close() == is_looked_into
+
+
+def test_a_function_that_emits_nothing_at_first_is_not_decided_upon() -> None:
+    """A1: a long batch is processed as a whole when its first part has no results."""
+
+    class Late(ProcessFunction):
+        def process_element(self, value: int, ctx: Any) -> Any:
+            return None if value < LOOKED_INTO_MIN else [value]
+
+    with OneInputOperatorHarness(lambda: ProcessOperator(Late())) as harness:
+        check = harness.operator._check
+        harness.process_batch(list(range(LOOKED_INTO_MIN)))
+        assert not check.is_undecided()
+        harness.process_batch([LOOKED_INTO_MIN])
+        assert check.is_undecided()
+        assert harness.values == [LOOKED_INTO_MIN]

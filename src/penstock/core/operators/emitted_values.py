@@ -36,6 +36,8 @@ LOOKED_INTO_MIN: Final = 1024
 #: The operator looks into one of this many results of a trusted function.
 STRIDE: Final = 64
 _PACKAGE: Final = "penstock."
+#: Classes of results that change, which need no closer look.
+_OFTEN_CHANGED: Final = frozenset({list, dict, set, Row})
 
 
 class ResultCheck:
@@ -49,12 +51,14 @@ class ResultCheck:
         operator: the operator, whose functions have been opened.
     """
 
-    __slots__ = ("_functions", "_is_mixed", "_looked_into", "_states")
+    __slots__ = ("_functions", "_is_mixed", "_is_silent", "_looked_into", "_states")
 
     def __init__(self, operator: FunctionOperator) -> None:
         self._functions = operator.user_functions()
         self._states = operator.context.user_states
         self._is_mixed = False
+        #: whether it has emitted nothing for a batch, or a part of one
+        self._is_silent = False
         self._looked_into = 0
 
     def is_close(self) -> bool:
@@ -68,7 +72,7 @@ class ResultCheck:
 
     def is_undecided(self) -> bool:
         """Whether the operator will trust the function after some more results of the same kind."""
-        return not self._is_mixed and self._looked_into < LOOKED_INTO_MIN
+        return not self._is_mixed and not self._is_silent and self._looked_into < LOOKED_INTO_MIN
 
     def note(self, results: Results, begin: int = 0) -> None:
         """A batch, or a part of one, has been processed; its results begin at this place."""
@@ -76,8 +80,14 @@ class ResultCheck:
             self._is_mixed = True
         elif self._looked_into < LOOKED_INTO_MIN:
             self._looked_into += len(results.values) - begin
+            self._is_silent = len(results.values) == begin
         elif not all(map(is_immutable, results.values[begin::STRIDE])):
             self._is_mixed = True
+
+
+def can_never_change(value: Any) -> bool:
+    """Whether a value of a class outside `IMMUTABLE` cannot change: a tuple in a tuple, a member of an enum."""
+    return value.__class__ not in _OFTEN_CHANGED and is_immutable(value)
 
 
 def _is_no_holder(value: Any) -> bool:
@@ -91,7 +101,7 @@ class Results:
     Attributes:
         values: the results, those for side outputs with their tags.
         times: their timestamps (ms); empty if they have none.
-        has_mixed: whether a result, or a part of a tuple, is something else than numbers, text and the like.
+        has_mixed: whether a result, or a part of a tuple, may change.
     """
 
     __slots__ = ("has_mixed", "times", "values")
@@ -107,18 +117,22 @@ class Results:
         for result in yielded:
             if result.__class__ is tuple:
                 for part in result:
-                    if part.__class__ not in IMMUTABLE:
+                    if part.__class__ not in IMMUTABLE and not can_never_change(part):
                         part, self.has_mixed = None, True
                         result = as_emitted(result, yielded, 1, 1)
                         break
-            elif result.__class__ not in IMMUTABLE:
+            elif result.__class__ not in IMMUTABLE and not can_never_change(result):
                 self.has_mixed = True
                 result = as_emitted(result, yielded, 0, 1)
             append(result)
 
     def add_times(self, timestamp: int) -> None:
         """Give a timestamp to the results that have none yet."""
-        self.times.extend(repeat(timestamp, len(self.values) - len(self.times)))
+        missing = len(self.values) - len(self.times)
+        if missing == 1:
+            self.times.append(timestamp)
+        else:
+            self.times.extend(repeat(timestamp, missing))
 
     def emit(self, output: Output, is_timed: bool) -> None:
         """Emit the results, with their timestamps if they have any."""
@@ -192,7 +206,7 @@ def _take_untimed(
                 take(yielded)
                 continue
             for result in yielded:
-                if result.__class__ is not tuple and result.__class__ not in IMMUTABLE:
+                if result.__class__ is not tuple and result.__class__ not in IMMUTABLE and not can_never_change(result):
                     results.has_mixed = True
                     result = as_emitted(result, yielded)
                 append(result)
@@ -214,7 +228,7 @@ def _take_timed(
                 continue
             if yielded.__class__ is list and not is_close:
                 extend(yielded)
-                while len(times) < len(values):
+                for _ in yielded:
                     add_time(timestamp)
                 continue
             if yielded.__class__ is not list and yielded.__class__ is not GeneratorType:
@@ -224,7 +238,7 @@ def _take_timed(
                 results.add_times(timestamp)
                 continue
             for result in yielded:
-                if result.__class__ is not tuple and result.__class__ not in IMMUTABLE:
+                if result.__class__ is not tuple and result.__class__ not in IMMUTABLE and not can_never_change(result):
                     results.has_mixed = True
                     result = as_emitted(result, yielded)
                 append(result)

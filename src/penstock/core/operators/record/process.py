@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterator
-from itertools import islice
 from types import GeneratorType
 from typing import Any, Final
 
@@ -13,7 +12,7 @@ from penstock.base.errors import MisuseError, WrongTypeError
 from penstock.base.timestamps import timer_ms
 from penstock.core.operators.base import FunctionOperator
 from penstock.core.operators.context import OperatorContext
-from penstock.core.operators.emitted_values import ResultCheck, Results, as_emitted, process_each
+from penstock.core.operators.emitted_values import ResultCheck, Results, as_emitted, can_never_change, process_each
 from penstock.core.operators.returned import results_of
 from penstock.core.operators.timers import DROPPED_TIMERS, TimerQueue, TimersAfterEnd
 from penstock.core.records import MAX_TIMESTAMP, MAX_WATERMARK, MIN_TIMESTAMP, Batch
@@ -67,7 +66,9 @@ class TimerService:
         bucket = self._event_buckets.get(timestamp)
         # Most often the timer is there already.
         if bucket is None or key not in bucket:
-            if timestamp.__class__ is not int or timestamp > MAX_TIMESTAMP or timestamp < MIN_TIMESTAMP:
+            if timestamp.__class__ is not int or (
+                bucket is None and (timestamp > MAX_TIMESTAMP or timestamp < MIN_TIMESTAMP)
+            ):
                 timestamp = timer_ms(timestamp, "register_event_time_timer()")
             if not self._has_ended or self._is_taken(key):
                 self.event_timers.put(timestamp, key, bucket)
@@ -289,11 +290,11 @@ class KeyedProcessOperator(FunctionOperator):
     def _fire(self, queue: TimerQueue, up_to: int, domain: TimeDomain) -> None:
         self._timer_ctx.domain = domain
         due = queue.due(up_to)
-        while self._fire_some(islice(due, FIRED_AT_ONCE)) == FIRED_AT_ONCE:
+        while self._fire_some(due) == FIRED_AT_ONCE:
             pass
 
     def _fire_some(self, due: Iterator[tuple[int, Any]]) -> int:
-        """Fire timers and emit their results; returns how many there were."""
+        """Fire timers and emit their results; returns how many there were, `FIRED_AT_ONCE` at most."""
         keyed, ctx, on_timer, results = self.context.keyed, self._timer_ctx, self._on_timer, Results()
         values, times, take = results.values, results.times, results.take
         append, add_time = values.append, times.append
@@ -305,24 +306,31 @@ class KeyedProcessOperator(FunctionOperator):
                 ctx.element_timestamp = timestamp
                 yielded = on_timer(timestamp, ctx)
                 if yielded is None:
-                    continue
-                if yielded.__class__ is list and not is_close:
-                    values.extend(yielded)
-                    while len(times) < len(values):
-                        add_time(timestamp)
-                    continue
-                if yielded.__class__ is not list and yielded.__class__ is not GeneratorType:
-                    yielded = results_of(yielded, on_timer)
-                if is_close:
+                    pass
+                elif is_close:
+                    if yielded.__class__ is not list and yielded.__class__ is not GeneratorType:
+                        yielded = results_of(yielded, on_timer)
                     take(yielded)
                     results.add_times(timestamp)
-                    continue
-                for result in yielded:
-                    if result.__class__ is not tuple and result.__class__ not in IMMUTABLE:
-                        results.has_mixed = True
-                        result = as_emitted(result, yielded)
-                    append(result)
-                    add_time(timestamp)
+                elif yielded.__class__ is list:
+                    values.extend(yielded)
+                    for _ in yielded:
+                        add_time(timestamp)
+                else:
+                    if yielded.__class__ is not GeneratorType:
+                        yielded = results_of(yielded, on_timer)
+                    for result in yielded:
+                        if (
+                            result.__class__ is not tuple
+                            and result.__class__ not in IMMUTABLE
+                            and not can_never_change(result)
+                        ):
+                            results.has_mixed = True
+                            result = as_emitted(result, yielded)
+                        append(result)
+                        add_time(timestamp)
+                if fired == FIRED_AT_ONCE:
+                    break
         except Exception as error:
             raise self.failed(("timer", ctx.element_timestamp, keyed.current_key)) from error
         finally:

@@ -9,7 +9,7 @@ from typing import Any
 from penstock.base.copies import IMMUTABLE, detached
 from penstock.base.errors import WrongTypeError
 from penstock.core.operators.base import FunctionOperator
-from penstock.core.operators.emitted_values import ResultCheck, Results, as_emitted
+from penstock.core.operators.emitted_values import ResultCheck, Results, as_emitted, can_never_change
 from penstock.core.operators.returned import results_of
 from penstock.core.operators.watermarks import LATE_RECORDS
 from penstock.core.operators.window.window_contents import WindowContents, WindowEnvironment, WindowResult
@@ -139,7 +139,11 @@ class WindowOperatorBase(FunctionOperator):
                         results.values.extend(emitted)
                         continue
                     for record in emitted:
-                        if record.__class__ is not tuple and record.__class__ not in IMMUTABLE:
+                        if (
+                            record.__class__ is not tuple
+                            and record.__class__ not in IMMUTABLE
+                            and not can_never_change(record)
+                        ):
                             results.has_mixed = True
                             record = as_emitted(record, emitted)
                         append(record)
@@ -150,7 +154,12 @@ class WindowOperatorBase(FunctionOperator):
 
     def fire(self, key: Any, start: int, end: int, contents: Any) -> None:
         """Add a window's result to what is emitted next."""
-        self.emit_result(key, TimeWindow(start, end), self._result_function()(contents))
+        result = self.result_of(contents) if self._keeps_fired else self._contents.result(contents)
+        if self._result is None:
+            self._fired.values.append(result)
+            self._fired.times.append(end - 1)
+        else:
+            self.emit_result(key, TimeWindow(start, end), result)
 
     def _result_function(self) -> Callable[[Any], Any]:
         """What gives a window's result from its contents: a copy, if these stay behind."""
