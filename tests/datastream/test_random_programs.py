@@ -12,13 +12,13 @@ from tests.effort import tries
 
 #: another one in each run; `PENSTOCK_RANDOM_SEED` replays one
 FRESH = int(os.environ.get("PENSTOCK_RANDOM_SEED") or secrets.randbelow(2**40))
-PARTS = 8
+PARTS = 10
 
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_fresh_programs(part: int) -> None:
     search = Search()
-    count = tries(100) // PARTS
+    count = tries(200) // PARTS
     begin = FRESH + part * count
     found = [str(one) for seed in range(begin, begin + count) if (one := check(seed, search)) is not None]
     assert not found, "\n".join([f"PENSTOCK_RANDOM_SEED={FRESH} replays this run", *found])

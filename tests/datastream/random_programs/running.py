@@ -21,6 +21,9 @@ from penstock.base.job_status import JobStatus
 from penstock.base.output_tag import OutputTag
 from penstock.base.watermark_strategy import WatermarkGenerator, WatermarkStrategy
 from penstock.common import Configuration, Duration
+from penstock.connectors.collection import CollectionSource
+from penstock.connectors.generator import DataGeneratorSource
+from penstock.connectors.hybrid import HybridSource
 from penstock.core.connector import Boundedness, InputStatus, Source, SourceReader
 from penstock.core.records import Batch
 from penstock.datastream import DataStream, RuntimeExecutionMode, StreamExecutionEnvironment
@@ -42,6 +45,8 @@ from penstock.datastream.window import (
 
 #: records come so often where an input beside them is idle, in virtual ms, and it is idle after so long
 PERIOD_MS: Final = 10
+#: of sources with a rate
+RATE_PER_SECOND: Final = 2_000.0
 IDLE_MS: Final = 5
 LATE: Final = OutputTag("late")
 RULES: Final = MapStateDescriptor("rules")
@@ -304,12 +309,12 @@ def _source(env: StreamExecutionEnvironment, world: World, setting: Setting) -> 
     """The events, and what is beside them: an input that ends at once, or one that never has a record and is idle."""
     has_idle = "idle" in setting.beside
     period_ms = PERIOD_MS if setting.beside != "nothing" else 0
-    if setting.mode == "STREAMING":
+    if setting.source == "at once" and setting.mode == "STREAMING":
         source: Any = Events(world.events, period_ms)
     else:
-        source = _collection(world)
+        source = _public_source(world.events, setting.source)
     strategy = WatermarkStrategy.for_generator(_Generators(world.lag_ms))
-    stream = env.from_source(source, strategy, "events").uid("events")
+    stream = env.from_source(source, strategy, "events").uid("events").set_parallelism(1)
     empty = WatermarkStrategy.for_monotonous_timestamps()
     if "ended" in setting.beside and "broadcast" not in setting.beside:
         stream = stream.union(env.from_source(Events(()), empty, "ended").uid("ended"))
@@ -333,7 +338,14 @@ class _Generators:
         return AfterEachRecord(self._lag_ms)
 
 
-def _collection(world: World) -> Any:
-    from penstock.connectors.collection import CollectionSource
-
-    return CollectionSource([[key, [value]] for key, value, _ in world.events], [time for _, _, time in world.events])
+def _public_source(events: tuple[Event, ...], kind: str) -> Any:
+    """The events in a source that a user would take."""
+    if kind.startswith("hybrid"):
+        half = len(events) // 2
+        part = "at a rate" if kind == "hybrid at a rate" else "at once"
+        first = HybridSource.builder(_public_source(events[:half], part))
+        return first.add_source(_public_source(events[half:], part)).build()
+    values, times = [[key, [value]] for key, value, _ in events], [time for _, _, time in events]
+    if kind == "at once":
+        return CollectionSource(values, times)
+    return DataGeneratorSource(values.__getitem__, len(values), RATE_PER_SECOND, times.__getitem__)

@@ -20,6 +20,7 @@ VALUES: Final[dict[str, tuple[Any, ...]]] = {
     "checkpoints": ("none", "aligned", "unaligned", "at least once"),
     "event": ("none", "failure", "savepoint"),
     "beside": ("nothing", "ended", "idle", "ended and idle", "ended broadcast"),
+    "source": ("at once", "at a rate", "hybrid", "hybrid at a rate"),
 }
 
 
@@ -37,6 +38,7 @@ class Setting:
         checkpoints: their mode, one in each few turns.
         event: a failure of a function, or a savepoint that the next job begins from at another parallelism.
         beside: which other inputs there are.
+        source: what reads the events: one source, or a hybrid of two that read a half each; at once, or at a rate.
     """
 
     mode: str = "STREAMING"
@@ -48,6 +50,7 @@ class Setting:
     checkpoints: str = "none"
     event: str = "none"
     beside: str = "nothing"
+    source: str = "at once"
 
     def __str__(self) -> str:
         reference = Setting()
@@ -78,6 +81,7 @@ def possible(setting: Setting, program: Program) -> Setting:
     - At a higher parallelism a later stage may hear of event time before a record that came ahead of it.
     - What a function keeps in itself is in no checkpoint, and a batch of an epoch begins with a new function.
     - A batch has neither checkpoints nor late records; a running reduce gives its last value there.
+    - Beside another input the events come one by one anyway.
     - In micro-batches event time advances between epochs: records are late only then, and timers fire only then.
     """
     if program.keyed > 1:
@@ -92,6 +96,8 @@ def possible(setting: Setting, program: Program) -> Setting:
         setting = replace(setting, mode="STREAMING")
     if setting.mode != "STREAMING":
         setting = replace(setting, checkpoints="none", event="none", beside="nothing", backend="hashmap")
+    if setting.beside != "nothing":
+        setting = replace(setting, source="at once")
     if setting.event != "none" and setting.checkpoints in ("none", "at least once"):
         setting = replace(setting, checkpoints="aligned")
     return setting

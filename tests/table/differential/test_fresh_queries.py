@@ -14,8 +14,8 @@ from tests.table.differential.runner import Plan, run_cases
 from tests.table.differential.settings import ALL_BATCHES, NO_BATCHES
 
 #: the fresh queries, in parts that take less than the time limit of a test
-PARTS = 10
-QUERIES_OF_A_PART = tries(100) // PARTS
+PARTS = 20
+QUERIES_OF_A_PART = tries(200) // PARTS
 FIXED_SEED = 20_261_128
 FIXED_QUERIES = 40
 QUERIES_IN_SPARK = 4
