@@ -600,13 +600,13 @@ class JobMaster:
             self._rescaling.interrupt()
             if part is None:
                 self._failures.remember(event)
-                self._fail_all(failure.reason)
+                self._fail_all(str(event.error))
                 return
             self._slot_pool.stop_waiting()
             self._part.begin(part)
             self._failures.remember(event, str(self._part))
             if self.status is _S.RUNNING:
-                self._move(_S.RESTARTING, f"{self._part}: {failure.reason}")
+                self._move(_S.RESTARTING, f"{self._part}: {event.error}")
             self._tasks.cancel(part)
             self.checkpoints.interrupt("a part of the job is recovering from a failure")
         elif event.failed and (self.status is _S.FAILING or self._part.phase is not None):

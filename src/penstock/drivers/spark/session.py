@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from penstock.base.errors import ConfigurationError, OperationError
 from penstock.base.options import PYTHON_EXECUTABLE
+from penstock.drivers.listener import log_to_stderr_by_default
 from penstock.drivers.spark.handle import SparkHandle, short_reason
 from penstock.drivers.spark.java import find_java
 from penstock.drivers.spark.quiet import chatter_filtered, quiet_settings
@@ -168,6 +169,8 @@ def _start(wanted: Mapping[str, str], slots: int) -> _OwnSession:
     variables = dict(_interpreter(settings, os.environ))
     if "spark.remote" not in settings and "SPARK_REMOTE" not in os.environ:
         variables["JAVA_HOME"] = str(find_java(os.environ))
+    log_to_stderr_by_default()
+    _log.info("starting Spark on %s", settings.get("spark.master", "the master of its own configuration"))
     with chatter_filtered(), _environment(variables), interrupt_handler_kept():
         session = _build(warm_settings(settings, os.environ.get("PYSPARK_PYTHON", "")))
     own = _own = _OwnSession(SparkHandle(session), dict(wanted), threads)

@@ -13,6 +13,7 @@ import uvicorn
 
 from penstock.base.configuration import Configuration
 from penstock.base.errors import OperationError
+from penstock.drivers.listener import log_to_stderr_by_default
 from penstock.operations.dispatcher import Dispatcher
 from penstock.operations.metrics.listing import MetricStore
 from penstock.operations.rest.application import application
@@ -144,6 +145,7 @@ def serve(dispatcher: Dispatcher, configuration: Configuration, programs: Progra
     context = RestContext(dispatcher, configuration, MetricStore.of(dispatcher), programs=programs)
     server = RestServer(context, settings)
     context.own.listen()
+    log_to_stderr_by_default()  # the address is for people, and no job may have begun yet
     server.start()
     servers.append(server)
     return server

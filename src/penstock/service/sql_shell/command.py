@@ -12,6 +12,7 @@ from penstock.base.errors import WrongValueError
 from penstock.service.sql_shell.display import check_option
 from penstock.service.sql_shell.scripts import run_init, run_script
 from penstock.service.sql_shell.shell import Shell
+from penstock.service.sql_shell.terminal import limit_log, run_terminal
 from penstock.table import EnvironmentSettings, TableEnvironment
 
 
@@ -38,6 +39,7 @@ def run_shell(options: ShellOptions) -> int:
         UnsupportedError: at a terminal without prompt-toolkit.
     """
     is_prompt = options.file is None and sys.stdin.isatty()
+    limit_log()
     shell = Shell(TableEnvironment.create(settings_of(options.properties)), is_prompt and sys.stdout.isatty())
     for path in options.init:
         if not run_init(shell, path.read_text(), str(path)):
@@ -46,8 +48,6 @@ def run_shell(options: ShellOptions) -> int:
         return run_script(shell, options.file.read_text(), str(options.file))
     if not is_prompt:
         return run_script(shell, sys.stdin.read(), "standard input")
-    from penstock.service.sql_shell.terminal import run_terminal
-
     return run_terminal(shell, options.session, options.history)
 
 

@@ -18,6 +18,17 @@ def history_path(session: str | None, history: Path | None) -> Path:
     return Path.home() / (".penstock-sql-history" if session is None else f".penstock-sql-history-{session}")
 
 
+def limit_log() -> None:
+    """Log warnings alone: what jobs log would stand between typed lines, and within tables of results.
+
+    Two lines are for the person who waits: that Spark starts, and where the REST API is.
+    """
+    log_to_stderr_by_default()
+    logging.getLogger("penstock").setLevel(logging.WARNING)
+    for name in ("penstock.rest", "penstock.spark"):
+        logging.getLogger(name).setLevel(logging.INFO)
+
+
 def run_terminal(shell: Shell, session: str | None, history: Path | None) -> int:
     """Read statements from a person until there are no more. Returns the exit code.
 
@@ -30,9 +41,6 @@ def run_terminal(shell: Shell, session: str | None, history: Path | None) -> int
         )
     from penstock.service.sql_shell.prompt import Prompt
 
-    log_to_stderr_by_default()
-    # What jobs tell of their lives would stand between the lines that are typed.
-    logging.getLogger("penstock").setLevel(logging.WARNING)
     path = history_path(session, history)
     path.parent.mkdir(parents=True, exist_ok=True)
     Prompt(shell, path, session).run()
