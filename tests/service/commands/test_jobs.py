@@ -191,7 +191,7 @@ def test_rescale_ends_when_the_job_goes_on_as_it_was(penstock: Penstock, server:
         server.answers[f"GET /jobs/{JOB}/rescales/history"] = turns
         assert f"was not rescaled: {told}" in penstock("rescale", JOB, "Counts=4", code=1).output
     done_with_fewer = {**ignored(2, None), "terminalState": "COMPLETED"}
-    server.answers[f"GET /jobs/{JOB}"] = InTurn(details(), details(2), details(3))
+    server.answers[f"GET /jobs/{JOB}"] = InTurn(details(), details(2), details(2), details(3))
     server.answers[f"GET /jobs/{JOB}/rescales/history"] = InTurn([before], [before], [done_with_fewer, before])
     assert penstock("rescale", JOB, "Counts=4").output.splitlines()[-1] == "Counts -> Sink: Print: 3"
 

@@ -120,6 +120,14 @@ def test_what_cannot_run_is_said(args: list[str], code: int, told: str) -> None:
     assert told in penstock("run", *args, code=code)[-1]
 
 
+def test_info_refuses_its_options_behind_the_program(program: Path) -> None:
+    """The program would get them, and nothing would be written."""
+    told = "\n".join(penstock("info", str(program), "-o", "plan.svg", code=2))
+    assert f"penstock info -o FILE {program}" in told.replace("\n", "")
+    assert "a job takes no arguments" in "\n".join(penstock("info", "a job", "x", code=2))
+    penstock("info", str(program), "--", "exit", code=7)
+
+
 @pytest.mark.one_in(3)
 def test_info_shows_a_plan_and_runs_nothing(program: Path, tmp_path: Path) -> None:
     lines = penstock("info", "-p", "2", str(program))

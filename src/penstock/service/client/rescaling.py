@@ -64,8 +64,10 @@ def rescale(
         over = next((one for uuid, one in _ended(client, job_id).items() if uuid not in known), None)
         if over is not None and over["terminalState"] != "COMPLETED":
             raise OperationError(f"job {job_id} was not rescaled: {_reason(over)}")
-        if over is not None and job["state"] == "RUNNING":
-            break  # an adaptive job, at as much as there are slots for
+        if over is not None:
+            job = client.get(f"/jobs/{job_id}")  # the answer above may be from before the end
+            if job["state"] == "RUNNING":
+                break  # an adaptive job, at as much as there are slots for
         sleep(PAUSE_SECONDS)
     for vertex in job["vertices"]:
         told(f"{vertex['name']}: {vertex['parallelism']}")

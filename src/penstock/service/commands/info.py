@@ -29,8 +29,10 @@ def command(
 ) -> None:
     """Show the plan of the program JOB.PY, which is not run, or of the job JOB, named by its id or name.
 
-    A program is executed up to its first job.
+    A program is executed up to its first job. Options of this command stand before JOB; what follows JOB.PY is for the
+    program.
     """
+    arguments = _arguments_of(job, arguments)
     if job.endswith(".py"):
         from penstock.service.program.plans import show_program
 
@@ -48,3 +50,22 @@ def command(
         from rich.console import Console
 
         Console().print(picture(plan))
+
+
+def _arguments_of(job: str, arguments: Sequence[str]) -> Sequence[str]:
+    """The program's arguments, without a leading `--`.
+
+    Raises:
+        UsageError: for an option of this command among them, which the program would get, and for arguments of a job.
+    """
+    if arguments[:1] == ("--",) and job.endswith(".py"):
+        return arguments[1:]
+    misplaced = next((text for text in arguments if text.partition("=")[0] in ("-o", "--output")), None)
+    if misplaced is not None:
+        remedy = f"penstock info -o FILE {job}"
+        if job.endswith(".py"):
+            remedy += f", or penstock info {job} -- ARGUMENTS if it is an option of the program"
+        raise click.UsageError(f"{misplaced} stands after JOB, where options of this command have no effect: {remedy}")
+    if arguments and not job.endswith(".py"):
+        raise click.UsageError(f"a job takes no arguments, but there is {arguments[0]!r}")
+    return arguments
