@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import logging
+import re
 import sys
+from pathlib import Path
+from typing import Final
 
 from penstock.core.graph.job_graph import JobGraph
 
 _log = logging.getLogger("penstock.job")
+
+_TRACEBACK: Final = "\nTraceback (most recent call last):\n"
+#: A line of a traceback that names a place, and one that does not belong to a place: the error.
+_FRAME: Final = re.compile(r'^  File "(.+)", line (\d+).*', re.MULTILINE)
+_UNINDENTED: Final = re.compile(r"^\S", re.MULTILINE)
 
 #: Begins the names of handlers that keep a log.
 KEEPS = "penstock-keeps-"
@@ -19,15 +27,25 @@ class ClientListener:
     def __init__(self, job_graph: JobGraph) -> None:
         self._name = job_graph.name
         self._handlers = job_graph.client_handlers
+        #: of the failure that the job is recovering from
+        self._traceback = ""
         log_to_stderr_by_default()
 
     def on_job_status(self, status: str, reason: str | None) -> None:
-        """Failures and restarts are warnings, the rest is information."""
+        """Failures and restarts are warnings, the rest is information.
+
+        The traceback of a failure comes with the restart: a job that does not restart raises it.
+        """
         level = logging.WARNING if status in ("FAILING", "RESTARTING") else logging.INFO
         if status == "CREATED":
             return
-        because = "" if not reason or status == "FAILED" else f": {reason}"  # a failure is raised, too
-        _log.log(level, "%s: %s%s", self._name, status.lower(), because)
+        text, traceback = (reason or "", "") if status == "FAILED" else summary_of(reason or "")
+        if status == "FAILING":
+            self._traceback, traceback = traceback, ""
+        elif status == "RESTARTING":
+            self._traceback, traceback = "", traceback or self._traceback
+        because = "" if not text or status == "FAILED" else f": {text}"  # a failure is raised, too
+        _log.log(level, "%s: %s%s%s", self._name, status.lower(), because, traceback and f"\n{traceback}")
 
     def on_client_output(self, operator_id: str, subtask_index: int, payload: bytes) -> None:
         """Bytes of a sink."""
@@ -38,6 +56,19 @@ class ClientListener:
     def on_log(self, line: str) -> None:
         """One line for the user."""
         _log.info("%s: %s", self._name, line)
+
+
+def summary_of(reason: str) -> tuple[str, str]:
+    """An error in one line, with operator, record and the last line of code; and its traceback, empty without one."""
+    place, begin, frames = reason.partition(_TRACEBACK)
+    if not begin:
+        return reason, ""
+    code, error = [], frames
+    for frame in _FRAME.finditer(frames):
+        code, error = [f"{Path(frame[1]).name}:{frame[2]}"], frames[frame.end() :]
+    found = _UNINDENTED.search(error)
+    error = "" if found is None else error[found.start() :].partition("\n")[0]
+    return f"{error} ({', '.join([*place.splitlines(), *code])})", begin.lstrip() + frames
 
 
 def log_to_stderr_by_default() -> None:

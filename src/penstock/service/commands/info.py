@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from penstock.service.commands.options import as_json, client_of, of_client, print_json
+from penstock.service.commands.options import as_json, client_of, of_client, print_json, result_console
 
 
 @click.command("info", context_settings={"allow_interspersed_args": False})
@@ -47,9 +47,7 @@ def command(
     elif is_json:
         print_json(plan)
     else:
-        from rich.console import Console
-
-        Console().print(picture(plan))
+        result_console().print(picture(plan))
 
 
 def _arguments_of(job: str, arguments: Sequence[str]) -> Sequence[str]:

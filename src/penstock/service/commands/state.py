@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from penstock.service.commands.options import as_json, print_json
+from penstock.service.commands.options import as_json, print_json, result_console
 
 
 @click.group("state")
@@ -32,11 +32,10 @@ def show(path: str, count: bool, is_json: bool) -> None:
 
             print_json(described(path, count))
             return
-        from rich.console import Console
 
         from penstock.service.stored.shown import show as print_table
 
-        print_table(path, count, Console())
+        print_table(path, count, result_console())
     except (PenstockError, OSError) as error:
         click.echo(f"error: {error}", err=True)
         sys.exit(1)
@@ -58,6 +57,4 @@ def list_(directory: str, is_json: bool) -> None:
     elif not found:
         click.echo(f"No savepoint or checkpoint is in {directory}.")
     else:
-        from rich.console import Console
-
-        Console().print(table_of(found))
+        result_console().print(table_of(found))

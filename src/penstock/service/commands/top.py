@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import click
 
-from penstock.service.commands.options import as_json, client_of, of_client, print_json
+from penstock.service.commands.options import as_json, client_of, of_client, print_json, result_console
 
 
 @click.command("top")
@@ -32,12 +32,11 @@ def command(
         return
     import time
 
-    from rich.console import Console
     from rich.live import Live
 
     from penstock.service.top.picture import picture
 
-    console = Console()
+    console = result_console()
     if once or not console.is_terminal:
         console.print(picture(sample(client, job_id)))
         return

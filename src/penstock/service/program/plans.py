@@ -46,9 +46,8 @@ def show_program(
     elif is_json:
         click.echo(found.stdout.rstrip())
     else:
-        from rich.console import Console
-
+        from penstock.service.commands.options import result_console
         from penstock.service.program.pictures import picture
 
-        Console().print(picture({"name": Path(script).name} | json.loads(found.stdout)))
+        result_console().print(picture({"name": Path(script).name} | json.loads(found.stdout)))
     return 0

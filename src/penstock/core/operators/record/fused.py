@@ -63,7 +63,8 @@ def _make(kinds: tuple[str, ...], is_timed: bool) -> Callable[..., None]:
     if is_timed:
         lines.append("        add_time(t)")
     scope: dict[str, Any] = {}
-    exec(compile("\n".join(lines), f"<{' + '.join(kinds)}>", "exec"), scope)
+    # Within the package, so that tracebacks of user functions leave it out.
+    exec(compile("\n".join(lines), f"{__file__}<{' + '.join(kinds)}>", "exec"), scope)
     made: Callable[..., None] = scope["run"]
     return made
 
