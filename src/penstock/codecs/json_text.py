@@ -14,7 +14,7 @@ from typing import Any, Final, NoReturn
 
 import msgspec
 
-from penstock.base.errors import FormatError
+from penstock.base.errors import FormatError, WrongTypeError
 
 #: Python refuses to convert more digits, because that takes time in the square of their number
 _INTEGER_DIGITS_MAX: Final = 4_000
@@ -112,7 +112,7 @@ _STRICT_DECODER: Final = _make_decoder(strict=True)
 def _write_number(value: Any) -> msgspec.Raw:
     if isinstance(value, NumberText):
         return msgspec.Raw(value.text.encode())
-    raise TypeError(f"not a JSON value: {value!r}")
+    raise WrongTypeError(f"not a JSON value: {value!r}")
 
 
 _ENCODER: Final = msgspec.json.Encoder(enc_hook=_write_number, decimal_format="number")
