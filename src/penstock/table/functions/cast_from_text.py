@@ -236,7 +236,9 @@ def _fast_decimal(to: DataType, session: Session) -> Fast:
     return r"^-?[0-9]{1,18}(\.[0-9]{1,18})?$", read
 
 
-_CLOCK: Final = r"^[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?$"
+#: Flink's timestamps have no year 0, which Arrow reads
+_YEAR: Final = r"(?:[1-9][0-9]{3}|0[1-9][0-9]{2}|00[1-9][0-9]|000[1-9])"
+_CLOCK: Final = rf"^{_YEAR}-[0-9]{{2}}-[0-9]{{2}} [0-9]{{2}}:[0-9]{{2}}:[0-9]{{2}}(\.[0-9]{{1,6}})?$"
 
 
 def _fast_timestamp(to: DataType, session: Session) -> Fast:
