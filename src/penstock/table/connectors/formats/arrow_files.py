@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from penstock.base.errors import FormatError, UnsupportedError
 from penstock.codecs.column_data import ColumnData
+from penstock.codecs.exact_cast import exact_cast
 from penstock.formats.bulk_format import BatchWriter, BatchWriterFactory, BulkFile
 from penstock.table.connectors.formats.lines import ColumnsWriter
 from penstock.table.data import logical_types as types
@@ -67,20 +68,12 @@ class TypedFile(BulkFile[Any]):
         arrays = []
         for field, column in zip(self._schema, columns.columns, strict=True):
             try:
-                arrays.append(column if column.type == field.type else _cast(column, field.type))
+                arrays.append(exact_cast(column, field.type))
             except pa.ArrowException as error:
                 raise FormatError(
                     f"column '{field.name}' of type {column.type} cannot be read as {field.type}: {error}"
                 ) from error
         return pa.RecordBatch.from_arrays(arrays, self._schema.names)
-
-
-def _cast(column: pa.Array, to: pa.DataType) -> pa.Array:
-    if pa.types.is_timestamp(column.type) and pa.types.is_timestamp(to):
-        # Files hold UTC whatever the type says, and digits that the column has not are left out.
-        kind = pa.timestamp(to.unit, column.type.tz)
-        return column.cast(kind, safe=False).cast(pa.int64()).cast(to)
-    return column.cast(to)
 
 
 class GatheringWriterFactory(BatchWriterFactory[Any]):
