@@ -1,4 +1,4 @@
-"""Casts of Arrow columns in which every value stays the same value.
+"""Casts of Arrow columns that change no value.
 
 Arrow's own cast does not check all values: a decimal that is too large for 128 bits becomes another number, and with
 `safe=False` a time becomes another time. `exact_cast` raises an error that shows the value instead. Use it wherever a
@@ -54,7 +54,7 @@ def exact_cast_columns(columns: pa.RecordBatch, schema: pa.Schema) -> pa.RecordB
 
     Raises:
         pa.ArrowInvalid: as `exact_cast`; the message names the column.
-        KeyError: if there is no such column.
+        KeyError: if a column is missing.
     """
     arrays = []
     for field in schema:

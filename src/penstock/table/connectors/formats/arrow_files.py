@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, BinaryIO, Final
 
 import pyarrow as pa
 
 from penstock.base.errors import FormatError, UnsupportedError
 from penstock.codecs.column_data import ColumnData
+from penstock.codecs.column_leaves import convert_leaves, leaf_types
 from penstock.codecs.exact_cast import exact_cast
 from penstock.formats.bulk_format import BatchWriter, BatchWriterFactory, BulkFile
 from penstock.table.connectors.formats.lines import ColumnsWriter
@@ -45,13 +46,32 @@ def _refused(kind: DataType, refused: tuple[type[DataType], ...]) -> DataType | 
     return next((found for one in kind.children() if (found := _refused(one, refused)) is not None), None)
 
 
-class TypedFile(BulkFile[Any]):
-    """Reads the columns of a file as these types. `kept`: the units that are read; None for all."""
+def has_times(kind: pa.DataType) -> bool:
+    """Whether a type is a timestamp or has one in it."""
+    return any(pa.types.is_timestamp(leaf) for leaf in leaf_types(kind))
 
-    def __init__(self, inner: BulkFile[Any], schema: pa.Schema, kept: frozenset[int] | None = None) -> None:
+
+class TypedFile(BulkFile[Any]):
+    """Reads the columns of a file as these types.
+
+    Args:
+        inner: reads the columns as the file has them.
+        schema: the names and types of the columns.
+        kept: the units that are read; None for all.
+        convert: changes the plain values of columns before they become these types; None for no change.
+    """
+
+    def __init__(
+        self,
+        inner: BulkFile[Any],
+        schema: pa.Schema,
+        kept: frozenset[int] | None = None,
+        convert: Callable[[pa.Array], pa.Array] | None = None,
+    ) -> None:
         self._inner = inner
         self._schema = schema
         self._kept = kept
+        self._convert = convert
 
     def units(self, start: int, end: int | None) -> Sequence[int]:
         """See `BulkFile`."""
@@ -68,6 +88,8 @@ class TypedFile(BulkFile[Any]):
         arrays = []
         for field, column in zip(self._schema, columns.columns, strict=True):
             try:
+                if self._convert is not None:
+                    column = convert_leaves(self._convert, column)
                 arrays.append(exact_cast(column, field.type))
             except pa.ArrowException as error:
                 raise FormatError(
@@ -77,21 +99,36 @@ class TypedFile(BulkFile[Any]):
 
 
 class GatheringWriterFactory(BatchWriterFactory[Any]):
-    """Writes columns many rows at a time, so that groups are large. `inner` writes them."""
+    """Writes columns many rows at a time, so that groups are large.
 
-    def __init__(self, schema: RowSchema, inner: BatchWriterFactory[Any]) -> None:
+    Args:
+        schema: the columns.
+        inner: writes them.
+        convert: changes the plain values of columns before `inner` gets them; None for no change.
+    """
+
+    def __init__(
+        self,
+        schema: RowSchema,
+        inner: BatchWriterFactory[Any],
+        convert: Callable[[pa.Array], pa.Array] | None = None,
+    ) -> None:
         self._schema = schema
         self._inner = inner
+        self._convert = convert
 
     def create(self, stream: BinaryIO) -> BatchWriter[Any]:
         """See `BatchWriterFactory`."""
-        return _Writer(self._schema, self._inner.create(stream))
+        return _Writer(self._schema, self._inner.create(stream), self._convert)
 
 
 class _Writer(ColumnsWriter):
-    def __init__(self, schema: RowSchema, inner: BatchWriter[Any]) -> None:
+    def __init__(
+        self, schema: RowSchema, inner: BatchWriter[Any], convert: Callable[[pa.Array], pa.Array] | None
+    ) -> None:
         super().__init__(schema)
         self._inner = inner
+        self._convert = convert
         self._waiting: list[pa.RecordBatch] = []
         self._rows = 0
 
@@ -106,6 +143,9 @@ class _Writer(ColumnsWriter):
             table = pa.Table.from_batches(self._waiting).combine_chunks()
             self._waiting, self._rows = [], 0
             for batch in table.to_batches():
+                if self._convert is not None:
+                    arrays = [convert_leaves(self._convert, one) for one in batch.columns]
+                    batch = pa.RecordBatch.from_arrays(arrays, batch.schema.names)
                 self._inner.add_columns(ColumnData(batch))
 
     def finish(self) -> None:
