@@ -16,7 +16,7 @@ from penstock.codecs.exact_cast import exact_cast
 from penstock.codecs.julian_calendar import gregorian_dates
 from penstock.formats.arrow_writer import ArrowWriter, ArrowWriterFactory
 from penstock.formats.bulk_format import BatchWriter, BulkFile
-from penstock.formats.columnar_format import ColumnarFormat, columns_to_read
+from penstock.formats.columnar_format import ColumnarFormat
 from penstock.formats.columns import records_of
 from penstock.formats.orc_tail import has_julian_dates
 
@@ -34,7 +34,7 @@ class OrcFormat(ColumnarFormat):
 
     def open(self, file: BinaryIO) -> BulkFile[Any]:
         try:
-            return _OrcFile(pyarrow.orc.ORCFile(file), self.columns, self.output, self.leaves)
+            return _OrcFile(pyarrow.orc.ORCFile(file), self)
         except (pa.ArrowException, OSError) as error:
             raise _of_data(error, "not an ORC file") from error
 
@@ -46,12 +46,10 @@ class _OrcFile(BulkFile[Any]):
     stripes, which shares them among readers as well.
     """
 
-    def __init__(self, file: Any, columns: list[str] | None, output: str, leaves: list[str] | None) -> None:
+    def __init__(self, file: Any, wanted: ColumnarFormat) -> None:
         self._file = file
-        names = list(file.schema.names)
-        self._columns = columns_to_read(names, columns)
-        self._read = self._columns if leaves is None else leaves
-        self._output = output
+        self._columns, self._read = wanted.choice_in(file.schema)
+        self._output = wanted.output
         # Spark writes TIMESTAMP_NTZ as whole numbers.
         self._plain_times = {
             field.name

@@ -13,7 +13,7 @@ from penstock.base.typeinfo import RowTypeInfo
 from penstock.codecs.column_data import COLUMN_BATCH_ROWS, ColumnData
 from penstock.formats.arrow_writer import ArrowWriter, ArrowWriterFactory
 from penstock.formats.bulk_format import BatchWriter, BulkFile
-from penstock.formats.columnar_format import ColumnarFormat, columns_to_read
+from penstock.formats.columnar_format import ColumnarFormat
 from penstock.formats.columns import records_of
 from penstock.formats.parquet_times import OldTimes, int96_columns, written_by_flink
 
@@ -37,14 +37,17 @@ class ParquetFormat(ColumnarFormat):
         as_tuple: bool = False,
         as_columns: bool = False,
         leaves: Sequence[str] | None = None,
+        allows_missing: bool = False,
         nanosecond_columns: Collection[str] = (),
     ) -> None:
-        super().__init__(columns, as_tuple=as_tuple, as_columns=as_columns, leaves=leaves)
+        super().__init__(
+            columns, as_tuple=as_tuple, as_columns=as_columns, leaves=leaves, allows_missing=allows_missing
+        )
         self._nanosecond_columns = frozenset(nanosecond_columns)
 
     def open(self, file: BinaryIO) -> ParquetFile:
         try:
-            return ParquetFile(file, self.columns, self.output, self.leaves, self._nanosecond_columns)
+            return ParquetFile(file, self, self._nanosecond_columns)
         except pa.ArrowException as error:
             raise FormatError(f"not a Parquet file: {error}") from error
 
@@ -55,16 +58,12 @@ class ParquetFile(BulkFile[Any]):
     def __init__(
         self,
         stream: BinaryIO,
-        columns: list[str] | None,
-        output: str,
-        leaves: list[str] | None = None,
+        wanted: ColumnarFormat,
         nanosecond_columns: Collection[str] = (),
     ) -> None:
         self.file = pq.ParquetFile(stream, coerce_int96_timestamp_unit="us")
-        names = list(self.file.schema_arrow.names)
-        self._columns = columns_to_read(names, columns)
-        self._read = self._columns if leaves is None else leaves
-        self._output = output
+        self._columns, self._read = wanted.choice_in(self.file.schema_arrow)
+        self._output = wanted.output
         self._old_times: OldTimes | None = None
         self.is_of_flink = written_by_flink(self.file)
         old_columns = int96_columns(self.file).intersection(self._columns)

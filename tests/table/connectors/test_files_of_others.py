@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
 
@@ -223,6 +224,91 @@ def test_far_times_of_orc_are_refused(tmp_path: Path) -> None:
     while found.__cause__ is not None and not isinstance(found, FormatError):
         found = found.__cause__
     assert "column 'x' cannot be written to ORC" in str(found)
+
+
+# --- Avro ------------------------------------------------------------------------------------------------------------
+
+
+def test_avro_of_flink() -> None:
+    """K2: a union of null and a record, in blocks of snappy."""
+    assert read(FILES / "flink.avro", "id INT NOT NULL, name STRING", form="avro") == [[1, "ann"], [2, None]]
+    columns = "id INT, dc38 DECIMAL(38, 18), a ARRAY<STRING>, r ROW<x INT, y STRING>, tm TIME(3), ts TIMESTAMP(3)"
+    query = "SELECT id, dc38, a, r.y, tm, ts FROM t"
+    assert read(FILES / "flink_all_types.avro", columns, query, form="avro") == [
+        [
+            1,
+            Decimal("-12345678901234567890.123456789012345678"),
+            ["x", None],
+            "q",
+            dt.time(12),
+            dt.datetime(2024, 1, 15, 12, 0, 0, 123_000),
+        ],
+        [2, None, None, None, None, None],
+    ]
+
+
+@pytest.mark.parametrize("codec", ["snappy", "bzip2", "xz", "zstandard"])
+def test_avro_of_another_writer_in_each_codec(codec: str) -> None:
+    """K2."""
+    found = read(FILES / f"fastavro_{codec}.avro", "id BIGINT, name STRING", form="avro")
+    expected = [[number, None if number % 3 == 0 else f"name {number}"] for number in range(50)]
+    assert sorted(found) == expected
+
+
+@pytest.mark.parametrize("codec", ["null", "deflate", "snappy", "bzip2", "xz", "zstandard"])
+def test_avro_comes_back_in_each_codec(tmp_path: Path, codec: str) -> None:
+    """K4."""
+    tables = environment()
+    tables.execute_sql(
+        "CREATE TABLE t (id INT, name STRING) WITH "
+        f"('connector' = 'filesystem', 'path' = '{tmp_path}', 'format' = 'avro', 'avro.codec' = '{codec}')"
+    )
+    tables.execute_sql("INSERT INTO t VALUES (1, 'a'), (2, NULL)").wait()
+    assert read(tmp_path, "id INT, name STRING", form="avro") == [[1, "a"], [2, None]]
+
+
+def test_damaged_block_of_avro_says_so(tmp_path: Path) -> None:
+    """K4: the checksum of a snappy block is checked."""
+    data = bytearray((FILES / "fastavro_snappy.avro").read_bytes())
+    data[-20] ^= 1  # a byte of the last block's checksum, before the mark of 16 bytes
+    (tmp_path / "f.avro").write_bytes(bytes(data))
+    assert "cannot be decompressed by snappy" in failure(tmp_path, "id BIGINT, name STRING", form="avro")
+
+
+# --- columns that are younger than a file ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", ["parquet", "orc", "avro"])
+def test_columns_that_older_files_lack_are_null(tmp_path: Path, form: str) -> None:
+    """K2: as in Flink; also fields of rows, wherever the rows are."""
+    tables = environment()
+    options = f"WITH ('connector' = 'filesystem', 'path' = '{tmp_path}', 'format' = '{form}')"
+    tables.execute_sql(
+        f"CREATE TABLE earlier (id INT, r ROW<x INT>, a ARRAY<ROW<x INT>>, m MAP<STRING, ROW<x INT>>) {options}"
+    )
+    tables.execute_sql(
+        "INSERT INTO earlier VALUES (1, ROW(1), ARRAY[ROW(1)], MAP['k', ROW(1)]), "
+        "(2, CAST(NULL AS ROW<x INT>), CAST(NULL AS ARRAY<ROW<x INT>>), CAST(NULL AS MAP<STRING, ROW<x INT>>))"
+    ).wait()
+    columns = (
+        "city STRING, id INT, r ROW<y STRING, x INT, z ROW<q INT>>, a ARRAY<ROW<y STRING, x INT>>, "
+        "m MAP<STRING, ROW<y DECIMAL(10, 2), x INT>>, ts TIMESTAMP(3), n ROW<k INT>, d DATE"
+    )
+    for query, expected in {
+        "SELECT city, id, ts, d, n FROM t": [[None, 1, None, None, None], [None, 2, None, None, None]],
+        "SELECT city FROM t": [[None], [None]],
+        "SELECT id FROM t WHERE city IS NULL": [[1], [2]],
+        "SELECT id FROM t WHERE city = 'Delft'": [],
+        "SELECT COUNT(*) FROM t": [[2]],
+        "SELECT n.k, r.z.q FROM t": [[None, None], [None, None]],
+        "SELECT r.y, r.x, r IS NULL FROM t": [[None, 1, False], [None, None, True]],
+        "SELECT r IS NULL, r.y FROM t": [[False, None], [True, None]],
+        "SELECT a[1].x, a[1].y, m['k'].x, m['k'].y FROM t": [[1, None, 1, None], [None, None, None, None]],
+    }.items():
+        found = read(tmp_path, columns, query, form=form)
+        # A count in a stream has changes; the last one is the result.
+        assert (found[-1:] if "COUNT" in query else found) == expected, query
+    assert "'city'" in failure(tmp_path, "id INT, city STRING NOT NULL", form=form)
 
 
 # --- the calendar, nested columns ------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, BinaryIO, Final
 
 import pyarrow as pa
@@ -40,6 +40,11 @@ def arrow_columns(schema: RowSchema, format_name: str, refused: tuple[type[DataT
     return pa.schema([pa.field(column.name, arrow_type(column.type)) for column in schema])
 
 
+def not_null_columns(schema: RowSchema) -> frozenset[str]:
+    """The names of the columns that are NOT NULL."""
+    return frozenset(column.name for column in schema if not column.type.is_nullable)
+
+
 def _refused(kind: DataType, refused: tuple[type[DataType], ...]) -> DataType | None:
     if isinstance(kind, refused):
         return kind
@@ -58,6 +63,7 @@ class TypedFile(BulkFile[Any]):
         inner: reads the columns as the file has them.
         schema: the names and types of the columns.
         kept: the units that are read; None for all.
+        required: the columns that must not be NULL. A column that the file lacks is NULL.
         convert: changes the plain values of columns before they become these types; None for no change.
     """
 
@@ -67,10 +73,12 @@ class TypedFile(BulkFile[Any]):
         schema: pa.Schema,
         kept: frozenset[int] | None = None,
         convert: Callable[[pa.Array], pa.Array] | None = None,
+        required: Collection[str] = (),
     ) -> None:
         self._inner = inner
         self._schema = schema
         self._kept = kept
+        self._required = frozenset(required)
         self._convert = convert
 
     def units(self, start: int, end: int | None) -> Sequence[int]:
@@ -86,7 +94,13 @@ class TypedFile(BulkFile[Any]):
 
     def _typed(self, columns: pa.RecordBatch) -> pa.RecordBatch:
         arrays = []
-        for field, column in zip(self._schema, columns.columns, strict=True):
+        for field in self._schema:
+            if field.name not in columns.schema.names:
+                if field.name in self._required:
+                    raise FormatError(f"the file has no column '{field.name}', which is NOT NULL")
+                arrays.append(pa.nulls(columns.num_rows, field.type))
+                continue
+            column = columns.column(field.name)
             try:
                 if self._convert is not None:
                     column = convert_leaves(self._convert, column)

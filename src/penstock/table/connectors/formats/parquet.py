@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import UTC, tzinfo
 from functools import partial
@@ -21,6 +21,7 @@ from penstock.table.connectors.formats.arrow_files import (
     TypedFile,
     arrow_columns,
     has_times,
+    not_null_columns,
 )
 from penstock.table.connectors.formats.format import Decoding, Encoding, TableFormat
 from penstock.table.connectors.formats.java_times import clock_times, stored_moments
@@ -65,8 +66,15 @@ class ParquetTableFormat(TableFormat):
 
     def decoding(self, schema: RowSchema, wanted: Sequence[int], options: TableOptions) -> Decoding:
         """See `TableFormat`."""
-        columns = parquet_columns(RowSchema(tuple(schema[place] for place in wanted)))
-        return Decoding(TypedParquetFormat(columns, is_utc=options.read(UTC_TIMEZONE), zone=options.zone))
+        columns = RowSchema(tuple(schema[place] for place in wanted))
+        return Decoding(
+            TypedParquetFormat(
+                parquet_columns(columns),
+                is_utc=options.read(UTC_TIMEZONE),
+                zone=options.zone,
+                required=not_null_columns(columns),
+            )
+        )
 
     def uses(self, condition: Typed) -> bool:
         """See `TableFormat`: what row groups say of themselves."""
@@ -96,10 +104,11 @@ class TypedParquetFormat(BulkFormat[Any]):
     """Reads columns of these names as these types. Row groups are shared by readers.
 
     Args:
-        schema: the columns, whose rows have only the fields that are wanted.
+        schema: the columns, whose rows have only the fields that are wanted. A column that a file lacks is NULL.
         filters: row groups are passed over that have no row for which all of them are true.
         is_utc: whether timestamps in files are in UTC; None if a file's writer decides.
         zone: the time zone of timestamps that are not in UTC.
+        required: the columns that every file must have.
     """
 
     def __init__(
@@ -108,7 +117,9 @@ class TypedParquetFormat(BulkFormat[Any]):
         filters: Sequence[StatisticsFilter] = (),
         is_utc: bool | None = None,
         zone: tzinfo = UTC,
+        required: Collection[str] = (),
     ) -> None:
+        self._required = frozenset(required)
         self._schema = schema
         self._filters = tuple(filters)
         self._is_utc = is_utc
@@ -118,12 +129,16 @@ class TypedParquetFormat(BulkFormat[Any]):
             field.name for field in schema if any(one in _IN_NANOSECONDS for one in leaf_types(field.type))
         ]
         self._inner = ParquetFormat(
-            schema.names, as_columns=True, leaves=leaves_of(schema), nanosecond_columns=in_nanoseconds
+            schema.names,
+            as_columns=True,
+            leaves=leaves_of(schema),
+            allows_missing=True,
+            nanosecond_columns=in_nanoseconds,
         )
 
     def with_filters(self, filters: Sequence[StatisticsFilter]) -> TypedParquetFormat:
         """The same with more filters."""
-        return TypedParquetFormat(self._schema, (*self._filters, *filters), self._is_utc, self._zone)
+        return TypedParquetFormat(self._schema, (*self._filters, *filters), self._is_utc, self._zone, self._required)
 
     def open(self, file: BinaryIO) -> BulkFile[Any]:
         """See `BulkFormat`."""
@@ -131,4 +146,6 @@ class TypedParquetFormat(BulkFormat[Any]):
         is_local = self._may_be_local and (self._is_utc is False or inner.is_of_flink)
         filters = [one for one in self._filters if not is_local or not one.has_times()]
         kept = groups_of(inner.file, filters) if filters else None
-        return TypedFile(inner, self._schema, kept, partial(clock_times, zone=self._zone) if is_local else None)
+        return TypedFile(
+            inner, self._schema, kept, partial(clock_times, zone=self._zone) if is_local else None, self._required
+        )
