@@ -13,6 +13,7 @@ from penstock.base.typeinfo import RowTypeInfo
 from penstock.base.types import Row
 from penstock.codecs.arrow_types import arrow_schema, arrow_type
 from penstock.codecs.column_data import ColumnData
+from penstock.codecs.exact_cast import exact_cast_columns
 from penstock.codecs.row_columns import exact_array
 from penstock.formats.bulk_format import BatchWriter, BatchWriterFactory, fields_of
 
@@ -80,7 +81,7 @@ class ArrowWriter(BatchWriter[Any]):
         """See `BatchWriter`."""
         self.flush()
         try:
-            fitting = data.columns.select(self.schema.names).cast(self.schema)
+            fitting = exact_cast_columns(data.columns, self.schema)
         except (pa.ArrowException, KeyError, ValueError) as error:
             names = ", ".join(data.columns.schema.names)
             raise FormatError(f"cannot write the columns {names} to {self._name}: {error}") from error

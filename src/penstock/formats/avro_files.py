@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-import zlib
+import json
 from collections.abc import Iterator, Sequence
 from io import BytesIO
-from typing import Any, BinaryIO, Final, Literal
+from typing import Any, BinaryIO, Final, Literal, get_args
 
 from penstock.base.errors import FormatError
 from penstock.base.types import Row
 from penstock.codecs.avro_row import AvroRowDeserializationSchema, AvroRowSerializationSchema
 from penstock.codecs.avro_writing import read_long, write_long
+from penstock.formats.avro_blocks import compress_block, decompress_block
 from penstock.formats.avro_schema import AvroSchema
 from penstock.formats.bulk_format import BatchWriter, BatchWriterFactory, BulkFile, BulkFormat
 
@@ -22,10 +23,8 @@ _SYNC_BYTES: Final = 16
 #: No number that stands before something takes more bytes.
 _LONG_BYTES_MAX: Final = 10
 _HEADER_BYTES_MAX: Final = 16 << 20
-#: What deflated blocks of Avro have: no header.
-_RAW_DEFLATE: Final = -15
 
-Codec = Literal["null", "deflate"]
+Codec = Literal["null", "deflate", "snappy", "bzip2", "xz", "zstandard"]
 
 
 class AvroWriterFactory(BatchWriterFactory[Any]):
@@ -75,9 +74,7 @@ class _AvroWriter(BatchWriter[Any]):
     def flush(self) -> None:
         if self._block:
             data = b"".join(self._block)
-            if self._codec == "deflate":
-                deflating = zlib.compressobj(wbits=_RAW_DEFLATE)
-                data = deflating.compress(data) + deflating.flush()
+            data = compress_block(data, self._codec)
             head = bytearray()
             write_long(head, len(self._block))
             write_long(head, len(data))
@@ -94,7 +91,8 @@ class _AvroWriter(BatchWriter[Any]):
 class AvroFileFormat(BulkFormat[Row]):
     """Reads Avro files: each record a `Row` with the names of the file's own schema. Readers share a file by blocks.
 
-    Blocks may be deflated or not compressed; other codecs raise a `FormatError`.
+    Blocks may be compressed by any codec of Avro's specification. The schema may be a union of null and a record, as in
+    the files of Flink.
     """
 
     def open(self, file: BinaryIO) -> BulkFile[Row]:
@@ -113,12 +111,13 @@ class _AvroFile(BulkFile[Row]):
             raise FormatError("not an Avro file")
         try:
             metadata = _metadata(source)
-            self._schema = AvroRowDeserializationSchema(avro_schema_string=metadata["avro.schema"].decode())
+            schema, self._is_union = _record_of(metadata["avro.schema"].decode())
+            self._schema = AvroRowDeserializationSchema(avro_schema_string=schema)
         except (EOFError, KeyError, ValueError) as error:
             raise FormatError(f"the header of the Avro file cannot be read: {error}") from error
         self._codec = metadata.get("avro.codec", b"null").decode()
-        if self._codec not in ("null", "deflate"):
-            raise FormatError(f"Avro's codec {self._codec!r} is not supported: blocks must be deflated, or plain")
+        if self._codec not in get_args(Codec):
+            raise FormatError(f"Avro's codec {self._codec!r} is not supported. There are {', '.join(get_args(Codec))}")
         self._sync = source.read(_SYNC_BYTES)
         self._blocks = self._find_blocks(source.tell())
 
@@ -132,15 +131,16 @@ class _AvroFile(BulkFile[Row]):
         data = self._file.read(size)
         if self._file.read(_SYNC_BYTES) != self._sync:
             raise FormatError(f"block {unit + 1} is damaged: it does not end with the file's mark")
-        if self._codec == "deflate":
-            try:
-                data = zlib.decompress(data, _RAW_DEFLATE)
-            except zlib.error as error:
-                raise FormatError(f"block {unit + 1} cannot be inflated: {error}") from error
         try:
-            yield self._schema.deserialize_many(data, count)[skip_records:]
+            records = self._schema.deserialize_many(decompress_block(data, self._codec), count)
         except FormatError as error:
             raise FormatError(f"block {unit + 1}: {error}") from error
+        if self._is_union:
+            records = [record[0] for record in records]
+            for number, record in enumerate(records, start=1):
+                if record is None:
+                    raise FormatError(f"block {unit + 1}: record {number} is null")
+        yield records[skip_records:]
 
     def _find_blocks(self, at: int) -> list[tuple[int, int, int, int]]:
         """For each block where it begins, where its data begins, how many records it has, and how many bytes."""
@@ -159,6 +159,20 @@ class _AvroFile(BulkFile[Row]):
             data_at = at + source.tell()
             blocks.append((at, data_at, count, size))
             at = data_at + size + _SYNC_BYTES
+
+
+def _record_of(schema: str) -> tuple[str, bool]:
+    """The schema of a record for that of a file, and whether the file's is a union of null and a record.
+
+    A value of such a union is, byte for byte, a record with one field of that type.
+    """
+    parsed = json.loads(schema)
+    if not isinstance(parsed, list):
+        return schema, False
+    records = [one for one in parsed if isinstance(one, dict) and one.get("type") == "record"]
+    if len(records) != 1 or len(parsed) > 2 or any(one not in ("null", records[0]) for one in parsed):
+        return schema, False
+    return json.dumps({"type": "record", "name": "penstock_row", "fields": [{"name": "row", "type": parsed}]}), True
 
 
 def _metadata(source: BytesIO) -> dict[str, bytes]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import pyarrow as pa
 
 from penstock.base.errors import FormatError
 from penstock.base.typeinfo import RowTypeInfo
@@ -21,6 +23,8 @@ class ColumnarFormat(BulkFormat[Any]):
             record by record they are rows with names.
         leaves: what to read of the columns, where rows in them are not wanted with all of their fields: paths such as
             `place.city`; None for all.
+        allows_missing: whether a file may lack columns. Only those that it has are read then. A file without any of
+            them is read by its first column, so the number of rows is known.
     """
 
     def __init__(
@@ -30,14 +34,42 @@ class ColumnarFormat(BulkFormat[Any]):
         as_tuple: bool = False,
         as_columns: bool = False,
         leaves: Sequence[str] | None = None,
+        allows_missing: bool = False,
     ) -> None:
         self.columns, self.output = chosen_columns(columns, as_tuple, as_columns)
         self.leaves = None if leaves is None else list(leaves)
+        self.allows_missing = allows_missing
+
+    def choice_in(self, schema: pa.Schema) -> ChosenColumns:
+        """What is read of a file with these columns. Raises `FormatError` if it lacks a column that it must have."""
+        names = list(schema.names)
+        wanted = names if self.columns is None else self.columns
+        if missing := [name for name in wanted if name not in names]:
+            if not self.allows_missing:
+                raise FormatError(f"the file has no column {', '.join(map(repr, missing))}")
+            wanted = [name for name in wanted if name in names] or names[:1]
+        if self.leaves is None:
+            return ChosenColumns(wanted, wanted)
+        there = {leaf for field in schema for leaf in _paths(field.name, field.type)}
+        read = []
+        for name in wanted:
+            leaves = [one for one in self.leaves if one == name or one.startswith(f"{name}.")]
+            known = [one for one in leaves if one in there]
+            # Without any of its fields nothing would tell which rows are NULL.
+            read += known or [name]
+        return ChosenColumns(wanted, read)
 
 
-def columns_to_read(names: list[str], wanted: list[str] | None) -> list[str]:
-    """The columns of a file that are wanted; raises `FormatError` if it lacks one."""
-    columns = names if wanted is None else wanted
-    if missing := [name for name in columns if name not in names]:
-        raise FormatError(f"the file has no column {', '.join(map(repr, missing))}")
-    return columns
+class ChosenColumns(NamedTuple):
+    """`columns`: the names of the columns that are read; `leaves`: what is read of them, as Arrow's readers take it."""
+
+    columns: list[str]
+    leaves: list[str]
+
+
+def _paths(path: str, kind: pa.DataType) -> Iterator[str]:
+    """A path, and those of the fields in its rows."""
+    yield path
+    if pa.types.is_struct(kind):
+        for field in kind:
+            yield from _paths(f"{path}.{field.name}", field.type)

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 
 from penstock.base.errors import FormatError
 from penstock.codecs.arrow_types import arrow_type
 from penstock.codecs.column_data import COLUMN_BATCH_ROWS, ColumnData
+from penstock.codecs.exact_cast import exact_cast_columns
 from penstock.formats.bulk_format import BulkFile, BulkFormat
+
+#: the texts that Arrow takes for NULL in columns that are not text
+_NULLS: Final = pa.array(pyarrow.csv.ConvertOptions().null_values)
 
 
 class CsvColumnsFormat(BulkFormat[Any]):
@@ -56,7 +61,7 @@ class _CsvFile(BulkFile[Any]):
                 ),
                 pyarrow.csv.ParseOptions(delimiter=self._format.delimiter),
                 pyarrow.csv.ConvertOptions(
-                    column_types=dict(zip(schema.names, schema.types, strict=True)), include_columns=schema.names
+                    column_types={field.name: _read_type(field.type) for field in schema}, include_columns=schema.names
                 ),
             )
             for batch in reader:
@@ -64,7 +69,22 @@ class _CsvFile(BulkFile[Any]):
                     skip_records -= batch.num_rows
                     continue
                 for begin in range(skip_records, batch.num_rows, COLUMN_BATCH_ROWS):
-                    yield ColumnData(batch.slice(begin, COLUMN_BATCH_ROWS))
+                    yield ColumnData(_typed(batch.slice(begin, COLUMN_BATCH_ROWS), schema))
                 skip_records = 0
         except (pa.ArrowException, KeyError) as error:
             raise FormatError(f"cannot be read as CSV with the columns {', '.join(schema.names)}: {error}") from error
+
+
+def _typed(columns: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The columns with decimals for the texts that `_read_type` made of them."""
+    for place, field in enumerate(schema):
+        if pa.types.is_decimal(field.type):
+            texts = columns.column(field.name)
+            texts = pc.if_else(pc.is_in(texts, value_set=_NULLS), pa.scalar(None, pa.string()), texts)
+            columns = columns.set_column(place, field.name, texts)
+    return exact_cast_columns(columns, schema)
+
+
+def _read_type(kind: pa.DataType) -> pa.DataType:
+    """The type as which Arrow reads a column: its decimals of text are not checked."""
+    return pa.string() if pa.types.is_decimal(kind) else kind

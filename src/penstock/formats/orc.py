@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any, BinaryIO, Final
 
 import pyarrow as pa
@@ -10,13 +11,22 @@ import pyarrow.orc
 
 from penstock.base.errors import FormatError
 from penstock.codecs.column_data import COLUMN_BATCH_ROWS, ColumnData
+from penstock.codecs.column_leaves import convert_leaves
+from penstock.codecs.exact_cast import exact_cast
+from penstock.codecs.julian_calendar import gregorian_dates
 from penstock.formats.arrow_writer import ArrowWriter, ArrowWriterFactory
 from penstock.formats.bulk_format import BatchWriter, BulkFile
-from penstock.formats.columnar_format import ColumnarFormat, columns_to_read
+from penstock.formats.columnar_format import ColumnarFormat
 from penstock.formats.columns import records_of
+from penstock.formats.orc_tail import has_julian_dates
 
 #: What ORC itself has for the size of a stripe.
 STRIPE_BYTES: Final = 64 << 20
+_PLAIN_TIME: Final = pa.timestamp("us")
+#: in the metadata of a column, as Spark calls its type
+_TYPE_OF_SPARK: Final = b"spark.sql.catalyst.type"
+#: in the error of Arrow for a time that its nanoseconds cannot hold
+_FAR_TIME: Final = "out of range for nanosecond resolution"
 
 
 class OrcFormat(ColumnarFormat):
@@ -24,7 +34,7 @@ class OrcFormat(ColumnarFormat):
 
     def open(self, file: BinaryIO) -> BulkFile[Any]:
         try:
-            return _OrcFile(pyarrow.orc.ORCFile(file), self.columns, self.output, self.leaves)
+            return _OrcFile(pyarrow.orc.ORCFile(file), self)
         except (pa.ArrowException, OSError) as error:
             raise _of_data(error, "not an ORC file") from error
 
@@ -36,12 +46,17 @@ class _OrcFile(BulkFile[Any]):
     stripes, which shares them among readers as well.
     """
 
-    def __init__(self, file: Any, columns: list[str] | None, output: str, leaves: list[str] | None) -> None:
+    def __init__(self, file: Any, wanted: ColumnarFormat) -> None:
         self._file = file
-        names = list(file.schema.names)
-        self._columns = columns_to_read(names, columns)
-        self._read = self._columns if leaves is None else leaves
-        self._output = output
+        self._columns, self._read = wanted.choice_in(file.schema)
+        self._output = wanted.output
+        # Spark writes TIMESTAMP_NTZ as whole numbers.
+        self._plain_times = {
+            field.name
+            for field in file.schema
+            if field.type == pa.int64() and (field.metadata or {}).get(_TYPE_OF_SPARK) == b"timestamp_ntz"
+        }
+        self._has_old_dates = has_julian_dates(file.reader.serialized_file_tail())
 
     def units(self, start: int, end: int | None) -> Sequence[int]:
         count, size = self._file.nstripes, self._file.file_length
@@ -51,12 +66,36 @@ class _OrcFile(BulkFile[Any]):
         try:
             stripe = self._file.read_stripe(unit, columns=self._read)
         except (pa.ArrowException, OSError) as error:
+            if _FAR_TIME in str(error):
+                raise FormatError(
+                    f"stripe {unit} has a timestamp outside of the years 1678 to 2261, and Arrow reads timestamps of "
+                    f"ORC in nanoseconds only: leave the column out, or store the table as Parquet ({error})"
+                ) from error
             raise _of_data(error, f"stripe {unit} cannot be read") from error
         if lacking := set(self._columns) - set(stripe.schema.names):
             raise FormatError(f"the file has no field that is read of column {sorted(lacking)[0]!r}")
         stripe = stripe.select(self._columns)
+        if self._has_old_dates:
+            arrays = [convert_leaves(gregorian_dates, one) for one in stripe.columns]
+            stripe = pa.RecordBatch.from_arrays(arrays, self._columns)
+        for place, name in enumerate(self._columns):
+            if name in self._plain_times:
+                stripe = stripe.set_column(place, name, stripe.column(place).view(_PLAIN_TIME))
         for begin in range(skip_records, stripe.num_rows, COLUMN_BATCH_ROWS):
             yield records_of(stripe.slice(begin, COLUMN_BATCH_ROWS), self._output)
+
+
+def _check_time(name: str, column: pa.Array) -> pa.Array:
+    """The same column. Raises `FormatError` for a time that could not be read again."""
+    if pa.types.is_timestamp(column.type):
+        try:
+            exact_cast(column, pa.timestamp("ns", column.type.tz))
+        except pa.ArrowInvalid as error:
+            raise FormatError(
+                f"column {name!r} cannot be written to ORC, and be read again: Arrow reads the years 1678 to 2261. "
+                f"Store the table as Parquet. {error}"
+            ) from error
+    return column
 
 
 def _of_data(error: Exception, what: str) -> Exception:
@@ -97,6 +136,9 @@ class _OrcWriter(ArrowWriter):
         self._is_empty = True
 
     def write(self, table: pa.Table) -> None:
+        for name, column in zip(table.schema.names, table.columns, strict=True):
+            for chunk in column.chunks:
+                convert_leaves(partial(_check_time, name), chunk)
         self._is_empty = False
         self._writer.write(table)
 

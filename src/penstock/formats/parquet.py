@@ -2,41 +2,73 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.base.errors import FormatError
+from penstock.base.typeinfo import RowTypeInfo
 from penstock.codecs.column_data import COLUMN_BATCH_ROWS, ColumnData
 from penstock.formats.arrow_writer import ArrowWriter, ArrowWriterFactory
 from penstock.formats.bulk_format import BatchWriter, BulkFile
-from penstock.formats.columnar_format import ColumnarFormat, columns_to_read
+from penstock.formats.columnar_format import ColumnarFormat
 from penstock.formats.columns import records_of
+from penstock.formats.parquet_times import OldTimes, int96_columns, written_by_flink
 
 _READ_ROWS = 4096
 
 
 class ParquetFormat(ColumnarFormat):
-    """Reads Parquet; see `ColumnarFormat`. A large file is shared by row groups."""
+    """Reads Parquet; see `ColumnarFormat`. A large file is shared by row groups.
+
+    INT96, the old form of timestamps, is read in microseconds, which hold all years from 1 to 9999.
+
+    Args:
+        nanosecond_columns: the columns whose INT96 is read in nanoseconds, which hold the years 1678 to 2261. Other
+            years raise a `FormatError`.
+    """
+
+    def __init__(
+        self,
+        columns: Sequence[str] | RowTypeInfo | None = None,
+        *,
+        as_tuple: bool = False,
+        as_columns: bool = False,
+        leaves: Sequence[str] | None = None,
+        allows_missing: bool = False,
+        nanosecond_columns: Collection[str] = (),
+    ) -> None:
+        super().__init__(
+            columns, as_tuple=as_tuple, as_columns=as_columns, leaves=leaves, allows_missing=allows_missing
+        )
+        self._nanosecond_columns = frozenset(nanosecond_columns)
 
     def open(self, file: BinaryIO) -> ParquetFile:
         try:
-            return ParquetFile(pq.ParquetFile(file), self.columns, self.output, self.leaves)
+            return ParquetFile(file, self, self._nanosecond_columns)
         except pa.ArrowException as error:
             raise FormatError(f"not a Parquet file: {error}") from error
 
 
 class ParquetFile(BulkFile[Any]):
-    """An open file; `file` is Arrow's."""
+    """An open file. `file` is Arrow's, and `is_of_flink` says whether Flink has written it."""
 
-    def __init__(self, file: Any, columns: list[str] | None, output: str, leaves: list[str] | None = None) -> None:
-        self.file = file
-        names = list(file.schema_arrow.names)
-        self._columns = columns_to_read(names, columns)
-        self._read = self._columns if leaves is None else leaves
-        self._output = output
+    def __init__(
+        self,
+        stream: BinaryIO,
+        wanted: ColumnarFormat,
+        nanosecond_columns: Collection[str] = (),
+    ) -> None:
+        self.file = pq.ParquetFile(stream, coerce_int96_timestamp_unit="us")
+        self._columns, self._read = wanted.choice_in(self.file.schema_arrow)
+        self._output = wanted.output
+        self._old_times: OldTimes | None = None
+        self.is_of_flink = written_by_flink(self.file)
+        old_columns = int96_columns(self.file).intersection(self._columns)
+        if old_columns and (self.is_of_flink or not old_columns.isdisjoint(nanosecond_columns)):
+            self._old_times = OldTimes(stream, self.file, old_columns, nanosecond_columns, self.is_of_flink)
 
     def units(self, start: int, end: int | None) -> Sequence[int]:
         metadata = self.file.metadata
@@ -47,6 +79,8 @@ class ParquetFile(BulkFile[Any]):
     def read(self, unit: int, skip_records: int) -> Iterator[list[Any] | ColumnData]:
         size = COLUMN_BATCH_ROWS if self._output == "columns" else _READ_ROWS
         batches = self.file.iter_batches(size, row_groups=[unit], columns=self._read, use_threads=False)
+        if self._old_times is not None:
+            batches = self._old_times.completed(batches, size, unit, self._read)
         try:
             for batch in batches:
                 if skip_records >= batch.num_rows:

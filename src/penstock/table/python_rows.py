@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from penstock.base.errors import WrongTypeError, WrongValueError, short_repr, shorten
 from penstock.base.types import Row
+from penstock.codecs.exact_cast import exact_cast
 from penstock.table.data import logical_types as types
 from penstock.table.data.arrow_types import arrow_type, logical_type
 from penstock.table.data.conversion import held_of, parts_of_row
@@ -127,7 +128,7 @@ def rows_of_arrow(found: pa.Table, schema: RowsSchema, what: str) -> ArrowRows:
 
 def _cast(column: pa.ChunkedArray, data_type: DataType, name: str, what: str) -> pa.Array:
     try:
-        cast = column.cast(arrow_type(data_type), safe=not pa.types.is_temporal(column.type))
+        cast = exact_cast(column, arrow_type(data_type))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise WrongTypeError(f"column {name!r} of the {what} cannot be read as {data_type}: {error}") from error
     return cast.combine_chunks()

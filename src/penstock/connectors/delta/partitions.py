@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.base.errors import FormatError, UnsupportedError
+from penstock.codecs.exact_cast import exact_cast
 
 #: In the names of directories other signs become `_`: they only help people, since the log has the values.
 _STRANGE: Final = re.compile(r"[^A-Za-z0-9.=_-]")
@@ -44,7 +45,7 @@ def value_of(text: str | None, kind: pa.DataType, column: str) -> pa.Scalar:
     try:
         if pa.types.is_timestamp(kind) and kind.tz is not None and not re.search(r"(Z|[+-]\d\d:?\d\d)$", text):
             text += "Z"
-        return pa.array([text], pa.string()).cast(kind)[0]
+        return exact_cast(pa.array([text], pa.string()), kind)[0]
     except pa.ArrowException as error:
         raise FormatError(f"partition column {column!r} has the value {text!r}, which is no {kind}") from error
 

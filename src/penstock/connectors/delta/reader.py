@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from penstock.base.types import RowKind
 from penstock.codecs.column_data import COLUMN_BATCH_ROWS
+from penstock.codecs.exact_cast import exact_cast
 from penstock.connectors.delta.errors import MissingTableError
 from penstock.connectors.delta.partitions import value_of
 from penstock.connectors.delta.split import CHANGE_TYPE, DeltaSplit, Meaning, Scanned, WantedColumn
@@ -157,4 +158,4 @@ def _moved(split: DeltaSplit, position: int) -> DeltaSplit:
 
 def cast_column(column: pa.Array, kind: pa.DataType) -> pa.Array:
     """A column in the type that is wanted: points in time may lose digits, and nothing else."""
-    return column if column.type == kind else column.cast(kind, safe=not pa.types.is_temporal(kind))
+    return exact_cast(column, kind)

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from penstock.base.errors import FormatError, OperationError, UnsupportedError
 from penstock.codecs.column_data import ColumnData
+from penstock.codecs.exact_cast import exact_cast_columns
 from penstock.codecs.row_batches import kinds_of_rows
 from penstock.connectors.delta.commits import PreparedFiles, names_of, run_name
 from penstock.connectors.delta.data_files import DataFilesWriter
@@ -93,7 +94,7 @@ class DeltaWriter(SinkWriter[Any, PreparedFiles]):
         if by_place and columns.num_columns == len(wanted):
             columns = columns.rename_columns(wanted.names)
         try:
-            return columns.select(wanted.names).cast(wanted)
+            return exact_cast_columns(columns, wanted)
         except (pa.ArrowException, KeyError, ValueError) as error:
             raise FormatError(
                 f"cannot write the columns {', '.join(columns.schema.names)} to the Delta table "

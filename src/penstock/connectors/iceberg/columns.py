@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from penstock.base.errors import UnsupportedError
 from penstock.base.types import Row
+from penstock.codecs.exact_cast import exact_cast
 from penstock.codecs.row_columns import exact_array
 from penstock.core.connector import RecordError
 
@@ -91,7 +92,7 @@ def conformed(columns: pa.Table, schema: pa.Schema, title: str) -> pa.Table:
             array = columns.column(place)
             if array.type != field.type:
                 try:
-                    array = array.cast(field.type)
+                    array = exact_cast(array, field.type)
                 except pa.ArrowException as error:
                     raise UnsupportedError(
                         f"column '{field.name}' of table {title} is {field.type} and cannot hold all values of "

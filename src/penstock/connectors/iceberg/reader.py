@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from penstock.base.errors import ConfigurationError, UnsupportedError
+from penstock.codecs.exact_cast import exact_cast
 from penstock.connectors.background import Background
 from penstock.connectors.iceberg.columns import fits
 from penstock.connectors.iceberg.scanned import IcebergSplit, Scanned
@@ -70,7 +71,7 @@ class OpenTable:
         for column in self._scanned.columns:
             array = batch.column(column.name)
             try:
-                arrays.append(array if array.type == column.type else array.cast(column.type))
+                arrays.append(exact_cast(array, column.type))
             except pa.ArrowException as error:
                 raise UnsupportedError(
                     f"column '{column.name}' of table {self._scanned.loader.title} is {array.type}, and not all its "

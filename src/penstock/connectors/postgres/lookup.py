@@ -65,8 +65,8 @@ class KeyLookup:
         count = len(self._columns)
         texts = texts_of_csv(lines, count + 1) if lines else [pa.array([], pa.string())] * (count + 1)
         kinds = [one.type for one in self._columns]
-        rows = batch_of(texts[:count], kinds, [f"c{place}" for place in range(count)])
-        return rows, texts[count].cast(pa.int64())
+        rows = batch_of(texts[:count], kinds, [one.title for one in self._columns])
+        return rows.rename_columns([f"c{place}" for place in range(count)]), texts[count].cast(pa.int64())
 
     def _ask(self, connection: Any, literals: Sequence[str]) -> bytes:
         if connection is not self._connection:

@@ -73,6 +73,11 @@ class ScannedColumn:
     expression: str
     type: pa.DataType
 
+    @property
+    def title(self) -> str:
+        """The column as errors name it: as the table in the database does."""
+        return self.expression.removeprefix("t.").strip('"')
+
 
 @dataclass(frozen=True, slots=True)
 class Scanned:
@@ -214,7 +219,8 @@ class Fetch:
     def _made(self, lines: list[bytes]) -> Rows:
         columns = self._scanned.columns
         texts = texts_of_csv(b"".join(lines), len(columns) + len(self._split.key) + 1)
-        made = batch_of(texts[: len(columns)], [one.type for one in columns], [one.name for one in columns])
+        made = batch_of(texts[: len(columns)], [one.type for one in columns], [one.title for one in columns])
+        made = made.rename_columns([one.name for one in columns])
         return Rows(made, tuple(texts[len(columns) : -1]))
 
     def interrupt(self) -> None:

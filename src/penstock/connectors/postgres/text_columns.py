@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as csv
 
 from penstock.base.errors import FormatError, UnsupportedError
+from penstock.codecs.exact_cast import exact_cast
 
 #: What a session must be set to, so that texts are as these functions read and write them.
 SESSION: Final = (
@@ -86,13 +87,12 @@ def _booleans(texts: pa.Array) -> pa.Array:
 
 
 def _cast(texts: pa.Array, kind: pa.DataType) -> pa.Array:
-    return texts.cast(kind)
+    return exact_cast(texts, kind)
 
 
 def _timestamps(texts: pa.Array, kind: pa.DataType) -> pa.Array:
     plain = pc.replace_substring_regex(texts, r"\+00(:00)?$", "")
-    found = plain.cast(pa.timestamp("us")).cast(pa.timestamp(kind.unit), safe=False)
-    return found if kind.tz is None else found.cast(pa.timestamp(kind.unit, kind.tz), safe=False)
+    return exact_cast(plain.cast(pa.timestamp("us")), kind)
 
 
 def _times(texts: pa.Array, kind: pa.DataType) -> pa.Array:

@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 
 from penstock.base.errors import ConfigurationError, FormatError, UnsupportedError, WrongTimeError
 from penstock.base.typeinfo import TypeInformation
+from penstock.codecs.exact_cast import exact_cast_columns
 from penstock.connectors.file.source import FileSource
 from penstock.connectors.file.split import FileSplit
 from penstock.core.connector import (
@@ -152,7 +153,8 @@ class _FrameFormat(BulkFormat[Any]):
 
     def open(self, file: BinaryIO) -> BulkFile[Any]:
         try:
-            return _FrameFile(pq.ParquetFile(file), self._shape, self._schema)
+            # Spark writes INT96, which holds more years than Arrow's nanoseconds do.
+            return _FrameFile(pq.ParquetFile(file, coerce_int96_timestamp_unit="us"), self._shape, self._schema)
         except pa.ArrowException as error:
             raise FormatError(f"not a copy of a data frame: {error}") from error
 
@@ -178,8 +180,7 @@ class _FrameFile(BulkFile[Any]):
             if skip_records >= batch.num_rows:
                 skip_records -= batch.num_rows
                 continue
-            # Spark's files have moments as numbers without a zone, of nanoseconds.
-            records = batch.slice(skip_records).cast(self._schema, safe=False)
+            records = exact_cast_columns(batch.slice(skip_records), self._schema)
             yield records_of(records.columns, self._shape)
             skip_records = 0
 

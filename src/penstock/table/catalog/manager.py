@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import tzinfo
 
 from penstock.table.analyser.calls import Calls, FindFunction
 from penstock.table.analyser.hint_names import options_of_hints
@@ -186,7 +187,7 @@ class CatalogManager:
             return self._view(whole, table), whole
         options = {**table.options, **dict(given)}
         schema = self.resolved(table)
-        scan = _scan(whole, schema, tuple(options.items()), table.partition_keys)
+        scan = _scan(whole, schema, tuple(options.items()), table.partition_keys, self.calls().session.zone)
         return with_null_times(with_computed(scan, schema), scan, table.schema.primary_key, self), whole
 
     def table_names(self) -> list[str]:
@@ -229,7 +230,11 @@ class CatalogManager:
 
 
 def _scan(
-    path: Path, schema: ResolvedSchema, options: tuple[tuple[str, str], ...], partition_keys: tuple[str, ...]
+    path: Path,
+    schema: ResolvedSchema,
+    options: tuple[tuple[str, str], ...],
+    partition_keys: tuple[str, ...],
+    zone: tzinfo,
 ) -> Scan:
     """The scan of a table's stored columns."""
     stored = [column for column in schema.columns if column.kind is not ColumnKind.COMPUTED]
@@ -242,6 +247,7 @@ def _scan(
         key=places,
         metadata=metadata_of(stored),
         partition_keys=partition_keys,
+        zone=zone,
     )
 
 

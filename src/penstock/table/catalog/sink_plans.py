@@ -77,6 +77,7 @@ def write_plan(
         static_partition=tuple((name, str(one.value)) for name, one in static.items()),
         metadata=metadata_of(columns),
         partition_keys=tuple(table.partition_keys),
+        zone=calls.session.zone,
     )
 
 

@@ -142,7 +142,7 @@ class Connectors:
             )
 
     def _checked(self, node: Scan | Write) -> tuple[TableConnector, TableOptions]:
-        options = TableOptions(".".join(node.path), without_holding(dict(node.options)))
+        options = TableOptions(".".join(node.path), without_holding(dict(node.options)), zone=node.zone)
         found = self._find(options)
         found.check(options, node.schema.names)
         if node.partition_keys and not found.takes_partitions:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, tzinfo
 from typing import Any, Final, TypeVar
 
 from penstock.base.config_options import ConfigOption, ConfigOptions
@@ -27,10 +28,12 @@ class TableOptions(Mapping[str, str]):
         title: the table, as errors name it.
         values: the options by their keys.
         prefix: what stands in front of each key; for a format its name and a point.
+        zone: the time zone of the session.
     """
 
-    def __init__(self, title: str, values: Mapping[str, str], prefix: str = "") -> None:
+    def __init__(self, title: str, values: Mapping[str, str], prefix: str = "", zone: tzinfo = UTC) -> None:
         self.title = title
+        self.zone = zone
         self._values = dict(values)
         self._prefix = prefix
 
@@ -66,7 +69,7 @@ class TableOptions(Mapping[str, str]):
 
     def below(self, prefix: str) -> TableOptions:
         """The options whose keys begin with this, without it."""
-        return TableOptions(self.title, self._values, self._prefix + prefix)
+        return TableOptions(self.title, self._values, self._prefix + prefix, self.zone)
 
     def wrong(self, key: str, reason: str) -> ValidationError:
         """The error for an option whose value does not do."""

@@ -13,6 +13,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.codecs.exact_cast import exact_cast
 from penstock.table.data.arrow_types import arrow_type
 from penstock.table.data.errors import TableRuntimeError
 from penstock.table.data.logical_types import PRECISION_MAX, DataType, DecimalType
@@ -67,7 +68,9 @@ def fitted(column: Datum, kind: DecimalType, mode: str = "half_towards_infinity"
     if column.type.scale > kind.scale:
         column = pc.round(_with_room(column), ndigits=kind.scale, round_mode=mode)
     try:
-        return pc.cast(column, arrow_type(kind))
+        if isinstance(column, pa.Scalar):
+            return exact_cast(pa.repeat(column, 1), arrow_type(kind))[0]
+        return exact_cast(column, arrow_type(kind))
     except pa.ArrowInvalid:
         # of the column's own type, because Arrow brings both sides of a comparison to one scale
         limit = pa.scalar(Decimal(10) ** (kind.precision - kind.scale), column.type)

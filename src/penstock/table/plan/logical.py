@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, tzinfo
 from enum import Enum
 
 import pyarrow as pa
@@ -42,6 +43,8 @@ class Scan(Node):
     taken: tuple[str, ...] = ()
     #: all that was pushed into `source`, for EXPLAIN
     pushed: tuple[str, ...] = ()
+    #: the time zone of the session
+    zone: tzinfo = UTC
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -446,6 +449,8 @@ class Write(Unary):
     #: METADATA columns: their places, and the keys by which the connector knows them
     metadata: tuple[tuple[int, str], ...] = ()
     partition_keys: tuple[str, ...] = ()
+    #: the time zone of the session
+    zone: tzinfo = UTC
 
 
 def rejected_rows(write: Write) -> RejectedRows | None:

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from penstock.base.errors import PenstockError, WrongTypeError, short_repr
 from penstock.base.types import Row
+from penstock.codecs.exact_cast import exact_cast
 from penstock.codecs.row_columns import exact_array
 from penstock.core.columns.batch import ColumnBatch
 from penstock.core.operators.base import UserCodeError
@@ -142,7 +143,7 @@ class RecordColumns:
             return column
         if isinstance(data_type, _AT_ONCE) and not pa.types.is_temporal(column.type):
             try:
-                return column.cast(kind)
+                return exact_cast(column, kind)
             except pa.ArrowException:
                 pass  # as for records
         values = column.to_pylist()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from penstock.base.errors import MisuseError, UnsupportedError
+from penstock.codecs.exact_cast import exact_cast
 from penstock.table.data.arrow_types import arrow_type
 from penstock.table.data.conversion import seen_of
 from penstock.table.data.logical_types import DataType, LocalZonedTimestampType, RowType
@@ -87,7 +88,7 @@ def _of_arrow(found: Any, rows: int, wanted: pa.DataType, result: DataType) -> p
     if not isinstance(found, pa.Array):
         raise MisuseError(f"a function of func_type 'arrow' returns an Arrow array, not {type(found).__name__}")
     _check_length(len(found), rows)
-    return found if found.type == wanted else found.cast(wanted)
+    return exact_cast(found, wanted)
 
 
 def _of_pandas(found: Any, rows: int, wanted: pa.DataType, result: DataType) -> pa.Array:
@@ -108,7 +109,7 @@ def _cast(column: pa.Array, found: pandas.Series[Any], wanted: pa.DataType) -> p
     if pa.types.is_nested(wanted) or pa.types.is_decimal(wanted):
         return pa.Array.from_pandas(found, type=wanted)
     # pandas has nanoseconds where the column has fewer digits; these are cut off, as a cast does.
-    return column.cast(wanted, safe=not pa.types.is_temporal(wanted))
+    return exact_cast(column, wanted)
 
 
 def _struct(found: Any, rows: int, wanted: pa.StructType, result: RowType) -> pa.Array:

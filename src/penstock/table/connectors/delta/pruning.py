@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from penstock.codecs.exact_cast import exact_cast
 from penstock.connectors.delta import log
 from penstock.table.connectors.formats.parquet_statistics import Figures, StatisticsFilter, groups_of
 
@@ -60,7 +61,7 @@ def _of_file(told: log.Figures, kind: pa.DataType) -> Figures:
 def _held(value: pa.Scalar, kind: pa.DataType) -> Any:
     """A value as `StatisticsFilter` compares it; None for one of another type, of which nothing is known."""
     try:
-        found = value.cast(kind, safe=not pa.types.is_temporal(kind))
+        found = exact_cast(pa.repeat(value, 1), kind)[0]
     except pa.ArrowException:
         return None
     return found.value if pa.types.is_temporal(kind) else found.as_py()

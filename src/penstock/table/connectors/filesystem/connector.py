@@ -84,6 +84,7 @@ class FilesystemConnector(TableConnector):
             default_name=options.read(DEFAULT_NAME),
             pattern=options.read(PATTERN),
             interval_ms=interval_ms,
+            zone=options.zone,
         )
         made.reader()
         return made

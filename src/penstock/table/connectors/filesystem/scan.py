@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, tzinfo
 
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.connectors.file.filesystem import list_files
@@ -61,6 +62,7 @@ class FilesScan(
         only: the values of the partitions that are wanted, in the order of their columns; None for all.
         limit: how many rows are enough; None for all.
         strategy: how watermarks are made, of each subtask: it reads one part of a file after the other.
+        zone: the time zone of the session.
     """
 
     title: str
@@ -78,6 +80,7 @@ class FilesScan(
     only: tuple[tuple[str | None, ...], ...] | None = None
     limit: int | None = None
     strategy: WatermarkStrategy = NO_WATERMARKS
+    zone: tzinfo = UTC
 
     def reader(self) -> TableReader:
         """See `TableScan`."""
@@ -86,7 +89,7 @@ class FilesScan(
         wanted = list(dict.fromkeys(names.index(one.name) for one in of_files))
         if not wanted and names:
             wanted = [0]  # to know how many rows there are
-        options = TableOptions(self.title, dict(self.options))
+        options = TableOptions(self.title, dict(self.options), zone=self.zone)
         stored, columns = self.stored, self.columns
         if self.format.has_named_fields and any(one.path for one in of_files):
             stored, columns = with_fields_alone(stored, columns)

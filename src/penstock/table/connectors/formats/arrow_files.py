@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, BinaryIO, Final
 
 import pyarrow as pa
 
 from penstock.base.errors import FormatError, UnsupportedError
 from penstock.codecs.column_data import ColumnData
+from penstock.codecs.column_leaves import convert_leaves, leaf_types
+from penstock.codecs.exact_cast import exact_cast
 from penstock.formats.bulk_format import BatchWriter, BatchWriterFactory, BulkFile
 from penstock.table.connectors.formats.lines import ColumnsWriter
 from penstock.table.data import logical_types as types
@@ -38,19 +40,46 @@ def arrow_columns(schema: RowSchema, format_name: str, refused: tuple[type[DataT
     return pa.schema([pa.field(column.name, arrow_type(column.type)) for column in schema])
 
 
+def not_null_columns(schema: RowSchema) -> frozenset[str]:
+    """The names of the columns that are NOT NULL."""
+    return frozenset(column.name for column in schema if not column.type.is_nullable)
+
+
 def _refused(kind: DataType, refused: tuple[type[DataType], ...]) -> DataType | None:
     if isinstance(kind, refused):
         return kind
     return next((found for one in kind.children() if (found := _refused(one, refused)) is not None), None)
 
 
-class TypedFile(BulkFile[Any]):
-    """Reads the columns of a file as these types. `kept`: the units that are read; None for all."""
+def has_times(kind: pa.DataType) -> bool:
+    """Whether a type is a timestamp or has one in it."""
+    return any(pa.types.is_timestamp(leaf) for leaf in leaf_types(kind))
 
-    def __init__(self, inner: BulkFile[Any], schema: pa.Schema, kept: frozenset[int] | None = None) -> None:
+
+class TypedFile(BulkFile[Any]):
+    """Reads the columns of a file as these types.
+
+    Args:
+        inner: reads the columns as the file has them.
+        schema: the names and types of the columns.
+        kept: the units that are read; None for all.
+        required: the columns that must not be NULL. A column that the file lacks is NULL.
+        convert: changes the plain values of columns before they become these types; None for no change.
+    """
+
+    def __init__(
+        self,
+        inner: BulkFile[Any],
+        schema: pa.Schema,
+        kept: frozenset[int] | None = None,
+        convert: Callable[[pa.Array], pa.Array] | None = None,
+        required: Collection[str] = (),
+    ) -> None:
         self._inner = inner
         self._schema = schema
         self._kept = kept
+        self._required = frozenset(required)
+        self._convert = convert
 
     def units(self, start: int, end: int | None) -> Sequence[int]:
         """See `BulkFile`."""
@@ -65,9 +94,17 @@ class TypedFile(BulkFile[Any]):
 
     def _typed(self, columns: pa.RecordBatch) -> pa.RecordBatch:
         arrays = []
-        for field, column in zip(self._schema, columns.columns, strict=True):
+        for field in self._schema:
+            if field.name not in columns.schema.names:
+                if field.name in self._required:
+                    raise FormatError(f"the file has no column '{field.name}', which is NOT NULL")
+                arrays.append(pa.nulls(columns.num_rows, field.type))
+                continue
+            column = columns.column(field.name)
             try:
-                arrays.append(column if column.type == field.type else _cast(column, field.type))
+                if self._convert is not None:
+                    column = convert_leaves(self._convert, column)
+                arrays.append(exact_cast(column, field.type))
             except pa.ArrowException as error:
                 raise FormatError(
                     f"column '{field.name}' of type {column.type} cannot be read as {field.type}: {error}"
@@ -75,30 +112,37 @@ class TypedFile(BulkFile[Any]):
         return pa.RecordBatch.from_arrays(arrays, self._schema.names)
 
 
-def _cast(column: pa.Array, to: pa.DataType) -> pa.Array:
-    if pa.types.is_timestamp(column.type) and pa.types.is_timestamp(to):
-        # Files hold UTC whatever the type says, and digits that the column has not are left out.
-        kind = pa.timestamp(to.unit, column.type.tz)
-        return column.cast(kind, safe=False).cast(pa.int64()).cast(to)
-    return column.cast(to)
-
-
 class GatheringWriterFactory(BatchWriterFactory[Any]):
-    """Writes columns many rows at a time, so that groups are large. `inner` writes them."""
+    """Writes columns many rows at a time, so that groups are large.
 
-    def __init__(self, schema: RowSchema, inner: BatchWriterFactory[Any]) -> None:
+    Args:
+        schema: the columns.
+        inner: writes them.
+        convert: changes the plain values of columns before `inner` gets them; None for no change.
+    """
+
+    def __init__(
+        self,
+        schema: RowSchema,
+        inner: BatchWriterFactory[Any],
+        convert: Callable[[pa.Array], pa.Array] | None = None,
+    ) -> None:
         self._schema = schema
         self._inner = inner
+        self._convert = convert
 
     def create(self, stream: BinaryIO) -> BatchWriter[Any]:
         """See `BatchWriterFactory`."""
-        return _Writer(self._schema, self._inner.create(stream))
+        return _Writer(self._schema, self._inner.create(stream), self._convert)
 
 
 class _Writer(ColumnsWriter):
-    def __init__(self, schema: RowSchema, inner: BatchWriter[Any]) -> None:
+    def __init__(
+        self, schema: RowSchema, inner: BatchWriter[Any], convert: Callable[[pa.Array], pa.Array] | None
+    ) -> None:
         super().__init__(schema)
         self._inner = inner
+        self._convert = convert
         self._waiting: list[pa.RecordBatch] = []
         self._rows = 0
 
@@ -113,6 +157,9 @@ class _Writer(ColumnsWriter):
             table = pa.Table.from_batches(self._waiting).combine_chunks()
             self._waiting, self._rows = [], 0
             for batch in table.to_batches():
+                if self._convert is not None:
+                    arrays = [convert_leaves(self._convert, one) for one in batch.columns]
+                    batch = pa.RecordBatch.from_arrays(arrays, batch.schema.names)
                 self._inner.add_columns(ColumnData(batch))
 
     def finish(self) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, get_args
 
 import pyarrow as pa
 
@@ -15,7 +15,7 @@ from penstock.base.errors import FormatError, PenstockError, UnsupportedError
 from penstock.base.types import Row
 from penstock.base.value_types import choice
 from penstock.codecs.column_data import ColumnData
-from penstock.formats.avro_files import AvroFileFormat, AvroWriterFactory
+from penstock.formats.avro_files import AvroFileFormat, AvroWriterFactory, Codec
 from penstock.formats.avro_schema import AvroSchema
 from penstock.formats.bulk_format import BatchWriter, BatchWriterFactory, BulkFile, BulkFormat
 from penstock.table.connectors.formats.avro_messages import (
@@ -29,13 +29,17 @@ from penstock.table.connectors.formats.json_options import switch
 from penstock.table.connectors.formats.lines import ColumnsWriter
 from penstock.table.connectors.table_options import TableOptions
 from penstock.table.data import logical_types as types
+from penstock.table.data.arrow_types import arrow_type
 from penstock.table.data.conversion import held_of, seen_of
 from penstock.table.data.logical_types import DataType
 from penstock.table.data.values import column_of, values_of
 from penstock.table.plan.row_schema import PlanColumn, RowSchema
 
 CODEC: Final = ConfigOption(
-    "codec", choice("null", "deflate"), "deflate", "how blocks of files are compressed; has no effect on messages"
+    "codec",
+    choice(*get_args(Codec)),
+    "deflate",
+    "how blocks of files are compressed; has no effect on messages. Flink's default is `snappy`",
 )
 ENCODING: Final = ConfigOption(
     "encoding", choice("binary"), "binary", "how messages are written; JSON is not supported"
@@ -170,23 +174,68 @@ class _ColumnsFile(BulkFile[Any]):
     def __init__(self, inner: BulkFile[Row], schema: RowSchema) -> None:
         self._inner = inner
         self._schema = schema
-        self._helds = [held_of(kind, UTC) for kind in schema.types]
+        self._helds = [_held_of(kind) for kind in schema.types]
 
     def units(self, start: int, end: int | None) -> Sequence[int]:
         return self._inner.units(start, end)
 
     def read(self, unit: int, skip_records: int) -> Iterator[list[Any] | ColumnData]:
         for records in self._inner.read(unit, skip_records):
+            assert isinstance(records, list)
+            there = records[0].as_dict() if records else self._schema.names
             arrays = []
             for column, held in zip(self._schema, self._helds, strict=True):
                 try:
+                    if column.type.is_nullable and column.name not in there:
+                        arrays.append(pa.nulls(len(records), arrow_type(column.type)))
+                        continue
                     values = [held(record[column.name]) for record in records]
                     arrays.append(column_of(values, column.type))
                 except KeyError as error:
-                    raise FormatError(f"the file has no column '{column.name}'") from error
+                    raise FormatError(f"the file has no column '{column.name}', which is NOT NULL") from error
                 except (pa.ArrowException, PenstockError, TypeError, ValueError, OverflowError) as error:
                     raise FormatError(f"column '{column.name}' cannot be read as {column.type}: {error}") from error
             yield ColumnData(pa.RecordBatch.from_arrays(arrays, self._schema.names))
+
+
+def _held_of(kind: DataType) -> Callable[[Any], Any]:
+    """As `held_of`, where a row in the value may lack fields: they are NULL."""
+    held, complete = held_of(kind, UTC), _completion_of(kind)
+    return held if complete is None else lambda value: held(complete(value))
+
+
+def _completion_of(kind: DataType) -> Callable[[Any], Any] | None:
+    """Gives rows in a value the fields of their type, by names; None for types without rows in them."""
+    if isinstance(kind, types.RowType):
+        return _row_completion(kind)
+    if isinstance(kind, types.MapType):
+        of_item = _completion_of(kind.value_type)
+        if of_item is None:
+            return None
+        return lambda value: None if value is None else {key: of_item(item) for key, item in value.items()}
+    if isinstance(kind, types.ArrayType) and not isinstance(kind, types.MultisetType):
+        of_element = _completion_of(kind.element_type)
+        if of_element is None:
+            return None
+        return lambda value: None if value is None else [of_element(one) for one in value]
+    return None
+
+
+def _row_completion(kind: types.RowType) -> Callable[[Any], Any]:
+    fields = [(one.name, one.data_type, _completion_of(one.data_type)) for one in kind.fields]
+
+    def complete(value: Any) -> Any:
+        if not isinstance(value, Row):
+            return value
+        there, found = value.as_dict(), []
+        for name, data_type, of_field in fields:
+            if name not in there and not data_type.is_nullable:
+                raise FormatError(f"the file has no field '{name}', which is NOT NULL")
+            field = there.get(name)
+            found.append(field if of_field is None else of_field(field))
+        return tuple(found)
+
+    return complete
 
 
 class _WriterFactory(BatchWriterFactory[Any]):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, BinaryIO, Final
 
 import pyarrow as pa
@@ -16,6 +16,7 @@ from penstock.table.connectors.formats.arrow_files import (
     GatheringWriterFactory,
     TypedFile,
     arrow_columns,
+    not_null_columns,
 )
 from penstock.table.connectors.formats.format import Decoding, Encoding, TableFormat
 from penstock.table.connectors.formats.parquet_statistics import leaves_of
@@ -44,7 +45,8 @@ class OrcTableFormat(TableFormat):
 
     def decoding(self, schema: RowSchema, wanted: Sequence[int], options: TableOptions) -> Decoding:
         """See `TableFormat`."""
-        return Decoding(TypedOrcFormat(orc_columns(RowSchema(tuple(schema[place] for place in wanted)))))
+        columns = RowSchema(tuple(schema[place] for place in wanted))
+        return Decoding(TypedOrcFormat(orc_columns(columns), not_null_columns(columns)))
 
     def encoding(self, schema: RowSchema, options: TableOptions) -> Encoding:
         """See `TableFormat`."""
@@ -63,12 +65,18 @@ def orc_columns(schema: RowSchema) -> pa.Schema:
 
 
 class TypedOrcFormat(BulkFormat[Any]):
-    """Reads columns of these names as these types. Stripes are shared by readers."""
+    """Reads columns of these names as these types. Stripes are shared by readers.
 
-    def __init__(self, schema: pa.Schema) -> None:
+    Args:
+        schema: the columns, whose rows have only the fields that are wanted. A column that a file lacks is NULL.
+        required: the columns that every file must have.
+    """
+
+    def __init__(self, schema: pa.Schema, required: Collection[str] = ()) -> None:
         self._schema = schema
-        self._inner = OrcFormat(schema.names, as_columns=True, leaves=leaves_of(schema))
+        self._required = frozenset(required)
+        self._inner = OrcFormat(schema.names, as_columns=True, leaves=leaves_of(schema), allows_missing=True)
 
     def open(self, file: BinaryIO) -> BulkFile[Any]:
         """See `BulkFormat`."""
-        return TypedFile(self._inner.open(file), self._schema)
+        return TypedFile(self._inner.open(file), self._schema, required=self._required)

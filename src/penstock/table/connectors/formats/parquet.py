@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
+from datetime import UTC, tzinfo
+from functools import partial
 from typing import Any, BinaryIO, Final
 
 import pyarrow as pa
 
-from penstock.base.config_options import ConfigOption
+from penstock.base.config_options import ConfigOption, ConfigOptions
 from penstock.base.value_types import choice
+from penstock.codecs.column_leaves import leaf_types
 from penstock.formats.bulk_format import BulkFile, BulkFormat
 from penstock.formats.parquet import ParquetFormat, ParquetWriterFactory
 from penstock.table.connectors.formats.arrow_files import (
@@ -17,8 +20,11 @@ from penstock.table.connectors.formats.arrow_files import (
     GatheringWriterFactory,
     TypedFile,
     arrow_columns,
+    has_times,
+    not_null_columns,
 )
 from penstock.table.connectors.formats.format import Decoding, Encoding, TableFormat
+from penstock.table.connectors.formats.java_times import clock_times, stored_moments
 from penstock.table.connectors.formats.parquet_statistics import (
     StatisticsFilter,
     groups_of,
@@ -30,6 +36,7 @@ from penstock.table.connectors.table_options import TableOptions
 from penstock.table.plan.row_schema import RowSchema
 from penstock.table.typed.nodes import Typed
 
+_IN_NANOSECONDS: Final = (pa.timestamp("ns"), pa.timestamp("ns", "UTC"))
 COMPRESSION: Final = ConfigOption(
     "compression",
     choice("UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD", "LZ4", "BROTLI"),
@@ -38,16 +45,36 @@ COMPRESSION: Final = ConfigOption(
 )
 
 
+UTC_TIMEZONE: Final = (
+    ConfigOptions.key("utc-timezone")
+    .boolean_type()
+    .no_default_value()
+    .with_description(
+        "whether timestamps in files are in UTC; `false` means the time zone of the session, as Flink reads and writes "
+        "them by default. Unless set, files that Flink has written are read as with `false`, and all others as they "
+        "say, with UTC for INT96; files are written in UTC"
+    )
+)
+
+
 class ParquetTableFormat(TableFormat):
     """See the module's text. Columns are found by their names."""
 
     name = "parquet"
-    options = (COMPRESSION,)
+    options = (COMPRESSION, UTC_TIMEZONE)
     has_named_fields = True
 
     def decoding(self, schema: RowSchema, wanted: Sequence[int], options: TableOptions) -> Decoding:
         """See `TableFormat`."""
-        return Decoding(TypedParquetFormat(parquet_columns(RowSchema(tuple(schema[place] for place in wanted)))))
+        columns = RowSchema(tuple(schema[place] for place in wanted))
+        return Decoding(
+            TypedParquetFormat(
+                parquet_columns(columns),
+                is_utc=options.read(UTC_TIMEZONE),
+                zone=options.zone,
+                required=not_null_columns(columns),
+            )
+        )
 
     def uses(self, condition: Typed) -> bool:
         """See `TableFormat`: what row groups say of themselves."""
@@ -63,7 +90,9 @@ class ParquetTableFormat(TableFormat):
         """See `TableFormat`."""
         found = options.read(COMPRESSION).lower()
         inner = ParquetWriterFactory(parquet_columns(schema), compression="none" if found == "uncompressed" else found)
-        return Encoding(GatheringWriterFactory(schema, inner))
+        is_local = options.read(UTC_TIMEZONE) is False
+        convert = partial(stored_moments, zone=options.zone) if is_local else None
+        return Encoding(GatheringWriterFactory(schema, inner, convert))
 
 
 def parquet_columns(schema: RowSchema) -> pa.Schema:
@@ -75,20 +104,48 @@ class TypedParquetFormat(BulkFormat[Any]):
     """Reads columns of these names as these types. Row groups are shared by readers.
 
     Args:
-        schema: the columns, whose rows have only the fields that are wanted.
+        schema: the columns, whose rows have only the fields that are wanted. A column that a file lacks is NULL.
         filters: row groups are passed over that have no row for which all of them are true.
+        is_utc: whether timestamps in files are in UTC; None if a file's writer decides.
+        zone: the time zone of timestamps that are not in UTC.
+        required: the columns that every file must have.
     """
 
-    def __init__(self, schema: pa.Schema, filters: Sequence[StatisticsFilter] = ()) -> None:
+    def __init__(
+        self,
+        schema: pa.Schema,
+        filters: Sequence[StatisticsFilter] = (),
+        is_utc: bool | None = None,
+        zone: tzinfo = UTC,
+        required: Collection[str] = (),
+    ) -> None:
+        self._required = frozenset(required)
         self._schema = schema
         self._filters = tuple(filters)
-        self._inner = ParquetFormat(schema.names, as_columns=True, leaves=leaves_of(schema))
+        self._is_utc = is_utc
+        self._zone = zone
+        self._may_be_local = not is_utc and any(map(has_times, schema.types))
+        in_nanoseconds = [
+            field.name for field in schema if any(one in _IN_NANOSECONDS for one in leaf_types(field.type))
+        ]
+        self._inner = ParquetFormat(
+            schema.names,
+            as_columns=True,
+            leaves=leaves_of(schema),
+            allows_missing=True,
+            nanosecond_columns=in_nanoseconds,
+        )
 
     def with_filters(self, filters: Sequence[StatisticsFilter]) -> TypedParquetFormat:
         """The same with more filters."""
-        return TypedParquetFormat(self._schema, (*self._filters, *filters))
+        return TypedParquetFormat(self._schema, (*self._filters, *filters), self._is_utc, self._zone, self._required)
 
     def open(self, file: BinaryIO) -> BulkFile[Any]:
         """See `BulkFormat`."""
         inner = self._inner.open(file)
-        return TypedFile(inner, self._schema, groups_of(inner.file, self._filters) if self._filters else None)
+        is_local = self._may_be_local and (self._is_utc is False or inner.is_of_flink)
+        filters = [one for one in self._filters if not is_local or not one.has_times()]
+        kept = groups_of(inner.file, filters) if filters else None
+        return TypedFile(
+            inner, self._schema, kept, partial(clock_times, zone=self._zone) if is_local else None, self._required
+        )

@@ -57,6 +57,10 @@ class StatisticsFilter:
         """Whether a file has the columns as they are meant."""
         return all(name in schema.names and schema.field(name).type == kind for _, name, kind in self.columns)
 
+    def has_times(self) -> bool:
+        """Whether it compares timestamps."""
+        return any(pa.types.is_timestamp(kind) for _, _, kind in self.columns)
+
     def may_be_true(self, figures: Mapping[str, Figures]) -> bool:
         """Whether a row group may have a row for which it is true. `figures`: of its columns, by their names."""
         by_place = {place: figures[name] for place, name, _ in self.columns if name in figures}
@@ -186,7 +190,7 @@ def _read(column: Any, rows: int, kind: pa.DataType) -> Figures:
     if told is None:
         return Figures(rows)
     nulls = told.null_count if told.has_null_count else None
-    if not told.has_min_max:
+    if not told.has_min_max or column.physical_type == "INT96":
         return Figures(rows, nulls=nulls)
     if pa.types.is_integer(kind) or pa.types.is_date(kind) or pa.types.is_timestamp(kind):
         return Figures(rows, told.min_raw, told.max_raw, nulls)

@@ -1,0 +1,58 @@
+"""The plain columns inside of columns of lists, maps and structs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.types as kinds
+
+
+def leaf_types(kind: pa.DataType) -> Iterator[pa.DataType]:
+    """The types of the plain values in a type; the type itself if it is not nested."""
+    if not kinds.is_nested(kind):
+        yield kind
+    for place in range(kind.num_fields):
+        yield from leaf_types(kind.field(place).type)
+
+
+def convert_leaves(convert: Callable[..., pa.Array], *columns: pa.Array) -> pa.Array:
+    """A column whose plain values are what `convert` returns for them.
+
+    Args:
+        convert: takes the plain values at one place of each column, and returns as many values.
+        columns: columns of the same shape. The result has the nulls and lengths of the first one.
+
+    Raises:
+        TypeError: for a kind of list that readers of files do not make.
+    """
+    first = columns[0]
+    kind = first.type
+    if not kinds.is_nested(kind):
+        return convert(*columns)
+    if kinds.is_struct(kind):
+        parts = [convert_leaves(convert, *[one.field(place) for one in columns]) for place in range(kind.num_fields)]
+        fields = [kind.field(place).with_type(part.type) for place, part in enumerate(parts)]
+        return pa.StructArray.from_arrays(parts, fields=fields, mask=first.is_null())
+    if first.offset:  # the values of a slice are those of the whole column
+        columns = tuple(one.take(pa.array(np.arange(len(one)))) for one in columns)
+        first = columns[0]
+    if kinds.is_map(kind):
+        keys = convert_leaves(convert, *[one.keys for one in columns])
+        items = convert_leaves(convert, *[one.items for one in columns])
+        return pa.MapArray.from_arrays(_offsets(first), keys, items)
+    if kinds.is_list(kind) or kinds.is_large_list(kind):
+        values = convert_leaves(convert, *[one.values for one in columns])
+        field = kind.value_field.with_type(values.type)
+        if kinds.is_large_list(kind):
+            return pa.LargeListArray.from_arrays(_offsets(first), values, type=pa.large_list(field))
+        return pa.ListArray.from_arrays(_offsets(first), values, type=pa.list_(field))
+    raise TypeError(f"values inside of {kind} cannot be converted")
+
+
+def _offsets(column: pa.Array) -> pa.Array:
+    """Where each list begins, and NULL for a list that is NULL."""
+    missing = np.append(column.is_null().to_numpy(zero_copy_only=False), False)
+    offsets = column.offsets
+    return pa.array(offsets.to_numpy(), offsets.type, mask=missing) if missing.any() else offsets

@@ -1,0 +1,187 @@
+"""Casts of Arrow columns that change no value.
+
+Arrow's own cast does not check all values: a decimal that is too large for 128 bits becomes another number, and with
+`safe=False` a time becomes another time. `exact_cast` raises an error that shows the value instead. Use it wherever a
+column of others' data (files, servers, messages, programs) becomes a column of a declared type.
+"""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as kinds
+
+#: the texts that are decimal numbers, for Python as for Arrow
+_NUMBER: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,9})?", re.ASCII)
+_SHOWN_CHARS_MAX: Final = 60
+#: how many of each of Arrow's units are a second
+_PER_SECOND: Final = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+
+
+def exact_cast(column: Any, kind: pa.DataType) -> Any:
+    """An array or chunked array as another type; the same object if it has the type.
+
+    A timestamp loses the digits of its fraction that the type does not have, toward the past. Decimals lose no digit.
+    Inside of lists, maps and structs timestamps lose no digit either.
+
+    Raises:
+        pa.ArrowInvalid: for a value that the type does not hold. The message shows the value.
+        pa.ArrowException: for types between which Arrow has no cast.
+    """
+    if column.type == kind:
+        return column
+    if isinstance(column, pa.ChunkedArray):
+        return pa.chunked_array([exact_cast(one, kind) for one in column.chunks], kind)
+    if kinds.is_dictionary(column.type):
+        return exact_cast(column.dictionary_decode(), kind)
+    if kinds.is_decimal(kind) and _is_text(column.type):
+        return _decimals_of_texts(column, kind)
+    if kinds.is_timestamp(kind) and kinds.is_timestamp(column.type):
+        return _timestamps(column, kind)
+    if kinds.is_time(kind) or kinds.is_date(kind) or (kinds.is_duration(kind) and _is_coarser(kind, column.type)):
+        return column.cast(kind, safe=False)
+    check_decimals(column, kind)
+    return column.cast(kind)
+
+
+def exact_cast_columns(columns: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The columns of a schema, by their names and in its order, each by `exact_cast`.
+
+    Raises:
+        pa.ArrowInvalid: as `exact_cast`; the message names the column.
+        KeyError: if a column is missing.
+    """
+    arrays = []
+    for field in schema:
+        try:
+            arrays.append(exact_cast(columns.column(field.name), field.type))
+        except pa.ArrowException as error:
+            raise pa.ArrowInvalid(f"column {field.name!r}: {error}") from error
+    return pa.RecordBatch.from_arrays(arrays, schema.names).cast(schema)
+
+
+def check_decimals(column: pa.Array, kind: pa.DataType) -> None:
+    """Raises `pa.ArrowInvalid` if Arrow's cast to a type would change a decimal, also inside of nested values."""
+    found = column.type
+    if kinds.is_decimal(kind):
+        if _is_text(found):
+            _decimals_of_texts(column, kind)
+        elif kinds.is_decimal(found):
+            _check_range(column, kind)
+    elif kinds.is_struct(kind) and kinds.is_struct(found):
+        parts = dict(zip((field.name for field in found), column.flatten(), strict=True))
+        for field in kind:
+            if field.name in parts:
+                check_decimals(parts[field.name], field.type)
+    elif kinds.is_map(kind) and kinds.is_map(found):
+        if _has_decimals(kind):
+            entry = pa.struct([("key", found.key_type), ("value", found.item_type)])
+            keys, items = column.cast(pa.list_(entry)).flatten().flatten()
+            check_decimals(keys, kind.key_type)
+            check_decimals(items, kind.item_type)
+    elif _is_list(kind) and _is_list(found) and _has_decimals(kind):
+        check_decimals(column.flatten(), kind.value_type)
+
+
+def _check_range(column: pa.Array, kind: pa.DataType) -> None:
+    whole = kind.precision - kind.scale
+    if column.type.precision - column.type.scale <= whole:
+        return
+    ends = pc.min_max(column)
+    limit = Decimal(1).scaleb(whole)
+    for end in (ends["min"].as_py(), ends["max"].as_py()):
+        if end is not None and not -limit < end < limit:
+            raise _misfit(str(end), kind)
+
+
+def _decimals_of_texts(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Texts as decimals: by Arrow where they have so few digits that it cannot go wrong, else one by one."""
+    usual = rf"^[+-]?[0-9]{{1,{max(kind.precision - kind.scale, 1)}}}(\.[0-9]{{0,{max(kind.scale, 0)}}})?$"
+    if kind.precision > kind.scale >= 0 and pc.all(pc.match_substring_regex(column, usual)).as_py() is not False:
+        return column.cast(kind)
+    return pa.array([None if text is None else _decimal(text, kind) for text in column.to_pylist()], kind)
+
+
+def _decimal(text: str, kind: pa.DataType) -> Decimal:
+    if not _NUMBER.fullmatch(text):
+        raise _misfit(repr(text), kind)
+    number = Decimal(text)
+    if not number:
+        return Decimal(0)
+    _, digits, exponent = number.as_tuple()
+    assert isinstance(exponent, int)
+    written = "".join(map(str, digits)).lstrip("0")
+    kept = written.rstrip("0")
+    exponent += len(written) - len(kept)
+    if len(kept) + exponent > kind.precision - kind.scale or -exponent > kind.scale:
+        raise _misfit(text, kind)
+    sign = "-" if number < 0 else ""
+    return Decimal(f"{sign}{kept}E{exponent}")
+
+
+def _timestamps(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """The same numbers of seconds. A zone says how Arrow shows moments, and changes no number."""
+    had, wanted = _PER_SECOND[column.type.unit], _PER_SECOND[kind.unit]
+    if had == wanted:
+        return column.view(kind)
+    numbers = column.view(pa.int64())
+    ends = pc.min_max(numbers)
+    least, greatest = ends["min"].as_py(), ends["max"].as_py()
+    if least is None:
+        return pa.nulls(len(column), kind)
+    if had < wanted:
+        factor = wanted // had
+        for end in (least, greatest):
+            if not -(2**63) < end * factor < 2**63:
+                raise _misfit(_shown_time(end, had), kind)
+        return pc.multiply(numbers, factor).view(kind)
+    factor = had // wanted
+    if least >= 0:
+        return pc.divide(numbers, factor).view(kind)
+    missing = column.is_null().to_numpy(zero_copy_only=False)
+    plain = (numbers.fill_null(0) if column.null_count else numbers).to_numpy()
+    return pa.array(np.floor_divide(plain, factor), pa.int64(), mask=missing if column.null_count else None).view(kind)
+
+
+def _is_coarser(kind: pa.DataType, found: pa.DataType) -> bool:
+    return bool(kinds.is_duration(found)) and _PER_SECOND[kind.unit] < _PER_SECOND[found.unit]
+
+
+def _shown_time(number: int, per_second: int) -> str:
+    """A time as ISO 8601 has it; the number of seconds for a year that has more than four digits."""
+    seconds, rest = divmod(number, per_second)
+    try:
+        day = str(np.datetime64(seconds, "s"))
+    except (ValueError, OverflowError):
+        day = f"{seconds} s since 1970"
+    return day.replace("T", " ") + (f".{rest:0{len(str(per_second)) - 1}d}" if rest else "")
+
+
+def _misfit(value: str, kind: pa.DataType) -> pa.ArrowInvalid:
+    short = value if len(value) <= _SHOWN_CHARS_MAX else f"{value[:_SHOWN_CHARS_MAX]}…"
+    return pa.ArrowInvalid(f"{short} does not fit {_named(kind)}")
+
+
+def _named(kind: pa.DataType) -> str:
+    if kinds.is_decimal(kind):
+        return f"DECIMAL({kind.precision}, {kind.scale})"
+    if kinds.is_timestamp(kind) and kind.unit == "ns":
+        return f"{kind}, which holds the years 1678 to 2261; declare the column with 6 digits or fewer"
+    return str(kind)
+
+
+def _has_decimals(kind: pa.DataType) -> bool:
+    return bool(kinds.is_decimal(kind)) or any(_has_decimals(kind.field(at).type) for at in range(kind.num_fields))
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(kinds.is_string(kind) or kinds.is_large_string(kind) or kinds.is_string_view(kind))
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(kinds.is_list(kind) or kinds.is_large_list(kind) or kinds.is_fixed_size_list(kind))

@@ -1,0 +1,66 @@
+"""Days as Java's old classes count them: dates before 15 October 1582 belong to the Julian calendar.
+
+Programs in Java that use those classes (Spark for ORC, Flink for timestamps in Parquet) store such a date as the number
+of days that have passed since it. Everyone else counts by the Gregorian calendar for all years. Both mean a date by its
+year, month and day, so a number of the one form becomes the number of the other form with the same date.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+Numbers: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
+
+#: 15 October 1582, in days since 1970: the first day of the Gregorian calendar
+FIRST_GREGORIAN_DAY: Final = -141_427
+#: the day number of 1 January 1970 in the count that begins in 4713 BC
+_EPOCH_DAY: Final = 2_440_588
+
+
+def to_gregorian(days: Numbers) -> Numbers:
+    """Days since 1970 of Java's old classes, as days of the Gregorian calendar with the same dates."""
+    is_old = days < FIRST_GREGORIAN_DAY
+    if not is_old.any():
+        return days
+    found = days.copy()
+    shifted = days[is_old] + (_EPOCH_DAY + 32_082)
+    years = (4 * shifted + 3) // 1461
+    of_year = shifted - 1461 * years // 4
+    months = (5 * of_year + 2) // 153
+    day_of_month = of_year - (153 * months + 2) // 5
+    since_1970 = (years - 4800 + months // 10 - 1970) * 12 + (months + 2) % 12
+    # A date that only the Julian calendar has, such as 29 February 1500, is the next day, as in Java.
+    found[is_old] = since_1970.view("datetime64[M]").astype("datetime64[D]").view(np.int64) + day_of_month
+    return found
+
+
+def to_julian(days: Numbers) -> Numbers:
+    """Days since 1970 of the Gregorian calendar, as days of Java's old classes with the same dates."""
+    is_old = days < FIRST_GREGORIAN_DAY
+    if not is_old.any():
+        return days
+    found = days.copy()
+    dates = days[is_old].view("datetime64[D]")
+    months = dates.astype("datetime64[M]")
+    day_of_month = (dates - months.astype("datetime64[D]")).astype(np.int64)
+    since_1970 = months.view(np.int64)
+    months_of_year = since_1970 % 12
+    late = (14 - (months_of_year + 1)) // 12
+    years = since_1970 // 12 + 1970 + 4800 - late
+    counted = months_of_year + 1 + 12 * late - 3
+    found[is_old] = (153 * counted + 2) // 5 + 365 * years + years // 4 - 32_083 + day_of_month + 1 - _EPOCH_DAY
+    return found
+
+
+def gregorian_dates(column: pa.Array) -> pa.Array:
+    """A column of dates of Java's old classes with the same dates in the Gregorian calendar. Other types stay."""
+    if not pa.types.is_date32(column.type) or not len(column):
+        return column
+    days = column.view(pa.int32()).fill_null(0).to_numpy().astype(np.int64)
+    if days.min() >= FIRST_GREGORIAN_DAY:
+        return column
+    missing = column.is_null().to_numpy(zero_copy_only=False)
+    return pa.array(to_gregorian(days).astype(np.int32), pa.int32(), mask=missing).view(pa.date32())

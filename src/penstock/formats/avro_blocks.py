@@ -1,0 +1,74 @@
+"""How the blocks of Avro files are compressed, by the names that Avro's specification has for codecs."""
+
+from __future__ import annotations
+
+import bz2
+import lzma
+import zlib
+from typing import Final
+
+import pyarrow as pa
+
+from penstock.base.errors import FormatError
+
+#: Deflated blocks of Avro have no header.
+_RAW_DEFLATE: Final = -15
+_CHECKSUM_BYTES: Final = 4
+_VARINT_BYTES_MAX: Final = 5
+
+
+def compress_block(data: bytes, codec: str) -> bytes:
+    """The bytes of a block as a file has them. Raises `FormatError` for a codec that Avro does not have."""
+    match codec:
+        case "null":
+            return data
+        case "deflate":
+            deflating = zlib.compressobj(wbits=_RAW_DEFLATE)
+            return deflating.compress(data) + deflating.flush()
+        case "snappy":
+            compressed: bytes = pa.compress(data, "snappy", asbytes=True)
+            return compressed + zlib.crc32(data).to_bytes(_CHECKSUM_BYTES, "big")
+        case "bzip2":
+            return bz2.compress(data)
+        case "xz":
+            return lzma.compress(data)
+        case "zstandard":
+            found: bytes = pa.compress(data, "zstd", asbytes=True)
+            return found
+    raise FormatError(f"Avro has no codec {codec!r}")
+
+
+def decompress_block(data: bytes, codec: str) -> bytes:
+    """The bytes of a block of which a file has these. Raises `FormatError` for damaged bytes and unknown codecs."""
+    try:
+        match codec:
+            case "null":
+                return data
+            case "deflate":
+                return zlib.decompress(data, _RAW_DEFLATE)
+            case "snappy":
+                return _snappy(data)
+            case "bzip2":
+                return bz2.decompress(data)
+            case "xz":
+                return lzma.decompress(data)
+            case "zstandard":
+                # A block need not say how long it is without compression.
+                found: bytes = pa.CompressedInputStream(pa.BufferReader(data), "zstd").read()
+                return found
+    except (zlib.error, lzma.LZMAError, EOFError, OSError, ValueError, pa.ArrowException) as error:
+        raise FormatError(f"it cannot be decompressed by {codec}: {error}") from error
+    raise FormatError(f"Avro has no codec {codec!r}")
+
+
+def _snappy(data: bytes) -> bytes:
+    compressed, checksum = data[:-_CHECKSUM_BYTES], data[-_CHECKSUM_BYTES:]
+    size = 0
+    for place, byte in enumerate(compressed[:_VARINT_BYTES_MAX]):
+        size |= (byte & 0x7F) << (7 * place)
+        if byte < 0x80:
+            break
+    found: bytes = pa.decompress(compressed, size, "snappy", asbytes=True)
+    if zlib.crc32(found).to_bytes(_CHECKSUM_BYTES, "big") != checksum:
+        raise ValueError("its checksum is another one")
+    return found

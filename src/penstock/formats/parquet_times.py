@@ -1,0 +1,123 @@
+"""INT96, the old form of timestamps in Parquet, which Flink, Hive and Spark write unless an option says otherwise.
+
+A value is a day and the nanoseconds of that day. Arrow makes one number of both, in 64 bits and without a check. Two
+readings of the same column, in microseconds and in nanoseconds, show which values are right:
+
+- In nanoseconds, years outside of 1678 to 2261 are other years.
+- In microseconds, all years are right where the nanoseconds of the day are above 0. Flink writes a negative number for
+  times before 1970, which Arrow reads without its sign: 2^64 ns too late. That is a multiple of 1000 ns, and 616 ns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Any, BinaryIO, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from penstock.base.errors import FormatError
+from penstock.codecs.column_leaves import convert_leaves
+
+#: by how much a time is too late whose nanoseconds of the day are negative
+_SIGN_US: Final = 2**64 // 1000
+_SIGN_REST_NS: Final = 2**64 % 1000
+_NANOSECONDS_END_US: Final = 2**63 // 1000
+_ROOT_OF_FLINK: Final = " flink_schema {"
+
+
+def written_by_flink(file: Any) -> bool:
+    """Whether Flink has written a file (Arrow's `ParquetFile`): the group around its columns has a name of its own."""
+    creator = file.metadata.created_by or ""
+    if not creator.startswith("parquet-mr") or b"org.apache.spark.version" in (file.metadata.metadata or {}):
+        return False
+    return any(line.endswith(_ROOT_OF_FLINK) for line in str(file.schema).splitlines()[:3])
+
+
+def int96_columns(file: Any) -> set[str]:
+    """The names of the columns of a file (Arrow's `ParquetFile`) that have INT96 in them."""
+    schema = file.metadata.schema
+    names = file.schema_arrow.names
+    found: set[str] = set()
+    for place in range(len(schema)):
+        leaf = schema.column(place)
+        if leaf.physical_type == "INT96":
+            found.update(one for one in names if leaf.path == one or leaf.path.startswith(f"{one}."))
+    return found
+
+
+class OldTimes:
+    """Reads the columns of a file that have INT96 once more, in nanoseconds, and keeps what is right of both readings.
+
+    Args:
+        stream: the file.
+        file: Arrow's `ParquetFile`, which reads INT96 in microseconds.
+        columns: the columns that have INT96 in them.
+        nanosecond_columns: those that are handed on in nanoseconds.
+        is_of_flink: whether times before 1970 may have a negative number of nanoseconds.
+    """
+
+    def __init__(
+        self,
+        stream: BinaryIO,
+        file: Any,
+        columns: Collection[str],
+        nanosecond_columns: Collection[str],
+        is_of_flink: bool,
+    ) -> None:
+        self._fine = pq.ParquetFile(stream, metadata=file.metadata)
+        self._columns = sorted(columns)
+        self._nanosecond_columns = frozenset(nanosecond_columns)
+        self._is_of_flink = is_of_flink
+
+    def completed(
+        self, batches: Iterator[pa.RecordBatch], size: int, unit: int, leaves: list[str]
+    ) -> Iterator[pa.RecordBatch]:
+        """The batches of a row group with times that are right.
+
+        Args:
+            batches: as Arrow reads them, with INT96 in microseconds.
+            size: the number of rows of a batch.
+            unit: the number of the row group.
+            leaves: the columns and fields that are read.
+
+        Raises:
+            FormatError: for a time that a column in nanoseconds does not hold. The message names the column.
+        """
+        read = [leaf for leaf in leaves if any(leaf == one or leaf.startswith(f"{one}.") for one in self._columns)]
+        fine_batches = self._fine.iter_batches(size, row_groups=[unit], columns=read, use_threads=False)
+        for batch, fine_batch in zip(batches, fine_batches, strict=True):
+            for name in fine_batch.schema.names:
+                place = batch.schema.get_field_index(name)
+                times = self._times(name, batch.column(place), fine_batch.column(name))
+                batch = batch.set_column(place, pa.field(name, times.type), times)
+            yield batch
+
+    def _times(self, name: str, coarse: pa.Array, fine: pa.Array) -> pa.Array:
+        in_nanoseconds = name in self._nanosecond_columns
+
+        def leaf(coarse: pa.Array, fine: pa.Array) -> pa.Array:
+            if not pa.types.is_timestamp(coarse.type):
+                return coarse
+            missing = coarse.is_null().to_numpy(zero_copy_only=False)
+            us = coarse.view(pa.int64()).fill_null(0).to_numpy()
+            ns = fine.view(pa.int64()).fill_null(0).to_numpy()
+            if self._is_of_flink:
+                # The numbers wrap on purpose, and so does their difference.
+                is_negative = ns - us * 1000 == _SIGN_REST_NS
+                if in_nanoseconds:  # 616 ns may be what they are
+                    is_negative &= np.abs(us) >= _NANOSECONDS_END_US
+                us = np.where(is_negative, us - _SIGN_US, us)
+            if not in_nanoseconds:
+                return pa.array(us, pa.int64(), mask=missing).view(coarse.type)
+            is_far = ~missing & ((us >= _NANOSECONDS_END_US) | (us <= -_NANOSECONDS_END_US))
+            if is_far.any():
+                year = np.datetime64(int(us[is_far][0]), "us")
+                raise FormatError(
+                    f"column {name!r} has the time {str(year).replace('T', ' ')}, and nanoseconds hold the years 1678 "
+                    "to 2261 only: declare the column with 6 digits or fewer"
+                )
+            return pa.array(ns, pa.int64(), mask=missing).view(fine.type)
+
+        return convert_leaves(leaf, coarse, fine)

@@ -1,0 +1,82 @@
+"""Timestamps in files of programs that use Java's old classes, in the time zone of the program.
+
+Such a program has a clock time, and stores the moment at which the clock of its zone shows this time. The classes have
+rules of their own: before 1900 a zone is always ahead of UTC by what it is today without daylight saving time, and
+before 15 October 1582 dates belong to the Julian calendar.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, tzinfo
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.codecs.julian_calendar import to_gregorian, to_julian
+from penstock.table.data.arrow_types import NANOSECONDS
+from penstock.table.data.zones import to_local, to_moments
+
+_DAY_NS: Final = 86_400 * 10**9
+#: 1 January 1900, in days since 1970
+_RULES_BEGIN_DAY: Final = -25_567
+
+
+def clock_times(column: pa.Array, zone: tzinfo) -> pa.Array:
+    """The clock times that a program in a zone has stored as moments in UTC.
+
+    Args:
+        column: timestamps; columns of other types stay as they are.
+        zone: the time zone of the program.
+
+    Returns:
+        Timestamps without a zone, of the same unit.
+    """
+    if not pa.types.is_timestamp(column.type):
+        return column
+    unit = column.type.unit
+    day = _DAY_NS // NANOSECONDS[unit]
+    found = to_local(column.view(pa.timestamp(unit, "UTC")), zone)
+    moments = _numbers(column)
+    is_old = moments < _RULES_BEGIN_DAY * day
+    if not is_old.any():
+        return found
+    shown = moments + _first_offset(zone) // NANOSECONDS[unit]
+    days = shown // day
+    shown = to_gregorian(days) * day + (shown - days * day)
+    return _with_numbers(found, np.where(is_old, shown, _numbers(found)))
+
+
+def stored_moments(column: pa.Array, zone: tzinfo) -> pa.Array:
+    """What a program in a zone stores for clock times: the inverse of `clock_times`. The column keeps its type."""
+    if not pa.types.is_timestamp(column.type):
+        return column
+    unit = column.type.unit
+    day = _DAY_NS // NANOSECONDS[unit]
+    clock = column.view(pa.timestamp(unit))
+    found = to_moments(clock, zone).view(column.type)
+    shown = _numbers(column)
+    offset = _first_offset(zone) // NANOSECONDS[unit]
+    is_old = shown < _RULES_BEGIN_DAY * day + offset
+    if not is_old.any():
+        return found
+    days = shown // day
+    moments = to_julian(days) * day + (shown - days * day) - offset
+    return _with_numbers(found, np.where(is_old, moments, _numbers(found)))
+
+
+def _first_offset(zone: tzinfo) -> int:
+    """By how many nanoseconds a zone is ahead of UTC before 1900, for Java's old classes."""
+    now = datetime(2024, 1, 1, tzinfo=zone)
+    offset = (now.utcoffset() or timedelta()) - (now.dst() or timedelta())
+    return int(offset.total_seconds()) * 10**9
+
+
+def _numbers(column: pa.Array) -> Any:
+    numbers = column.view(pa.int64())
+    return (numbers.fill_null(0) if column.null_count else numbers).to_numpy()
+
+
+def _with_numbers(column: pa.Array, numbers: Any) -> pa.Array:
+    missing = column.is_null().to_numpy(zero_copy_only=False) if column.null_count else None
+    return pa.array(numbers, pa.int64(), mask=missing).view(column.type)
