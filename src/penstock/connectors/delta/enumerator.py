@@ -206,6 +206,9 @@ def _changes(version: Version) -> Iterator[tuple[LoggedFile, Meaning]]:
     if version.changes:
         yield from ((file, Meaning.CHANGES_OLD) for file in version.changes)
         yield from ((file, Meaning.CHANGES_NEW) for file in version.changes)
+    elif version.removed and version.added:
+        yield from ((file, Meaning.REPLACED_OLD) for file in version.removed)
+        yield from ((file, Meaning.REPLACED_NEW) for file in version.added)
     else:
         yield from ((file, Meaning.DELETED) for file in version.removed)
         yield from ((file, Meaning.INSERTED) for file in version.added)
