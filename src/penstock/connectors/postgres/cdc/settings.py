@@ -40,6 +40,7 @@ class CdcSettings:
 
     Attributes:
         outputs: the columns of the output; none for all columns of the table.
+        allows_incomplete: whether the publication may leave out rows and kinds of changes.
     """
 
     address: Address
@@ -54,6 +55,7 @@ class CdcSettings:
     chunk_size: int = CHUNK_SIZE
     heartbeat_ms: int = HEARTBEAT_MS
     confirm_delay: int = CONFIRM_DELAY
+    allows_incomplete: bool = False
 
     def __post_init__(self) -> None:
         for what, value, known in (

@@ -120,6 +120,7 @@ class PostgresSourceBuilder:
         self._table: str | None = None
         self._slot = ""
         self._publication: str | None = None
+        self._allows_incomplete = False
         self._startup = INITIAL
         self._mode = ALL
         self._truncates = FAIL
@@ -179,8 +180,20 @@ class PostgresSourceBuilder:
         return self
 
     def publication_name(self, name: str) -> PostgresSourceBuilder:
-        """The publication; it is made if it is not there. By default the slot's name with `_publication`."""
+        """The publication; it is made if it is not there. By default the slot's name with `_publication`.
+
+        One that is there has to give all changes of the table, or the job fails before it reads anything: see
+        `allow_incomplete_publication`.
+        """
         self._publication = name
+        return self
+
+    def allow_incomplete_publication(self, is_allowed: bool = True) -> PostgresSourceBuilder:
+        """Whether the publication may leave out rows (`WHERE`) and kinds of changes (`publish`); by default it may not.
+
+        The snapshot has all rows of the table all the same.
+        """
+        self._allows_incomplete = is_allowed
         return self
 
     def decoding_plugin_name(self, name: str) -> PostgresSourceBuilder:
@@ -243,5 +256,6 @@ class PostgresSourceBuilder:
                 chunk_size=self._chunk_size,
                 heartbeat_ms=self._heartbeat_ms,
                 confirm_delay=self._confirm_delay,
+                allows_incomplete=self._allows_incomplete,
             )
         )

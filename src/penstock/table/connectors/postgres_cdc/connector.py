@@ -56,6 +56,15 @@ PLUGIN: Final = (
 PUBLICATION: Final = _text(
     "publication.name", "the publication, which is made if it is not there; unless set, the slot's with `_publication`"
 )
+INCOMPLETE: Final = (
+    ConfigOptions.key("publication.allow-incomplete")
+    .boolean_type()
+    .default_value(False)
+    .with_description(
+        "whether the publication may leave out rows (`WHERE`) and kinds of changes (`publish`); if not, the job fails "
+        "before it reads anything"
+    )
+)
 STARTUP: Final = (
     ConfigOptions.key("scan.startup.mode")
     .string_type()
@@ -108,6 +117,7 @@ _OPTIONAL: Final[tuple[ConfigOption[Any], ...]] = (
     PORT,
     PLUGIN,
     PUBLICATION,
+    INCOMPLETE,
     STARTUP,
     MODE,
     TRUNCATES,
@@ -200,6 +210,7 @@ class PostgresCdcConnector(TableConnector):
                 chunk_size=options.read(CHUNK),
                 heartbeat_ms=options.read(HEARTBEAT),
                 confirm_delay=options.read(DELAY),
+                allows_incomplete=options.read(INCOMPLETE),
             )
         except ConfigurationError as error:
             raise ValidationError(f"Invalid options of table {options.title}: {error}") from error
