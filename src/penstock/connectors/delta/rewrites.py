@@ -38,7 +38,7 @@ def find_changed_rows(scanned: Scanned, files: pafs.FileSystem, version: int) ->
         version: the number of the version.
 
     Raises:
-        VersionError: if the version is no longer in the log.
+        VersionError: if the log has dropped the version.
         MissingTableError: if a file has been removed.
     """
     title = scanned.place.path

@@ -1,4 +1,4 @@
-"""Whether a publication gives every change of a table. What it leaves out never reaches the log's reader."""
+"""Checks that a publication has every change of a table, because other changes never reach the log's reader."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _PUBLICATION: Final = """
     SELECT pubinsert, pubupdate, pubdelete, pubtruncate, pubviaroot FROM pg_publication WHERE pubname = %s
 """
-#: The tables as the log names them: partitions by themselves, or by their root, as the publication has it.
+#: The tables as the log names them: partitions by their own names or by that of their root.
 _PUBLISHED: Final = """
     SELECT {} FROM pg_publication_tables WHERE pubname = %s AND schemaname = %s AND tablename = %s
 """
@@ -39,7 +39,7 @@ class _Published(NamedTuple):
 
 
 def publish(connection: psycopg.Connection[Any], settings: CdcSettings, table: CdcTable) -> None:
-    """Make the publication if there is none, and check that it gives all changes of the table.
+    """Make the publication if it is missing, and check that it has all changes of the table.
 
     Raises:
         ConfigurationError: if it does not, or the user may not make it; it has the statement to execute.

@@ -1,4 +1,4 @@
-"""What a server must have before its changes are read: the right settings, and a slot that is whole."""
+"""Prepares a server before its changes are read: checks its settings, and makes or checks the slot."""
 
 from __future__ import annotations
 
