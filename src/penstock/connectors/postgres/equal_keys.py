@@ -1,4 +1,4 @@
-"""Whether keys that differ in a job always differ in the database, too.
+"""Compares the types of keys here and in the database: do keys that differ here always differ there?
 
 A column of the database may hold less than the written value: fewer digits of a number or a moment, a text
 without its trailing spaces. Or it compares less: citext ignores case, a uuid in capitals is the same uuid. Two keys of
@@ -32,7 +32,7 @@ def has_exact_keys(connection: psycopg.Connection[Any], table: str, key: Sequenc
 
     Args:
         connection: to the database.
-        table: as SQL has it.
+        table: its quoted path.
         key: names and types of the key columns.
     """
     rows = connection.execute(_COLUMNS, (table, [name for name, _ in key])).fetchall()

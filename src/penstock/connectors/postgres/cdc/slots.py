@@ -49,7 +49,13 @@ def described(connection: psycopg.Connection[Any], settings: CdcSettings) -> tup
     row = connection.execute("SELECT to_regclass(%s)::oid", (found.path,)).fetchone()
     assert row is not None
     table = CdcTable(
-        settings.address, found.path, int(row[0]), tuple(names), tuple(types), key_columns(connection, found)
+        settings.address,
+        found.path,
+        int(row[0]),
+        tuple(names),
+        tuple(types),
+        key_columns(connection, found),
+        settings.unrepresentable,
     )
     return table, outputs
 

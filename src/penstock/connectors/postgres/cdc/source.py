@@ -21,6 +21,7 @@ from penstock.connectors.postgres.cdc.settings import (
 )
 from penstock.connectors.postgres.cdc.slots import prepared
 from penstock.connectors.postgres.client import Address, driver
+from penstock.connectors.postgres.unrepresentable import FAIL as UNREPRESENTABLE_FAIL
 from penstock.core.connector import (
     Boundedness,
     Source,
@@ -121,6 +122,7 @@ class PostgresSourceBuilder:
         self._slot = ""
         self._publication: str | None = None
         self._allows_incomplete = False
+        self._unrepresentable = UNREPRESENTABLE_FAIL
         self._startup = INITIAL
         self._mode = ALL
         self._truncates = FAIL
@@ -217,6 +219,11 @@ class PostgresSourceBuilder:
         self._truncates = mode
         return self
 
+    def unrepresentable_values(self, mode: str) -> PostgresSourceBuilder:
+        """Set how to read values that a type cannot hold, such as NaN in a DECIMAL: `fail` (default), or `null`."""
+        self._unrepresentable = mode
+        return self
+
     def split_size(self, rows: int) -> PostgresSourceBuilder:
         """How many rows a chunk of the snapshot has."""
         self._chunk_size = rows
@@ -257,5 +264,6 @@ class PostgresSourceBuilder:
                 heartbeat_ms=self._heartbeat_ms,
                 confirm_delay=self._confirm_delay,
                 allows_incomplete=self._allows_incomplete,
+                unrepresentable=self._unrepresentable,
             )
         )

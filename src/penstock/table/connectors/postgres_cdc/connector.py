@@ -25,6 +25,7 @@ from penstock.connectors.postgres.cdc.source import PostgresSource
 from penstock.connectors.postgres.client import Address, driver
 from penstock.table.connectors.connector import TableConnector
 from penstock.table.connectors.jdbc.connector import check_types
+from penstock.table.connectors.jdbc.options import UNREPRESENTABLE
 from penstock.table.connectors.table_options import TableOptions
 from penstock.table.connectors.tables import TableReader, column_names
 from penstock.table.data import logical_types as types
@@ -121,6 +122,7 @@ _OPTIONAL: Final[tuple[ConfigOption[Any], ...]] = (
     STARTUP,
     MODE,
     TRUNCATES,
+    UNREPRESENTABLE,
     INCREMENTAL,
     CHUNK,
     HEARTBEAT,
@@ -211,6 +213,7 @@ class PostgresCdcConnector(TableConnector):
                 heartbeat_ms=options.read(HEARTBEAT),
                 confirm_delay=options.read(DELAY),
                 allows_incomplete=options.read(INCOMPLETE),
+                unrepresentable=options.read(UNREPRESENTABLE),
             )
         except ConfigurationError as error:
             raise ValidationError(f"Invalid options of table {options.title}: {error}") from error
