@@ -107,6 +107,53 @@ def test_skipped_truncates_need_not_be_published(database: Database) -> None:
     cluster.close()
 
 
+def test_generated_columns_are_published_where_the_server_needs_it(database: Database) -> None:
+    """K4: since 18, the server refuses to update rows if the publication lacks generated columns of a full identity."""
+    database.execute(
+        "CREATE TABLE people (id int PRIMARY KEY, name text, shout text GENERATED ALWAYS AS (upper(name)) STORED); "
+        "ALTER TABLE people REPLICA IDENTITY FULL; INSERT INTO people (id, name) VALUES (1, 'a'), (2, 'b')"
+    )
+    cluster = Following(builder(database).build())
+    cluster.follow(lambda: len(cluster.rows) == 2)
+    database.execute("UPDATE people SET name = 'c' WHERE id = 1; DELETE FROM people WHERE id = 2")
+    cluster.follow(lambda: [tuple(row) for row in cluster.rows.values()] == [(1, "c")])
+    cluster.close()
+
+
+def test_virtual_columns_are_refused_where_the_server_would_refuse_changes(database: Database) -> None:
+    (version,) = database.execute("SHOW server_version_num")[0]
+    if int(version) < 180_000:
+        pytest.skip("only PostgreSQL 18 and later have virtual columns")
+    database.execute(
+        "CREATE TABLE people (id int PRIMARY KEY, name text, shout text GENERATED ALWAYS AS (upper(name)) VIRTUAL); "
+        "ALTER TABLE people REPLICA IDENTITY FULL; INSERT INTO people (id, name) VALUES (1, 'a')"
+    )
+    with pytest.raises(ConfigurationError, match=r"virtual column shout, .* REPLICA IDENTITY DEFAULT"):
+        Following(builder(database).build()).follow(lambda: False)
+    database.execute("UPDATE people SET name = 'b'; ALTER TABLE people REPLICA IDENTITY DEFAULT")
+    cluster = Following(builder(database).changelog_mode("upsert").build())
+    cluster.follow(lambda: len(cluster.rows) == 1)
+    database.execute("UPDATE people SET name = 'c'")
+    cluster.follow(lambda: cluster.rows[1]["name"] == "c")
+    cluster.close()
+
+
+def test_a_publication_without_generated_columns_is_refused(database: Database) -> None:
+    (version,) = database.execute("SHOW server_version_num")[0]
+    if int(version) < 180_000:
+        pytest.skip("only PostgreSQL 18 and later publish generated columns")
+    database.execute(
+        "CREATE TABLE people (id int PRIMARY KEY, name text, shout text GENERATED ALWAYS AS (upper(name)) STORED); "
+        "ALTER TABLE people REPLICA IDENTITY FULL; CREATE PUBLICATION given FOR TABLE people"
+    )
+    error = refused(with_publication(database))
+    database.execute(remedy_of(error))
+    cluster = Following(with_publication(database).build())
+    database.execute("INSERT INTO people (id, name) VALUES (1, 'a'); UPDATE people SET name = 'b'")
+    cluster.follow(lambda: len(cluster.rows) == 1)
+    cluster.close()
+
+
 def test_tables_that_inherit_are_refused(database: Database) -> None:
     """K4: a SELECT has their rows, and the log has their changes by their own names."""
     database.execute(PEOPLE + "; CREATE TABLE more (extra int) INHERITS (people)")

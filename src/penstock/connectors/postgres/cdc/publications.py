@@ -27,6 +27,15 @@ _RELATION: Final = """
            ARRAY(SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = c.oid AND c.relkind = 'r')
     FROM pg_class c WHERE c.oid = %s
 """
+#: Since 18, a server refuses to update rows whose full identity has generated columns that are not published.
+_GENERATED_SINCE: Final = 180_000
+_GENERATED: Final = """
+    SELECT a.attname, a.attgenerated = 's' FROM pg_attribute a
+    WHERE a.attrelid = %(oid)s AND a.attgenerated <> '' AND NOT a.attisdropped AND EXISTS (
+        SELECT 1 FROM pg_class c WHERE c.relreplident = 'f'
+        AND (c.oid = %(oid)s OR c.oid IN (SELECT relid FROM pg_partition_tree(%(oid)s)))
+    ) ORDER BY a.attnum
+"""
 _KINDS: Final = ("insert", "update", "delete", "truncate")
 _ALLOWED: Final = "take what it gives (publication.allow-incomplete = true)"
 
@@ -46,9 +55,11 @@ def publish(connection: psycopg.Connection[Any], settings: CdcSettings, table: C
     """
     errors = driver().errors
     if _find(connection, settings) is None:
+        generated = _find_generated(connection, table)
+        more = ", publish_generated_columns = stored" if generated else ""
         statement = (
             f"CREATE PUBLICATION {quoted(settings.publication)} FOR TABLE {quoted_path(settings.path)} "
-            "WITH (publish_via_partition_root = true)"
+            f"WITH (publish_via_partition_root = true{more})"
         )
         try:
             connection.execute(statement)
@@ -79,8 +90,16 @@ def check_publication(connection: psycopg.Connection[Any], settings: CdcSettings
     ).fetchall()
     if not entries:
         raise _find_reason(connection, settings, table, found)
+    generated = _find_generated(connection, table)
     for columns, row_filter in entries:
         _check_columns(settings, table, columns)
+        hidden = [one for one in generated if columns is not None and one not in columns]
+        if hidden:
+            raise ConfigurationError(
+                f"publication {name!r} does not publish the generated column {', '.join(hidden)} of {table.path}, so "
+                f"the server refuses to update and delete its rows: execute ALTER PUBLICATION {quoted(name)} SET "
+                "(publish_generated_columns = stored)"
+            )
         if row_filter is not None and not settings.allows_incomplete:
             raise ConfigurationError(
                 f"publication {name!r} gives only rows of {table.path} for which {row_filter}, and the others would "
@@ -94,6 +113,26 @@ def check_publication(connection: psycopg.Connection[Any], settings: CdcSettings
             f"publication {name!r} does not publish {' and '.join(missing)}, so such changes of {table.path} would be "
             f"lost: execute ALTER PUBLICATION {quoted(name)} SET (publish = '{', '.join(_KINDS)}'), or {_ALLOWED}"
         )
+
+
+def _find_generated(connection: psycopg.Connection[Any], table: CdcTable) -> list[str]:
+    """The generated columns that must be published, or the server refuses changes of the table.
+
+    Raises:
+        ConfigurationError: for virtual columns, which cannot be published.
+    """
+    if connection.info.server_version < _GENERATED_SINCE:
+        return []
+    rows = connection.execute(_GENERATED, {"oid": table.oid}).fetchall()
+    virtual = [name for name, is_stored in rows if not is_stored]
+    if virtual:
+        raise ConfigurationError(
+            f"table {table.path} has REPLICA IDENTITY FULL and the virtual column {', '.join(virtual)}, which cannot "
+            "be published: with a publication, the server would refuse to update and delete its rows. Make the column "
+            f"STORED, or execute ALTER TABLE {table.path} REPLICA IDENTITY DEFAULT and read rows by their key "
+            "(changelog-mode = upsert)"
+        )
+    return [name for name, _ in rows]
 
 
 def _find(connection: psycopg.Connection[Any], settings: CdcSettings) -> _Published | None:
