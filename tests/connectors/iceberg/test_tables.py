@@ -171,7 +171,6 @@ def test_columns_that_the_table_does_not_have(lake: Lake) -> None:
         ("id BIGINT", ", 'starting-strategy' = 'SOMEWHERE'", "it is one of TABLE_SCAN_THEN_INCREMENTAL"),
         ("id BIGINT", ", 'tag' = 'a', 'branch' = 'b'", "branch and tag cannot be set together"),
         ("id BIGINT", ", 'unknown' = '1'", "Unsupported options found for 'iceberg'"),
-        ("id TIMESTAMP(9)", "", "it keeps points in time with 6 digits"),
     ],
 )
 def test_options_that_do_not_fit(lake: Lake, columns: str, more: str, says: str) -> None:

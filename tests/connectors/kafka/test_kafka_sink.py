@@ -357,6 +357,24 @@ def test_a_message_that_kafka_does_not_take_fails_the_task_with_its_topic_and_th
         write(sink_of(kafka, TEXT.set_topic(topic).build(), max_request_size="1500"), ["fits", "x" * 2_000])
 
 
+@pytest.mark.parametrize("guarantee", [AT_LEAST_ONCE, EXACTLY_ONCE])
+def test_the_brokers_reason_is_told_when_a_later_message_meets_it(
+    kafka: KafkaCluster, guarantee: DeliveryGuarantee
+) -> None:
+    """After a refusal a transaction takes no messages, and the client only says "Erroneous state"."""
+    topic = kafka.create_topic(max_message_bytes="1000")
+    writer = sink_of(kafka, TEXT.set_topic(topic).build(), guarantee).create_writer(SinkHost())
+
+    def write_until_it_fails() -> None:
+        writer.write_batch(["x" * 2_000], None)
+        while True:
+            writer.write_batch(["next"], None)
+
+    with pytest.raises(DeliveryError, match=rf"topic {topic}, partition 0: Broker: .*too large"):
+        write_until_it_fails()
+    writer.close()
+
+
 def test_a_topic_that_is_not_there_is_an_error(kafka: KafkaCluster) -> None:
     schema = TEXT.set_topic("no-such-topic").build()
     with pytest.raises(DeliveryError, match="topic no-such-topic: Broker: Unknown topic"):

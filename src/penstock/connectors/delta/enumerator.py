@@ -7,15 +7,14 @@ been given yet.
 
 from __future__ import annotations
 
-import datetime
 from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, TypedDict
 
 import pyarrow as pa
 
-from penstock.base.errors import ConfigurationError
 from penstock.connectors.delta.errors import VersionError
+from penstock.connectors.delta.features import check_readable, first_since, load_start
 from penstock.connectors.delta.log import LoggedFile, Version, check_columns, files_of, read_version
 from penstock.connectors.delta.partitions import value_of
 from penstock.connectors.delta.place import schema_of
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 
 #: So many versions are read at a time.
 _VERSIONS: Final = 100
-_CHANGE_FEED: Final = "delta.enableChangeDataFeed"
 
 
 class DeltaEnumeratorState(TypedDict):
@@ -115,36 +113,17 @@ class DeltaEnumerator(SplitEnumerator[DeltaSplit]):
         scanned, start = self._scanned, self._scanned.start
         table = scanned.place.open()
         newest = table.version()
-        if not self._is_following:
-            if start.timestamp is not None:
-                table.load_as_version(start.timestamp)
-            elif start.version is not None:
-                table.load_as_version(start.version)
-        self._check(table)
+        load_start(table, scanned)
+        check_readable(scanned, table)
         if not self._is_following:
             return _Found(self._snapshot(table), table.version() + 1)
         if start.is_latest:
             return _Found([], newest + 1)
         if start.timestamp is not None:
-            return self._follow(_first_since(table, start.timestamp), checks=True)
+            return self._follow(first_since(table, start.timestamp), checks=True)
         if start.version is not None:
             return self._follow(start.version, checks=True)
         return _Found(self._snapshot(table), newest + 1)
-
-    def _check(self, table: DeltaTable) -> None:
-        scanned = self._scanned
-        metadata = table.metadata()
-        mapping = metadata.configuration.get("delta.columnMapping.mode", "none")
-        if mapping != "none":
-            raise VersionError(
-                f"the Delta table {scanned.place.path} maps columns by {mapping}, which is not read: read a copy of it"
-            )
-        if scanned.reads_changes and metadata.configuration.get(_CHANGE_FEED) != "true":
-            raise ConfigurationError(
-                f"the Delta table {scanned.place.path} keeps no changes: set {_CHANGE_FEED} = true, and read changes "
-                "from the version on that this makes"
-            )
-        check_columns(scanned.place, [(one.name, one.type) for one in scanned.columns], schema_of(table))
 
     def _snapshot(self, table: DeltaTable) -> list[DeltaSplit]:
         pruning, version = self._scanned.pruning, table.version()
@@ -206,6 +185,9 @@ def _changes(version: Version) -> Iterator[tuple[LoggedFile, Meaning]]:
     if version.changes:
         yield from ((file, Meaning.CHANGES_OLD) for file in version.changes)
         yield from ((file, Meaning.CHANGES_NEW) for file in version.changes)
+    elif version.removed and version.added:
+        yield from ((file, Meaning.REPLACED_OLD) for file in version.removed)
+        yield from ((file, Meaning.REPLACED_NEW) for file in version.added)
     else:
         yield from ((file, Meaning.DELETED) for file in version.removed)
         yield from ((file, Meaning.INSERTED) for file in version.added)
@@ -213,11 +195,3 @@ def _changes(version: Version) -> Iterator[tuple[LoggedFile, Meaning]]:
 
 def _values(file: LoggedFile, kinds: dict[str, pa.DataType]) -> dict[str, pa.Scalar]:
     return {name: value_of(text, kinds[name], name) for name, text in file.partition}
-
-
-def _first_since(table: DeltaTable, timestamp: str) -> int:
-    """The first version that is not older than a time; the next one if all are."""
-    moment = datetime.datetime.fromisoformat(timestamp)
-    since_ms = (moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)).timestamp() * 1_000
-    versions = [entry["version"] for entry in table.history() if entry.get("timestamp", 0) >= since_ms]
-    return min(versions, default=table.version() + 1)

@@ -129,9 +129,7 @@ class Figures:
 
 def files_of(place: TablePlace, table: DeltaTable) -> list[tuple[LoggedFile, dict[str, Figures]]]:
     """All files of an open table in order of their paths, and what is said of their columns."""
-    for batch in table.deletion_vectors():
-        for path in pa.record_batch(batch).column("filepath").to_pylist():
-            raise _has_vectors(place, path)
+    check_vectors(place, table)
     actions = pa.table(table.get_add_actions(flatten=False)).combine_chunks()
     keys = list(table.metadata().partition_columns)
     found = []
@@ -146,6 +144,16 @@ def files_of(place: TablePlace, table: DeltaTable) -> list[tuple[LoggedFile, dic
         file = LoggedFile(path, tuple((key, texts[key][row]) for key in keys))
         found.append((file, _figures(actions, row, names)))
     return sorted(found, key=lambda one: one[0].path)
+
+
+def check_vectors(place: TablePlace, table: DeltaTable) -> None:
+    """Raise `UnsupportedTableError` for a table with rows that a deletion vector deletes."""
+    protocol = table.protocol()
+    if "deletionVectors" not in (protocol.reader_features or ()):
+        return
+    for batch in table.deletion_vectors():
+        for path in pa.record_batch(batch).column("filepath").to_pylist():
+            raise _has_vectors(place, path)
 
 
 def _figures(actions: pa.Table, row: int, names: Sequence[str]) -> dict[str, Figures]:

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from penstock.connectors.delta.errors import MissingTableError
+from penstock.connectors.delta.errors import MissingTableError, UnsupportedTableError
 from penstock.connectors.delta.library import require_library
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from deltalake import DeltaTable
+
+#: What delta-rs says of tables with features that it does not read.
+_UNSUPPORTED: Final = re.compile("not supported|unsupported|column mapping|catalog-managed", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,15 +62,23 @@ class TablePlace:
 
         Raises:
             MissingTableError: if there is none.
+            UnsupportedTableError: for a table with features that delta-rs does not know.
         """
         require_library()
         from deltalake import DeltaTable
-        from deltalake.exceptions import TableNotFoundError
+        from deltalake.exceptions import DeltaError, TableNotFoundError
 
         try:
             return DeltaTable(self.path, version=version, storage_options=dict(self.options))
         except TableNotFoundError as error:
             raise MissingTableError(f"there is no Delta table at {self.path}: {_first_line(error)}") from error
+        except DeltaError as error:
+            if not _UNSUPPORTED.search(str(error)):
+                raise
+            raise UnsupportedTableError(
+                f"the Delta table {self.path} cannot be opened: {_first_line(error)}. Drop the feature, or use a copy "
+                "of the table"
+            ) from error
 
     def files(self) -> pafs.FileSystem:
         """The files below, by paths that are relative to the table."""

@@ -27,6 +27,8 @@ class Meaning(enum.Enum):
 
     INSERTED = "inserted"
     DELETED = "deleted"
+    REPLACED_OLD = "rows of a file that the version removes, without those that it adds again"
+    REPLACED_NEW = "rows of a file that the version adds, without those that it removes"
     CHANGES_OLD = "old rows of changes"
     CHANGES_NEW = "new rows of changes"
 

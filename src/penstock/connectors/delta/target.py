@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import pyarrow as pa
 
 from penstock.base.errors import ConfigurationError
-from penstock.connectors.delta.errors import UnsupportedTableError
+from penstock.connectors.delta.features import check_writable
 from penstock.connectors.delta.partitions import check_partition_type
 from penstock.connectors.delta.place import TablePlace, schema_of
 from penstock.connectors.delta.types import is_same, stored_schema
@@ -131,7 +131,7 @@ def _fields_of(missing: list[pa.Field]) -> list[Any]:
 def _compared(target: Target, table: DeltaTable) -> list[pa.Field]:
     """The columns that the table lacks; raises for what does not fit otherwise."""
     path = target.place.path
-    _refuse_rules(table, path)
+    check_writable(target.place, table, bool(target.key))
     there = schema_of(table)
     keys = tuple(table.metadata().partition_columns)
     if target.partition_columns is not None and target.partition_columns != keys:
@@ -164,17 +164,3 @@ def _as_stored(target: Target, table: DeltaTable) -> pa.Schema:
     return pa.schema(
         [target.columns.field(one.name).with_nullable(there.field(one.name).nullable) for one in target.columns]
     )
-
-
-def _refuse_rules(table: DeltaTable, path: str) -> None:
-    """Files are written without asking the table, so it may have no rules for what is in them."""
-    metadata = table.metadata()
-    for key, value in metadata.configuration.items():
-        if key.startswith("delta.constraints.") or (key == "delta.columnMapping.mode" and value != "none"):
-            raise UnsupportedTableError(f"the Delta table {path} has {key} = {value}, which the sink does not keep to")
-    for field in table.schema().fields:
-        for key in field.metadata:
-            if key.startswith(("delta.generationExpression", "delta.invariants", "delta.identity")):
-                raise UnsupportedTableError(
-                    f"column {field.name!r} of the Delta table {path} has {key}, which the sink does not keep to"
-                )

@@ -7,12 +7,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from penstock.base.errors import ConfigurationError
+from penstock.base.errors import ConfigurationError, UnsupportedError
 from penstock.connectors.extras import require
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
+
+
+class MissingTableError(ConfigurationError):
+    """A catalog has no such table."""
 
 
 def require_library() -> None:
@@ -97,6 +101,7 @@ class TableLoader:
 
         Raises:
             ConfigurationError: if there is no such table.
+            UnsupportedError: for a table of a later version of the format, or with types that pyiceberg cannot read.
         """
         catalog = self.catalog.load_catalog()
         try:
@@ -106,9 +111,13 @@ class TableLoader:
 
     def load_table(self, catalog: Catalog) -> Table:
         """The table of a catalog that is open; raises as `opened`."""
-        from pyiceberg.exceptions import NoSuchTableError
+        from pyiceberg.exceptions import NoSuchTableError, ValidationError
 
         try:
             return catalog.load_table(self.identifier)
         except NoSuchTableError as error:
-            raise ConfigurationError(f"there is no table {self.title}: create it, or name another one") from error
+            raise MissingTableError(f"there is no table {self.title}: create it, or name another one") from error
+        except ValidationError as error:
+            raise UnsupportedError(
+                f"table {self.title} has what pyiceberg cannot read: {' '.join(str(error).split())[:300]}"
+            ) from error

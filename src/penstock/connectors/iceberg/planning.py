@@ -7,16 +7,22 @@ removes rows cannot be told as rows that come, so it fails, unless an option pas
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from penstock.base.errors import ConfigurationError, OperationError
+from penstock.connectors.iceberg.catalog import MissingTableError
+from penstock.connectors.iceberg.refusals import check_columns, first_files, refuse_equality_deletes, refuse_formats
 from penstock.connectors.iceberg.scanned import IcebergSplit, Scanned, StreamingStartingStrategy, splits_of
 
 if TYPE_CHECKING:
+    from pyiceberg.schema import Schema
     from pyiceberg.table import Table
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
+
+_LOG: Final = logging.getLogger("penstock.connectors.iceberg")
 
 
 class Followed(NamedTuple):
@@ -31,10 +37,7 @@ def scan(table: Table, scanned: Scanned) -> list[IcebergSplit]:
     snapshot = _chosen(table, scanned)
     if snapshot is None:
         return []
-    ref = table.metadata.refs.get(scanned.ref)
-    is_fixed = scanned.snapshot_id is not None or scanned.as_of_ms is not None
-    is_older = is_fixed or (ref is not None and ref.snapshot_ref_type.value == "tag")
-    return _scan(table, scanned, snapshot, snapshot.schema_id if is_older else None)
+    return _scan(table, scanned, snapshot, snapshot.schema_id if _reads_older(table, scanned) else None)
 
 
 def _scan(table: Table, scanned: Scanned, snapshot: Snapshot, schema_id: int | None = None) -> list[IcebergSplit]:
@@ -44,7 +47,49 @@ def _scan(table: Table, scanned: Scanned, snapshot: Snapshot, schema_id: int | N
         snapshot_id=snapshot.snapshot_id,
     )
     schema_id = table.schema().schema_id if schema_id is None else schema_id
-    return splits_of(found.plan_files(), snapshot.sequence_number or 0, schema_id, scanned.row_filter)
+    refuse_equality_deletes(table, scanned, snapshot)
+    files = list(found.plan_files())
+    refuse_formats(scanned, (one.file for one in files))
+    return splits_of(files, snapshot.sequence_number or 0, schema_id, scanned.row_filter)
+
+
+def check_before_reading(scanned: Scanned) -> None:
+    """Check, while a statement is planned, that its table can be read as it is declared. A missing one is left alone.
+
+    Raises:
+        ConfigurationError: for columns that the table does not have so, or a snapshot that it does not have.
+        UnsupportedError: for deletions, files or types that cannot be read.
+    """
+    try:
+        with scanned.loader.opened() as table:
+            snapshot = _head(table.metadata, scanned) if scanned.follows else _chosen(table, scanned)
+            check_columns(scanned, _schema(table, scanned, snapshot))
+            if snapshot is None or not _reads_whole(scanned):
+                return
+            refuse_equality_deletes(table, scanned, snapshot)
+            refuse_formats(scanned, first_files(table, snapshot))
+    except MissingTableError:
+        return
+    except OSError as error:
+        _LOG.warning("table %s could not be looked at while planning: %s", scanned.loader.title, error)
+
+
+def _reads_whole(scanned: Scanned) -> bool:
+    return not scanned.follows or scanned.strategy is StreamingStartingStrategy.TABLE_SCAN_THEN_INCREMENTAL
+
+
+def _schema(table: Table, scanned: Scanned, snapshot: Snapshot | None) -> Schema:
+    is_older = not scanned.follows and _reads_older(table, scanned)
+    if snapshot is None or snapshot.schema_id is None or not is_older:
+        return table.schema()
+    return table.schemas()[snapshot.schema_id]
+
+
+def _reads_older(table: Table, scanned: Scanned) -> bool:
+    """Whether a snapshot is read under its own schema."""
+    ref = table.metadata.refs.get(scanned.ref)
+    is_fixed = scanned.snapshot_id is not None or scanned.as_of_ms is not None
+    return is_fixed or (ref is not None and ref.snapshot_ref_type.value == "tag")
 
 
 def _condition(scanned: Scanned) -> Any:
@@ -136,7 +181,9 @@ def follow(table: Table, scanned: Scanned, last: int | None) -> Followed:
                 to_snapshot_id_inclusive=snapshot.snapshot_id,
             )
             schema_id = table.schema().schema_id
-            splits += splits_of(appended.plan_files(), snapshot.sequence_number or 0, schema_id, scanned.row_filter)
+            files = list(appended.plan_files())
+            refuse_formats(scanned, (one.file for one in files))
+            splits += splits_of(files, snapshot.sequence_number or 0, schema_id, scanned.row_filter)
     return Followed(splits, head.snapshot_id)
 
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from penstock.base.errors import ConfigurationError, UnsupportedError
-from penstock.codecs.exact_cast import exact_cast
+from penstock.base.errors import UnsupportedError
 from penstock.connectors.background import Background
-from penstock.connectors.iceberg.columns import fits
+from penstock.connectors.iceberg.reading import read_column
+from penstock.connectors.iceberg.refusals import check_columns
 from penstock.connectors.iceberg.scanned import IcebergSplit, Scanned
 from penstock.connectors.read_ahead import ReadAheadReader
 from penstock.core.columns.batch import ColumnBatch
@@ -71,7 +71,7 @@ class OpenTable:
         for column in self._scanned.columns:
             array = batch.column(column.name)
             try:
-                arrays.append(exact_cast(array, column.type))
+                arrays.append(read_column(array, column.type))
             except pa.ArrowException as error:
                 raise UnsupportedError(
                     f"column '{column.name}' of table {self._scanned.loader.title} is {array.type}, and not all its "
@@ -84,26 +84,6 @@ class OpenTable:
         if self._catalog is not None:
             self._catalog.close()
             self._catalog = None
-
-
-def check_columns(scanned: Scanned, schema: Schema) -> None:
-    """Raise `ConfigurationError` unless a table has the columns, with types that fit."""
-    from pyiceberg.io.pyarrow import schema_to_pyarrow
-
-    there = schema_to_pyarrow(schema, include_field_ids=False)
-    missing = [column.name for column in scanned.columns if column.name not in there.names]
-    if missing:
-        raise ConfigurationError(
-            f"table {scanned.loader.title} has no column {', '.join(map(repr, missing))}; there are "
-            f"{', '.join(there.names)}"
-        )
-    for column in scanned.columns:
-        kind = there.field(column.name).type
-        if not fits(kind, column.type):
-            raise ConfigurationError(
-                f"column '{column.name}' of table {scanned.loader.title} is {kind}, but declared as {column.type}, "
-                "which does not hold all its values: declare it as it is"
-            )
 
 
 class IcebergReader(ReadAheadReader[IcebergSplit, pa.RecordBatch]):

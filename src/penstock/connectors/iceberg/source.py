@@ -7,9 +7,9 @@ from typing import Any
 
 from penstock.base.errors import ConfigurationError, UnknownNameError
 from penstock.connectors.iceberg.catalog import TableLoader
-from penstock.connectors.iceberg.columns import stored_type
 from penstock.connectors.iceberg.enumerator import IcebergEnumerator
 from penstock.connectors.iceberg.reader import IcebergReader
+from penstock.connectors.iceberg.reading import plain_type
 from penstock.connectors.iceberg.scanned import (
     INTERVAL_MS,
     IcebergSplit,
@@ -198,7 +198,7 @@ class IcebergSourceBuilder:
                 f"{', '.join(there.names)}"
             )
         names = self._columns or there.names
-        columns = tuple(ScannedColumn(name, name, stored_type(there.field(name).type)) for name in names)
+        columns = tuple(ScannedColumn(name, name, plain_type(there.field(name).type)) for name in names)
         return IcebergSource(replace(scanned, columns=columns))
 
 

@@ -6,6 +6,7 @@ table does not have is added only if that is asked for; columns never go, change
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,9 +14,10 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from penstock.base.errors import ConfigurationError
-from penstock.connectors.iceberg.catalog import TableLoader
+from penstock.base.errors import ConfigurationError, UnsupportedError
+from penstock.connectors.iceberg.catalog import MissingTableError, TableLoader
 from penstock.connectors.iceberg.columns import fits, stored_type
+from penstock.connectors.iceberg.reading import is_uuid
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
 
 _TRANSFORM: Final = re.compile(r"\s*(\w+)\s*(?:\(\s*(?:(\d+)\s*,\s*)?([\w.]+)\s*(?:,\s*(\d+)\s*)?\)\s*)?")
 _PLURALS: Final = {"years": "year", "months": "month", "days": "day", "hours": "hour"}
+_LOG: Final = logging.getLogger("penstock.connectors.iceberg")
+#: The newest version of the format that pyiceberg writes.
+_WRITTEN_VERSION: Final = 2
 #: How often a writer tries to make what another one makes at the same time.
 _ATTEMPTS: Final = 10
 
@@ -104,6 +109,7 @@ def loaded(
         except (CommitFailedException, TableAlreadyExistsError):
             if attempt == _ATTEMPTS - 1:
                 raise
+    _refuse_format(loader.title, table)
     if declared is not None:
         check(loader.title, table, declared.stored_schema())
     return table
@@ -143,7 +149,12 @@ def arrow_schema(table: Table) -> pa.Schema:
 
 
 def check(title: str, table: Table, declared: pa.Schema) -> None:
-    """Raise `ConfigurationError` unless rows with these columns can be written into the table."""
+    """Raise unless rows with these columns can be written into the table.
+
+    Raises:
+        ConfigurationError: for columns that it does not have so.
+        UnsupportedError: for columns of a type that is not written.
+    """
     there = arrow_schema(table)
     new = [name for name in declared.names if name not in there.names]
     if new:
@@ -155,11 +166,42 @@ def check(title: str, table: Table, declared: pa.Schema) -> None:
     if required:
         raise ConfigurationError(f"table {title} requires a value of column {_listed(required)}, which no row has")
     for field in declared:
+        if is_uuid(there.field(field.name).type):
+            raise UnsupportedError(
+                f"column '{field.name}' of table {title} is uuid, which is read and not written: leave the column out"
+            )
         if not fits(field.type, there.field(field.name).type):
             raise ConfigurationError(
                 f"column '{field.name}' of table {title} is {stored_type(there.field(field.name).type)}, but declared "
                 f"as {field.type}, whose values it cannot hold: declare it as it is"
             )
+
+
+def check_before_writing(loader: TableLoader, declared: DeclaredTable, evolves: bool) -> None:
+    """Check, while a statement is planned, that rows can be written into the table. A missing one is left to the job.
+
+    Raises:
+        ConfigurationError: for columns that it does not take.
+        UnsupportedError: for a format that is not written.
+    """
+    try:
+        with loader.opened() as table:
+            _refuse_format(loader.title, table)
+            if not evolves:
+                check(loader.title, table, declared.stored_schema())
+    except MissingTableError:
+        return
+    except OSError as error:
+        _LOG.warning("table %s could not be looked at while planning: %s", loader.title, error)
+
+
+def _refuse_format(title: str, table: Table) -> None:
+    version = table.metadata.format_version
+    if version > _WRITTEN_VERSION:
+        raise UnsupportedError(
+            f"table {title} has version {version} of the format, which pyiceberg reads and does not write: write into "
+            f"a table of version {_WRITTEN_VERSION} ('format-version' = '{_WRITTEN_VERSION}')"
+        )
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -46,6 +46,9 @@ _log = logging.getLogger("penstock.connectors.kafka")
 PATIENCE_S: Final = 60.0
 RETRY_S: Final = 0.05
 RETRY_MAX_S: Final = 1.0
+#: After how long (s) a line says that there is no answer, and after how long again.
+REPORT_S: Final = 2.0
+REPORT_AGAIN_S: Final = 10.0
 REQUEST_MS: Final = 15_000
 FETCH_BYTES: Final = 4 * 1024 * 1024
 FETCH_WAIT_MS: Final = 200
@@ -248,7 +251,8 @@ class KafkaCluster:
         return asyncio.run_coroutine_threadsafe(call, self._loop).result()
 
     async def _try_async(self, what: str, ask: Callable[[AIOKafkaClient], Awaitable[T]]) -> T:
-        deadline, pause_s = time.monotonic() + self._patience_s, RETRY_S
+        begun, pause_s = time.monotonic(), RETRY_S
+        deadline, report_at = begun + self._patience_s, begun + REPORT_S
         while True:
             try:
                 return await ask(await self._connect())
@@ -263,6 +267,14 @@ class KafkaCluster:
                     raise CallTimeoutError(
                         f"{what} has failed for {self._patience_s:g} s, the last time by: {error!r}"
                     ) from error
+                if time.monotonic() > report_at:
+                    report_at = time.monotonic() + REPORT_AGAIN_S
+                    _log.warning(
+                        "%s: Kafka at %s does not answer yet (%r); asking again",
+                        what,
+                        self._settings.get("bootstrap_servers"),
+                        error,
+                    )
                 if not isinstance(error, _Later):
                     await self._disconnect()
             await asyncio.sleep(pause_s)

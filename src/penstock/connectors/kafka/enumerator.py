@@ -119,9 +119,7 @@ class KafkaEnumerator(SplitEnumerator[KafkaPartitionSplit]):
             return _Found(partitions, [KafkaPartitionSplit(one, starts[one], stops.get(one)) for one in new])
 
         what = f"{WHAT} looks for partitions of {plan.subscription}"
-        return ask_patiently(
-            ask, what, plan.options.unavailable_timeout_ms, lambda: self._closed, self._metadata.refusal
-        )
+        return ask_patiently(ask, what, plan.options.unavailable_timeout_ms, lambda: self._closed, self._metadata)
 
     def _take(self, found: _Found | None, error: BaseException | None) -> None:
         interval_ms = self._plan.options.discovery_interval_ms

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.base.errors import ConfigurationError, OperationError
 from penstock.connectors.extras import require
+from penstock.connectors.kafka.client_log import client_log
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,8 +21,9 @@ PASSING: Final = frozenset(
     | {"NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE", "FENCED_LEADER_EPOCH", "UNKNOWN_LEADER_EPOCH"}
     | {"NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS", "REQUEST_TIMED_OUT"}
 )
-#: What librdkafka says goes here, beside what the connector says itself.
 LOG: Final = logging.getLogger("penstock.connectors.kafka")
+#: Lines of librdkafka's own.
+CLIENT_LOG: Final = client_log("client")
 
 
 def require_library() -> None:
@@ -60,7 +62,7 @@ def make_consumer(settings: Mapping[str, Any]) -> Consumer:
     from confluent_kafka import Consumer, KafkaException
 
     try:
-        return Consumer(dict(settings), logger=LOG)
+        return Consumer(dict(settings), logger=CLIENT_LOG)
     except (KafkaException, TypeError, ValueError) as error:
         raise ConfigurationError(f"the Kafka consumer cannot be set up: {_reason(error)}") from error
 
@@ -72,7 +74,7 @@ def make_admin(settings: Mapping[str, Any]) -> AdminClient:
     from confluent_kafka.admin import AdminClient
 
     try:
-        return AdminClient(dict(settings), logger=LOG)
+        return AdminClient(dict(settings), logger=CLIENT_LOG)
     except (KafkaException, TypeError, ValueError) as error:
         raise ConfigurationError(f"the Kafka client cannot be set up: {_reason(error)}") from error
 

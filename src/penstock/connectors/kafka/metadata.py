@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _REQUEST_S: Final = 10.0
+#: The same for the first question, so that a wrong address is reported soon.
+_FIRST_REQUEST_S: Final = 2.0
 _RETRY_S: Final = 0.5
 #: A topic that was described, but that the broker asked next does not know yet.
 _PASSING: Final = PASSING | {"UNKNOWN_TOPIC_OR_PART"}
@@ -39,9 +41,15 @@ class KafkaMetadata:
         self._settings = settings
         self._group_id = group_id
         self._read_committed = read_committed
-        self._request_s = min(_REQUEST_S, max(patience_ms / 1000, 0.1))
+        self._patience_s = max(patience_ms / 1000, 0.1)
+        self._was_asked = False
         self._admin: AdminClient | None = None
         self._refusal: str | None = None
+        self._reason: str | None = None
+
+    @property
+    def _request_s(self) -> float:
+        return min(_REQUEST_S if self._was_asked else _FIRST_REQUEST_S, self._patience_s)
 
     @property
     def _client(self) -> AdminClient:
@@ -51,6 +59,19 @@ class KafkaMetadata:
 
     def _on_error(self, error: KafkaError) -> None:
         self._refusal = refusal_of(error) or self._refusal
+        if error.name() in ("_TRANSPORT", "_RESOLVE"):
+            self._reason = error.str()
+
+    @property
+    def reason(self) -> str | None:
+        """Why no connection was made, if that was the last error; `refusal` looks for it."""
+        return self._reason
+
+    def was_asked(self, has_answer: bool) -> None:
+        """The first question is over: from now on an answer may take longer."""
+        self._was_asked = True
+        if has_answer:
+            self._reason = None
 
     def refusal(self) -> str | None:
         """What brokers say of the credentials, if they do not take them: the answers themselves say nothing of it."""
@@ -124,9 +145,9 @@ def ask_patiently(
     what: str,
     patience_ms: int,
     is_closed: Callable[[], bool],
-    refusal: Callable[[], str | None],
+    metadata: KafkaMetadata,
 ) -> T:
-    """What `ask` returns; while brokers do not answer it is asked again. `refusal`: see `KafkaMetadata`.
+    """What `ask` returns, which asks `metadata`; while brokers do not answer it is asked again.
 
     Raises:
         ConfigurationError: if they do not take the credentials.
@@ -137,23 +158,27 @@ def ask_patiently(
     begun = time.monotonic()
     while True:
         try:
-            return ask()
+            answer = ask()
+            metadata.was_asked(has_answer=True)
+            return answer
         except KafkaException as error:
+            metadata.was_asked(has_answer=False)
             reason = error.args[0]
-            if (refused := refusal()) is not None:
+            if (refused := metadata.refusal()) is not None:
                 raise ConfigurationError(
                     f"{what}: the Kafka brokers refuse the connection: {refused}. Check the properties "
                     "security.protocol, sasl.* and ssl.*"
                 ) from error
             silent_s = time.monotonic() - begun
+            text = metadata.reason or reason.str()
             passes = reason.retriable() or reason.name() in _PASSING
             if not passes:
                 raise OperationError(f"{what}: the Kafka brokers refuse: {reason.str()} ({reason.name()})") from error
             if silent_s * 1000 >= patience_ms or is_closed():
                 raise OperationError(
-                    f"{what}: no Kafka broker has answered for {silent_s:.0f} s ({reason.str()}). Check "
+                    f"{what}: no Kafka broker has answered for {silent_s:.0f} s ({text}). Check "
                     "bootstrap.servers and the brokers; the property brokers.unavailable.timeout.ms says how long the "
                     "source waits"
                 ) from error
-            LOG.warning("%s: Kafka does not answer yet (%s); asking again", what, reason.str())
+            LOG.warning("%s: Kafka does not answer yet (%s); asking again", what, text)
             time.sleep(_RETRY_S)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
@@ -12,6 +13,7 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from penstock.base.errors import ConfigurationError, OperationError
+from penstock.connectors.kafka.client_log import client_log
 from penstock.connectors.kafka.library import refusal_of, refused
 from penstock.connectors.kafka.record_schema import Messages
 from penstock.connectors.kafka.transactions import TransactionEndedError
@@ -21,11 +23,14 @@ POLL_S: Final = 0.5
 INIT_S: Final = 60.0
 ABORT_S: Final = 5.0
 METADATA_S: Final = 30.0
+#: How long to wait for the reason why a transaction takes no more messages; it comes with the report of a message.
+REASON_S: Final = 5.0
+#: How many reasons an error has.
+_REASONS: Final = 3
 NO_PARTITION: Final = -1
 
 _log = logging.getLogger("penstock.connectors.kafka")
-_client_log = logging.getLogger("penstock.connectors.kafka.librdkafka")
-_client_log.setLevel(logging.ERROR)
+_client_log = client_log("librdkafka", logging.ERROR)
 
 
 class DeliveryError(OperationError):
@@ -45,6 +50,7 @@ class MessageProducer:
     def __init__(self, config: Mapping[str, Any]) -> None:
         self._failures: list[str] = []
         self.failed = 0
+        self._has_broker_reason = False
         self._servers = config.get("bootstrap.servers") or config.get("metadata.broker.list")
         self._refusal: str | None = None
         settings = {
@@ -91,8 +97,18 @@ class MessageProducer:
         except BufferError:
             pass  # the caller waits, and goes on from here
         except KafkaException as error:
+            self._await_reason(error)
             raise self._failure(f"message {position + 1} of a batch: {_text(error)}") from error
         return position
+
+    def _await_reason(self, error: KafkaException) -> None:
+        """Raise the broker's reason if a transaction takes no more messages: the error itself does not have it."""
+        if error.args[0].code() != KafkaError._STATE:
+            return
+        until = time.monotonic() + REASON_S
+        while not self._failures and self._refusal is None and time.monotonic() < until:
+            self._serve(self._producer.poll, POLL_S)
+        self.check()
 
     def _send_full(self, messages: Messages, position: int) -> int:
         produce, count = self._producer.produce, len(messages)
@@ -179,10 +195,16 @@ class MessageProducer:
         except SystemError as pending:  # the library calls back although it has just raised a fatal error
             self._failures.append(str(pending.__cause__ or "a fatal error"))
         self.failed += 1
-        if len(self._failures) < 3:
-            partition = message.partition()
-            where = "" if partition is None or partition < 0 else f", partition {partition}"
-            self._failures.append(f"topic {message.topic()}{where}: {error.str()}")
+        partition = message.partition()
+        where = "" if partition is None or partition < 0 else f", partition {partition}"
+        reason = f"topic {message.topic()}{where}: {error.str()}"
+        # Messages that are dropped because of an earlier one only have an error of the client.
+        if error.code() > 0 and not self._has_broker_reason:
+            self._has_broker_reason = True
+            self._failures.insert(0, reason)
+            del self._failures[_REASONS:]
+        elif len(self._failures) < _REASONS and reason not in self._failures:
+            self._failures.append(reason)
 
 
 class TransactionProducer(MessageProducer):

@@ -24,6 +24,7 @@ from penstock.connectors.postgres.text_columns import (
     texts_of,
     texts_of_csv,
 )
+from penstock.connectors.postgres.unrepresentable import FAIL, check_mode
 
 #: How often a query is tried again after the connection was lost.
 _RETRIES: Final = 3
@@ -38,6 +39,8 @@ class KeyLookup:
         columns: of the rows.
         key: the columns of keys.
         conditions: only rows for which all are true.
+        retries: how often a query is tried again after the connection was lost.
+        unrepresentable: what to do with values that a type cannot hold, see `unrepresentable.py`.
     """
 
     def __init__(
@@ -48,7 +51,9 @@ class KeyLookup:
         key: Sequence[str],
         conditions: Sequence[str] = (),
         retries: int = _RETRIES,
+        unrepresentable: str = FAIL,
     ) -> None:
+        self._unrepresentable = unrepresentable
         self._link = Link(address)
         self._table = table
         self._columns = tuple(columns)
@@ -65,8 +70,9 @@ class KeyLookup:
         count = len(self._columns)
         texts = texts_of_csv(lines, count + 1) if lines else [pa.array([], pa.string())] * (count + 1)
         kinds = [one.type for one in self._columns]
-        rows = batch_of(texts[:count], kinds, [one.title for one in self._columns])
-        return rows.rename_columns([f"c{place}" for place in range(count)]), texts[count].cast(pa.int64())
+        names, titles = [f"c{place}" for place in range(count)], [one.title for one in self._columns]
+        rows = batch_of(texts[:count], kinds, names, self._unrepresentable, titles)
+        return rows, texts[count].cast(pa.int64())
 
     def _ask(self, connection: Any, literals: Sequence[str]) -> bytes:
         if connection is not self._connection:
@@ -132,6 +138,7 @@ class JdbcLookup:
         key: the columns of keys.
         columns: those of the rows; all by default.
         cache: what is remembered; None for nothing.
+        unrepresentable_values: what to do with values that a type cannot hold: `fail`, or `null`.
     """
 
     def __init__(
@@ -141,6 +148,7 @@ class JdbcLookup:
         key: Sequence[str],
         columns: Sequence[str] = (),
         cache: LookupCache | None = None,
+        unrepresentable_values: str = FAIL,
     ) -> None:
         driver()
         if not key:
@@ -150,6 +158,7 @@ class JdbcLookup:
         self._key = tuple(key)
         self._names = tuple(columns)
         self._cache = cache
+        self._unrepresentable = check_mode(unrepresentable_values)
         self._forget()
 
     def _forget(self) -> None:
@@ -162,7 +171,7 @@ class JdbcLookup:
         self.asked = 0
 
     def __getstate__(self) -> dict[str, Any]:
-        return {key: vars(self)[key] for key in ("_address", "_table", "_key", "_names", "_cache")}
+        return {key: vars(self)[key] for key in ("_address", "_table", "_key", "_names", "_cache", "_unrepresentable")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -222,7 +231,7 @@ class JdbcLookup:
         chosen = [found.column(name) for name in self._names] or list(found.columns)
         self._names = tuple(one.name for one in chosen)
         columns = [ScannedColumn(one.name, f"t.{quoted(one.name)}", one.type) for one in chosen]
-        return KeyLookup(self._address, self._table, columns, self._key)
+        return KeyLookup(self._address, self._table, columns, self._key, unrepresentable=self._unrepresentable)
 
     def _of_cache(self, key: Any) -> list[Row] | None:
         entry = self._held.get(key)

@@ -25,6 +25,7 @@ import pyarrow as pa
 from penstock.base.errors import ConfigurationError
 from penstock.connectors.postgres.client import Address, connect, driver, naming, quoted
 from penstock.connectors.postgres.text_columns import SESSION, batch_of, literal, texts_of_csv
+from penstock.connectors.postgres.unrepresentable import FAIL
 
 FETCH_SIZE: Final = 8_192
 #: Of a split whose snapshot is gone.
@@ -75,7 +76,7 @@ class ScannedColumn:
 
     @property
     def title(self) -> str:
-        """The column as errors name it: as the table in the database does."""
+        """Its name in the table, for errors."""
         return self.expression.removeprefix("t.").strip('"')
 
 
@@ -91,6 +92,7 @@ class Scanned:
         limit: how many rows of each split are enough; None for all.
         partitions: how the table is cut; None for not at all.
         fetch_size: how many rows are fetched at a time.
+        unrepresentable: what to do with values that a type cannot hold, see `unrepresentable.py`.
     """
 
     address: Address
@@ -100,6 +102,7 @@ class Scanned:
     limit: int | None = None
     partitions: Partitions | None = None
     fetch_size: int = FETCH_SIZE
+    unrepresentable: str = FAIL
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,8 +222,13 @@ class Fetch:
     def _made(self, lines: list[bytes]) -> Rows:
         columns = self._scanned.columns
         texts = texts_of_csv(b"".join(lines), len(columns) + len(self._split.key) + 1)
-        made = batch_of(texts[: len(columns)], [one.type for one in columns], [one.title for one in columns])
-        made = made.rename_columns([one.name for one in columns])
+        made = batch_of(
+            texts[: len(columns)],
+            [one.type for one in columns],
+            [one.name for one in columns],
+            self._scanned.unrepresentable,
+            [one.title for one in columns],
+        )
         return Rows(made, tuple(texts[len(columns) : -1]))
 
     def interrupt(self) -> None:

@@ -20,6 +20,7 @@ from penstock.connectors.postgres.scan import (
     ScannedColumn,
     ScanSplit,
 )
+from penstock.connectors.postgres.unrepresentable import FAIL, check_mode
 from penstock.connectors.read_ahead import ReadAheadReader
 from penstock.core.columns.batch import ColumnBatch
 from penstock.core.connector import (
@@ -80,6 +81,7 @@ class JdbcSourceBuilder:
         self._conditions: tuple[str, ...] = ()
         self._partitions: Partitions | None = None
         self._fetch_size = FETCH_SIZE
+        self._unrepresentable = FAIL
 
     def set_db_url(self, url: str) -> JdbcSourceBuilder:
         """`jdbc:postgresql://HOST:PORT/DATABASE`, or `postgresql://…`."""
@@ -123,6 +125,11 @@ class JdbcSourceBuilder:
         self._fetch_size = rows
         return self
 
+    def set_unrepresentable_values(self, mode: str) -> JdbcSourceBuilder:
+        """Set how to read values that a type cannot hold, such as NaN in a DECIMAL: `fail` (default), or `null`."""
+        self._unrepresentable = check_mode(mode)
+        return self
+
     def build(self) -> JdbcSource:
         """The source. Asks the database for the columns.
 
@@ -148,6 +155,7 @@ class JdbcSourceBuilder:
                 self._conditions,
                 partitions=self._partitions,
                 fetch_size=self._fetch_size,
+                unrepresentable=self._unrepresentable,
             )
         )
 

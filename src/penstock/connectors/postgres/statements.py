@@ -5,7 +5,8 @@ nothing or replaces the whole row. Many rows of such a statement go by COPY, whi
 
 - without ON CONFLICT, straight into the table;
 - with it, into a temporary table of the session, from which one INSERT … SELECT takes them. An INSERT may not touch a
-  row twice, so of rows of one key only the last goes there. The others it would have replaced anyhow.
+  row twice, so of rows of one key only the last goes there. The others it would have replaced anyhow. Keys may be equal
+  in the database alone (citext, timestamp(0)); it then refuses the INSERT, and the rows are executed one by one.
 
 All other statements, few rows at a time, and what is no plain table (views, tables with rules) are executed row by
 row, in a pipeline: psycopg waits for no answer before it sends the next.
@@ -20,7 +21,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.base.errors import ConfigurationError
-from penstock.connectors.postgres.client import naming
+from penstock.connectors.postgres.client import driver, naming
 
 if TYPE_CHECKING:
     import psycopg
@@ -179,14 +180,22 @@ class Execution:
     def _copy(self, connection: psycopg.Connection[Any], plain: PlainInsert, rows: Sequence[Sequence[Any]]) -> None:
         names = ", ".join(plain.columns)
         target = self._stage if plain.conflict else plain.table
-        if plain.key is not None:
-            rows = _last_of_each(rows, plain.key)
+        last = rows if plain.key is None else _last_of_each(rows, plain.key)
         with connection.cursor() as cursor:
             with cursor.copy(f"COPY {target} ({names}) FROM STDIN") as copy:
-                for row in rows:
+                for row in last:
                     copy.write_row(row)
-            if plain.conflict:
-                cursor.execute(f"INSERT INTO {plain.table} ({names}) SELECT {names} FROM {target} {plain.conflict}")
+            if not plain.conflict:
+                return
+            insert = f"INSERT INTO {plain.table} ({names}) SELECT {names} FROM {target} {plain.conflict}"
+            if plain.key is None:
+                cursor.execute(insert)
+                return
+            try:
+                with connection.transaction():
+                    cursor.execute(insert)
+            except driver().errors.CardinalityViolation:
+                cursor.executemany(self._statement.executed, rows)
 
 
 def _last_of_each(rows: Sequence[Sequence[Any]], key: Sequence[int]) -> Sequence[Sequence[Any]]:

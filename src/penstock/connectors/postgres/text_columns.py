@@ -12,6 +12,7 @@ import pyarrow.csv as csv
 
 from penstock.base.errors import FormatError, UnsupportedError
 from penstock.codecs.exact_cast import exact_cast
+from penstock.connectors.postgres.unrepresentable import FAIL, read_one_by_one
 
 #: What a session must be set to, so that texts are as these functions read and write them.
 SESSION: Final = (
@@ -51,17 +52,37 @@ def type_of(name: str, modifier: int) -> pa.DataType:
     return _PLAIN.get(name, pa.string())
 
 
-def column_of(texts: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
+def column_of(texts: pa.Array, kind: pa.DataType, name: str, unrepresentable: str = FAIL) -> pa.Array:
     """A column of texts as one of another type.
+
+    Args:
+        texts: as the server shows values.
+        kind: the type.
+        name: of the column, for errors.
+        unrepresentable: what to do with values that the type cannot hold, see `unrepresentable.py`.
 
     Raises:
         FormatError: for a text that is no such value, naming the column.
         UnsupportedError: for types that no text of the server is.
     """
+    read = _reader(kind)
     try:
-        return _reader(kind)(texts, kind)
+        return read(texts, kind)
     except (pa.ArrowException, ValueError, OverflowError) as error:
+        if pa.types.is_list(kind):
+            return _lists_one_by_one(texts, kind, name, unrepresentable, error)
+    return read_one_by_one(texts, kind, name, unrepresentable, read)
+
+
+def _lists_one_by_one(
+    texts: pa.Array, kind: pa.DataType, name: str, unrepresentable: str, error: Exception
+) -> pa.Array:
+    try:
+        offsets, parts = _parts_of(texts)
+    except FormatError:
         raise FormatError(f"column {name!r} of PostgreSQL has a value that is no {kind}: {error}") from error
+    values = column_of(pa.array(parts, pa.string()), kind.value_type, name, unrepresentable)
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values, type=kind)
 
 
 def _reader(kind: pa.DataType) -> Callable[[pa.Array, pa.DataType], pa.Array]:
@@ -105,6 +126,13 @@ def _bytes(texts: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _lists(texts: pa.Array, kind: pa.DataType) -> pa.Array:
+    offsets, parts = _parts_of(texts)
+    values = _reader(kind.value_type)(pa.array(parts, pa.string()), kind.value_type)
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values, type=kind)
+
+
+def _parts_of(texts: pa.Array) -> tuple[list[int | None], list[str | None]]:
+    """Where the elements of each array begin, and all elements."""
     parts: list[str | None] = []
     offsets: list[int | None] = []
     for one in texts.to_pylist():
@@ -112,8 +140,7 @@ def _lists(texts: pa.Array, kind: pa.DataType) -> pa.Array:
         if one is not None:
             parts += _elements(one)
     offsets.append(len(parts))
-    values = _reader(kind.value_type)(pa.array(parts, pa.string()), kind.value_type)
-    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values, type=kind)
+    return offsets, parts
 
 
 def _elements(text: str) -> list[str | None]:
@@ -213,10 +240,16 @@ def texts_of_csv(lines: bytes, count: int) -> list[pa.Array]:
     return [one.combine_chunks() for one in found.itercolumns()]
 
 
-def batch_of(texts: Sequence[pa.Array], kinds: Sequence[pa.DataType], names: Sequence[str]) -> Any:
-    """Columns of texts as a record batch of these types, under these names."""
+def batch_of(
+    texts: Sequence[pa.Array],
+    kinds: Sequence[pa.DataType],
+    names: Sequence[str],
+    unrepresentable: str = FAIL,
+    titles: Sequence[str] | None = None,
+) -> Any:
+    """Columns of texts as a record batch of these types, under these names. Errors name the columns by `titles`."""
     arrays = []
-    for column, kind, name in zip(texts, kinds, names, strict=True):
-        made = column_of(column, kind, name)
+    for column, kind, title in zip(texts, kinds, titles or names, strict=True):
+        made = column_of(column, kind, title, unrepresentable)
         arrays.append(made.chunk(0) if isinstance(made, pa.ChunkedArray) else made)
     return pa.RecordBatch.from_arrays(arrays, list(names))

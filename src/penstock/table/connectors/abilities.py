@@ -39,6 +39,13 @@ class TableScan(ABC):
     def reader(self) -> TableReader:
         """How it is read."""
 
+    def check(self) -> None:  # noqa: B027 - most tables are checked when they are read
+        """Look at the table itself while the statement is planned, once all columns that are read are known.
+
+        Raises:
+            PenstockError: for a table that cannot be read as it is declared.
+        """
+
 
 @dataclass(frozen=True, slots=True)
 class WholeScan(TableScan):

@@ -115,7 +115,9 @@ class Connectors:
 
     def reader(self, node: Scan) -> TableReader:
         """How a table is read. Raises `ValidationError` for options that no connector takes."""
-        return self.scan(node).reader()
+        found = self.scan(node)
+        found.check()
+        return found.reader()
 
     def lookup(self, node: Scan, key: Sequence[int]) -> TableLookup:
         """How the rows of keys are found. Raises `ValidationError` for connectors that cannot be asked."""

@@ -260,4 +260,5 @@ class ChangeReader:
         table = self._table
         columns: list[Any] = list(zip(*gathered.rows, strict=True))
         texts = [pa.array(column, pa.binary()).cast(pa.string()) for column in columns]
-        return batch_of(texts, table.types, table.names), bytes(gathered.kinds), gathered.committed_us
+        rows = batch_of(texts, table.types, table.names, table.unrepresentable)
+        return rows, bytes(gathered.kinds), gathered.committed_us

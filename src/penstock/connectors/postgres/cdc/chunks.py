@@ -95,7 +95,7 @@ class ChunkReading:
         count = len(table.names)
         total = count + len(table.key) + 1
         texts = texts_of_csv(b"".join(lines), total) if lines else [pa.array([], pa.string())] * total
-        columns = batch_of(texts[:count], table.types, table.names)
+        columns = batch_of(texts[:count], table.types, table.names, table.unrepresentable)
         return Chunk(columns, tuple(texts[count:-1]), table.key, snapshot, is_last)
 
     def interrupt(self) -> None:

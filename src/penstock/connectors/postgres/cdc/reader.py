@@ -15,6 +15,7 @@ from penstock.connectors.postgres.cdc.changes import ChangeReader
 from penstock.connectors.postgres.cdc.chunks import Chunk, ChunkReading
 from penstock.connectors.postgres.cdc.log_stream import Keepalive, LogStream, ReplicationRefused
 from penstock.connectors.postgres.cdc.position import CdcSplit, TablePosition
+from penstock.connectors.postgres.cdc.publications import check_publication
 from penstock.connectors.postgres.cdc.settings import SNAPSHOT, CdcSettings, Output
 from penstock.connectors.postgres.cdc.slots import check_slot, described, end_of_log
 from penstock.connectors.postgres.cdc.table import CdcTable
@@ -217,6 +218,7 @@ class CdcReader(SourceReader[Any, CdcSplit]):
         try:
             with connect(settings.address) as connection:
                 self._table, self._outputs = described(connection, settings)
+                check_publication(connection, settings, self._table)
                 check_slot(connection, settings, split.log.lsn)
                 self._until_lsn = end_of_log(connection)
             self._stream = LogStream(settings.address, settings.slot, settings.publication, split.log.lsn)

@@ -8,6 +8,8 @@ from typing import Any, Final
 from penstock.base.errors import ConfigurationError
 from penstock.connectors.postgres.cdc.changes import ALL, FAIL, SKIP, UPSERT
 from penstock.connectors.postgres.client import Address
+from penstock.connectors.postgres.unrepresentable import FAIL as UNREPRESENTABLE_FAIL
+from penstock.connectors.postgres.unrepresentable import MODES
 
 #: The table as it is, and then its changes; its changes from now on; those that the slot has kept; the table alone.
 INITIAL, LATEST, COMMITTED, SNAPSHOT = "initial", "latest-offset", "committed-offset", "snapshot"
@@ -40,6 +42,8 @@ class CdcSettings:
 
     Attributes:
         outputs: the columns of the output; none for all columns of the table.
+        allows_incomplete: whether the publication may leave out rows and kinds of changes.
+        unrepresentable: what to do with values that a type cannot hold, see `unrepresentable.py`.
     """
 
     address: Address
@@ -54,12 +58,15 @@ class CdcSettings:
     chunk_size: int = CHUNK_SIZE
     heartbeat_ms: int = HEARTBEAT_MS
     confirm_delay: int = CONFIRM_DELAY
+    allows_incomplete: bool = False
+    unrepresentable: str = UNREPRESENTABLE_FAIL
 
     def __post_init__(self) -> None:
         for what, value, known in (
             ("startup mode", self.startup, STARTUP_MODES),
             ("changelog mode", self.mode, (ALL, UPSERT)),
             ("mode of truncates", self.truncates, (FAIL, SKIP)),
+            ("mode of unrepresentable values", self.unrepresentable, MODES),
         ):
             if value not in known:
                 raise ConfigurationError(f"the {what} is {' or '.join(known)}, not {value!r}")

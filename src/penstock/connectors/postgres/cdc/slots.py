@@ -1,4 +1,4 @@
-"""What a server must have before its changes are read: the right settings, a publication, and a slot that is whole."""
+"""Prepares a server before its changes are read: checks its settings, and makes or checks the slot."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from penstock.base.errors import ConfigurationError, OperationError
 from penstock.connectors.postgres.cdc.changes import ALL
 from penstock.connectors.postgres.cdc.pgoutput import lsn_of, lsn_text
 from penstock.connectors.postgres.cdc.position import CdcSplit, LogPosition, TablePosition
+from penstock.connectors.postgres.cdc.publications import publish
 from penstock.connectors.postgres.cdc.settings import COMMITTED, INITIAL, LATEST, SNAPSHOT, CdcSettings, Output
 from penstock.connectors.postgres.cdc.table import CdcTable, key_columns
-from penstock.connectors.postgres.client import connect, driver, quoted, quoted_path
+from penstock.connectors.postgres.client import connect, driver
 from penstock.connectors.postgres.relations import relation
 
 if TYPE_CHECKING:
@@ -48,7 +49,13 @@ def described(connection: psycopg.Connection[Any], settings: CdcSettings) -> tup
     row = connection.execute("SELECT to_regclass(%s)::oid", (found.path,)).fetchone()
     assert row is not None
     table = CdcTable(
-        settings.address, found.path, int(row[0]), tuple(names), tuple(types), key_columns(connection, found)
+        settings.address,
+        found.path,
+        int(row[0]),
+        tuple(names),
+        tuple(types),
+        key_columns(connection, found),
+        settings.unrepresentable,
     )
     return table, outputs
 
@@ -70,7 +77,7 @@ def prepared(settings: CdcSettings) -> CdcSplit:
             return CdcSplit(TablePosition())
         _check_server(connection, settings)
         _check_identity(connection, settings, table)
-        _publish(connection, settings, table)
+        publish(connection, settings, table)
         lsn = _start_lsn(connection, settings)
         return CdcSplit(TablePosition() if settings.startup == INITIAL else None, LogPosition(lsn))
 
@@ -96,34 +103,6 @@ def _check_identity(connection: psycopg.Connection[Any], settings: CdcSettings, 
             f"{table.path} REPLICA IDENTITY FULL (and the same for each of its partitions, if it has any), or read "
             "rows by their key alone (changelog-mode = upsert)"
         )
-
-
-def _publish(connection: psycopg.Connection[Any], settings: CdcSettings, table: CdcTable) -> None:
-    errors = driver().errors
-    name = settings.publication
-    there = connection.execute(
-        "SELECT puballtables OR EXISTS (SELECT 1 FROM pg_publication_tables t WHERE t.pubname = p.pubname "
-        "AND t.schemaname = %s AND t.tablename = %s) FROM pg_publication p WHERE pubname = %s",
-        (settings.schema, settings.table, name),
-    ).fetchone()
-    if there is None:
-        statement = (
-            f"CREATE PUBLICATION {quoted(name)} FOR TABLE {quoted_path(settings.path)} "
-            "WITH (publish_via_partition_root = true)"
-        )
-    elif not there[0]:
-        statement = f"ALTER PUBLICATION {quoted(name)} ADD TABLE {quoted_path(settings.path)}"
-        raise ConfigurationError(f"publication {name!r} does not have table {table.path}: execute {statement}")
-    else:
-        return
-    try:
-        connection.execute(statement)
-    except errors.DuplicateObject:
-        return  # another attempt was quicker
-    except errors.InsufficientPrivilege as error:
-        raise ConfigurationError(
-            f"the user may not publish {table.path}: have its owner execute {statement}"
-        ) from error
 
 
 def _start_lsn(connection: psycopg.Connection[Any], settings: CdcSettings) -> int:

@@ -21,6 +21,7 @@ from penstock.connectors.postgres.cdc.settings import (
 )
 from penstock.connectors.postgres.cdc.slots import prepared
 from penstock.connectors.postgres.client import Address, driver
+from penstock.connectors.postgres.unrepresentable import FAIL as UNREPRESENTABLE_FAIL
 from penstock.core.connector import (
     Boundedness,
     Source,
@@ -120,6 +121,8 @@ class PostgresSourceBuilder:
         self._table: str | None = None
         self._slot = ""
         self._publication: str | None = None
+        self._allows_incomplete = False
+        self._unrepresentable = UNREPRESENTABLE_FAIL
         self._startup = INITIAL
         self._mode = ALL
         self._truncates = FAIL
@@ -179,8 +182,20 @@ class PostgresSourceBuilder:
         return self
 
     def publication_name(self, name: str) -> PostgresSourceBuilder:
-        """The publication; it is made if it is not there. By default the slot's name with `_publication`."""
+        """The publication; it is made if it is not there. By default the slot's name with `_publication`.
+
+        One that is there has to give all changes of the table, or the job fails before it reads anything: see
+        `allow_incomplete_publication`.
+        """
         self._publication = name
+        return self
+
+    def allow_incomplete_publication(self, is_allowed: bool = True) -> PostgresSourceBuilder:
+        """Whether the publication may leave out rows (`WHERE`) and kinds of changes (`publish`); by default it may not.
+
+        The snapshot has all rows of the table all the same.
+        """
+        self._allows_incomplete = is_allowed
         return self
 
     def decoding_plugin_name(self, name: str) -> PostgresSourceBuilder:
@@ -202,6 +217,11 @@ class PostgresSourceBuilder:
     def truncate_mode(self, mode: str) -> PostgresSourceBuilder:
         """What happens when the table is emptied by TRUNCATE: `fail`, or `skip` to go on with its rows still there."""
         self._truncates = mode
+        return self
+
+    def unrepresentable_values(self, mode: str) -> PostgresSourceBuilder:
+        """Set how to read values that a type cannot hold, such as NaN in a DECIMAL: `fail` (default), or `null`."""
+        self._unrepresentable = mode
         return self
 
     def split_size(self, rows: int) -> PostgresSourceBuilder:
@@ -243,5 +263,7 @@ class PostgresSourceBuilder:
                 chunk_size=self._chunk_size,
                 heartbeat_ms=self._heartbeat_ms,
                 confirm_delay=self._confirm_delay,
+                allows_incomplete=self._allows_incomplete,
+                unrepresentable=self._unrepresentable,
             )
         )

@@ -12,6 +12,7 @@ from penstock.connectors.postgres.cdc.position import Key
 from penstock.connectors.postgres.client import Address, quoted
 from penstock.connectors.postgres.relations import Relation
 from penstock.connectors.postgres.text_columns import literal
+from penstock.connectors.postgres.unrepresentable import FAIL
 
 if TYPE_CHECKING:
     import psycopg
@@ -70,6 +71,7 @@ class CdcTable:
         names: of the columns that are read, and
         types: their Arrow types.
         key: its primary key.
+        unrepresentable: what to do with values that a type cannot hold.
     """
 
     address: Address
@@ -78,6 +80,7 @@ class CdcTable:
     names: tuple[str, ...]
     types: tuple[pa.DataType, ...]
     key: tuple[KeyColumn, ...]
+    unrepresentable: str = FAIL
 
     @property
     def quoted_names(self) -> list[str]:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 import pyarrow as pa
 
 from penstock.base.errors import ConfigurationError, UnsupportedError
+from penstock.connectors.delta.features import check_before_writing
 from penstock.connectors.delta.library import require_library
 from penstock.connectors.delta.split import Scanned
 from penstock.connectors.delta.types import stored_type
@@ -78,7 +79,9 @@ class DeltaConnector(TableConnector):
 
     def lookup(self, scan: Scan, key: Sequence[int], options: TableOptions) -> TableLookup:
         """Reads the table once, and holds its rows."""
-        return held_lookup(self.scan(scan, options).reader(), scan, key)
+        found = self.scan(scan, options)
+        found.check()
+        return held_lookup(found.reader(), scan, key)
 
     def writer(self, write: Write, options: TableOptions) -> TableWriter:
         """Merges by the primary key where the table declares one."""
@@ -88,6 +91,7 @@ class DeltaConnector(TableConnector):
                 f"INSERT OVERWRITE into Delta table {options.title} is not supported: delete its rows"
             )
         schema = write.schema
+        check_before_writing(place_of(options), bool(write.key))
         compaction = options.read(COMPACTION)
         if compaction is not None and compaction < 1:
             raise options.wrong(COMPACTION.key(), f"it must be 1 or above, not {compaction}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, Final
 
 import pyarrow as pa
@@ -12,8 +13,12 @@ from penstock.codecs.exact_cast import exact_cast
 from penstock.connectors.delta import log
 from penstock.table.connectors.formats.parquet_statistics import Figures, StatisticsFilter, groups_of
 
-#: Of points in time the log may keep milliseconds alone: the greatest is as much less than the real one.
-_CUT: Final = {"ms": 1, "us": 1_000}
+#: The log may keep milliseconds alone of points in time. How much a bound may be off, in the column's unit.
+_CUT: Final = {"ms": 1, "us": 1_000, "ns": 1_000_000}
+#: Nanoseconds in a unit.
+_NANOSECONDS: Final = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
+#: Writers such as delta-rs put decimals into the log as doubles. Up to this many digits, a double is exact.
+_EXACT_DIGITS: Final = 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +58,26 @@ def _of_file(told: log.Figures, kind: pa.DataType) -> Figures:
     if told.least is None or told.greatest is None:
         return Figures(told.rows, nulls=told.nulls)
     least, greatest = _held(told.least, kind), _held(told.greatest, kind)
-    if greatest is not None and pa.types.is_timestamp(kind):
-        greatest += _CUT.get(kind.unit, 1_000_000)
+    if least is None or greatest is None:
+        return Figures(told.rows, nulls=told.nulls)
+    if pa.types.is_timestamp(kind):
+        cut = _CUT.get(kind.unit, 1)
+        least, greatest = least - cut, greatest + cut
+    elif pa.types.is_decimal(kind) and kind.precision > _EXACT_DIGITS:
+        least, greatest = least - _rounding(least), greatest + _rounding(greatest)
     return Figures(told.rows, least, greatest, told.nulls)
+
+
+def _rounding(bound: Decimal) -> Decimal:
+    """How far the value may be from a bound that was a double once."""
+    return abs(bound).scaleb(-_EXACT_DIGITS)
 
 
 def _held(value: pa.Scalar, kind: pa.DataType) -> Any:
     """A value as `StatisticsFilter` compares it; None for one of another type, of which nothing is known."""
+    if pa.types.is_timestamp(kind) and pa.types.is_timestamp(value.type):
+        # Whole numbers of Python: Arrow's nanoseconds cannot hold every point in time and would wrap around.
+        return value.value * _NANOSECONDS[value.type.unit] // _NANOSECONDS[kind.unit]
     try:
         found = exact_cast(pa.repeat(value, 1), kind)[0]
     except pa.ArrowException:

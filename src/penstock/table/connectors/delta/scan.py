@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from penstock.base.watermark_strategy import WatermarkStrategy
+from penstock.connectors.delta.features import check_before_reading
 from penstock.connectors.delta.source import DeltaSource
 from penstock.connectors.delta.split import Scanned, WantedColumn
 from penstock.table.connectors.abilities import (
@@ -43,15 +44,21 @@ class DeltaScan(TableScan, ProjectionPushDown, FilterPushDown, LimitPushDown, Wa
     filters: tuple[StatisticsFilter, ...] = ()
     strategy: WatermarkStrategy = NO_WATERMARKS
 
+    def _whole(self) -> Scanned:
+        columns = tuple(
+            WantedColumn(output, one.name, arrow_type(one.type))
+            for output, one in zip(column_names(len(self.columns)), self.columns, strict=True)
+        )
+        return replace(self.scanned, columns=columns, pruning=FilterPruning(self.filters) if self.filters else None)
+
+    def check(self) -> None:
+        """See `TableScan`."""
+        check_before_reading(self._whole())
+
     def reader(self) -> TableReader:
         """See `TableScan`."""
         names = [one.name for one in self.columns]
-        columns = tuple(
-            WantedColumn(output, one.name, arrow_type(one.type))
-            for output, one in zip(column_names(len(names)), self.columns, strict=True)
-        )
-        pruning = FilterPruning(self.filters) if self.filters else None
-        source = DeltaSource(replace(self.scanned, columns=columns, pruning=pruning))
+        source = DeltaSource(self._whole())
         key = tuple(names.index(one) for one in self.key) if set(self.key) <= set(names) else ()
         if self.scanned.reads_changes:
             return TableReader(source, ALL, has_before=True, key=key, strategy=self.strategy)

@@ -4,6 +4,9 @@ Files say the least and the greatest value of each column in a row group, and ho
 when it compares columns with constants. Arrow's own filters give up where a column has a NULL, so this is worked out
 here. NaN is in no such figures, and texts may be cut short in them, so an inequality (`<>`) with one of these is of no
 use; nor is a column that has another type in a file than in the table.
+
+A statistic is used only if it can be compared. Writers differ: some put NaN into the bounds, swap them, or count NULLs
+wrongly. Such a statistic excludes nothing, so the row group is read.
 """
 
 from __future__ import annotations
@@ -29,6 +32,8 @@ _TEXTS: Final = (types.CharType, types.VarCharType)
 _WHOLE: Final = (types.IntegralType, types.DateType, types.TimestampType)
 #: more constants than this exclude hardly any row group, and are compared with the figures of each of them
 _IN_MAX: Final = 1_000
+#: how Parquet stores them, with bounds in the order of the values
+_WHOLE_IN_FILES: Final = ("INT32", "INT64")
 _COMPARED: Final = (*_WHOLE, *_FLOATING, types.DecimalType, *_TEXTS)
 
 
@@ -39,6 +44,16 @@ class Figures(NamedTuple):
     least: Any = None
     greatest: Any = None
     nulls: int | None = None
+
+    @property
+    def has_bounds(self) -> bool:
+        """Whether both bounds are known and in order. NaN is in order with nothing, so it is not a bound."""
+        return self.least is not None and self.greatest is not None and bool(self.least <= self.greatest)
+
+    @property
+    def has_only_nulls(self) -> bool:
+        """Whether every value is NULL. A count that bounds contradict, or above the number of rows, is wrong."""
+        return self.nulls == self.rows and self.least is None and self.greatest is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +139,7 @@ def _may_be_true(condition: Typed, figures: Mapping[int, Figures]) -> bool:
         case "IS NULL":
             return _figures_of(operands[0], figures).nulls != 0
         case "IS NOT NULL":
-            found = _figures_of(operands[0], figures)
-            return found.nulls is None or found.nulls < found.rows
+            return not _figures_of(operands[0], figures).has_only_nulls
         case "IN":
             return any(_may_compare("=", operands[0], one, figures) for one in separated(operands[1:]))
         case function:
@@ -143,9 +157,9 @@ def _figures_of(column: Typed, figures: Mapping[int, Figures]) -> Figures:
 def _may_compare(function: str, column: Typed, constant: Typed, figures: Mapping[int, Figures]) -> bool:
     """Whether some value between the least and the greatest one compares so."""
     found = _figures_of(column, figures)
-    if found.nulls is not None and found.nulls >= found.rows:
+    if found.has_only_nulls:
         return False
-    if found.least is None or found.greatest is None:
+    if not found.has_bounds:
         return True
     value = _held(constant)
     return _BETWEEN[function](found.least, found.greatest, value)
@@ -193,8 +207,13 @@ def _read(column: Any, rows: int, kind: pa.DataType) -> Figures:
     if not told.has_min_max or column.physical_type == "INT96":
         return Figures(rows, nulls=nulls)
     if pa.types.is_integer(kind) or pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+        if told.physical_type not in _WHOLE_IN_FILES:  # INT96, whose bounds have no order
+            return Figures(rows, nulls=nulls)
         return Figures(rows, told.min_raw, told.max_raw, nulls)
-    return Figures(rows, told.min, told.max, nulls)
+    try:
+        return Figures(rows, told.min, told.max, nulls)
+    except UnicodeDecodeError:  # a text that was cut within a character
+        return Figures(rows, nulls=nulls)
 
 
 def leaves_of(schema: pa.Schema) -> list[str] | None:

@@ -13,7 +13,7 @@ from penstock.connectors.iceberg.catalog import require_library
 from penstock.connectors.iceberg.scanned import Scanned
 from penstock.connectors.iceberg.settings import MAIN, SinkSettings
 from penstock.connectors.iceberg.source import checked
-from penstock.connectors.iceberg.tables import DeclaredTable, partition_transform
+from penstock.connectors.iceberg.tables import DeclaredTable, check_before_writing, partition_transform
 from penstock.table.connectors.abilities import TableScan
 from penstock.table.connectors.connector import TableConnector
 from penstock.table.connectors.held_table import held_lookup
@@ -80,7 +80,7 @@ class IcebergConnector(TableConnector):
     def scan(self, scan: Scan, options: TableOptions) -> TableScan:
         """Raises `ValidationError` for options that do not fit together."""
         require_library()
-        check_types(options.title, scan.schema)
+        check_types(options.title, scan.schema, is_read=True)
         scanned = Scanned(
             loader_of(options, scan.path),
             (),
@@ -102,7 +102,9 @@ class IcebergConnector(TableConnector):
 
     def lookup(self, scan: Scan, key: Sequence[int], options: TableOptions) -> TableLookup:
         """Reads the table once, and holds its rows."""
-        return held_lookup(self.scan(scan, options).reader(), scan, key)
+        found = self.scan(scan, options)
+        found.check()
+        return held_lookup(found.reader(), scan, key)
 
     def writer(self, write: Write, options: TableOptions) -> TableWriter:
         """Adds rows, or writes by the primary key where the table declares one."""
@@ -124,6 +126,8 @@ class IcebergConnector(TableConnector):
             target_bytes=target,
             retention_ms=retention_ms,
         )
+        assert settings.declared is not None
+        check_before_writing(settings.loader, settings.declared, settings.evolves)
         sink = TableIcebergSink(settings, write.schema)
         if not is_by_key:
             return TableWriter(sink, INSERTS, takes_columns=True)
@@ -146,13 +150,17 @@ def _declared(write: Write, options: TableOptions, key: tuple[str, ...]) -> Decl
     return DeclaredTable(pa.schema(fields), key, tuple(partitioning), table_properties(options))
 
 
-def check_types(title: str, schema: RowSchema) -> None:
-    """Raise `UnsupportedError` for columns whose types Iceberg does not have."""
+def check_types(title: str, schema: RowSchema, is_read: bool = False) -> None:
+    """Raise `UnsupportedError` for columns whose types Iceberg does not have. Read are times with 9 digits, too."""
     for column in schema:
         waiting = [column.type]
         while waiting:
             kind = waiting.pop()
-            is_too_fine = isinstance(kind, types.TimestampType | types.LocalZonedTimestampType) and kind.precision > 6
+            is_too_fine = (
+                isinstance(kind, types.TimestampType | types.LocalZonedTimestampType)
+                and kind.precision > 6
+                and not is_read
+            )
             if is_too_fine or isinstance(kind, _OTHERS):
                 raise UnsupportedError(
                     f"column '{column.name}' of table {title} is {column.type}, which Iceberg does not have: "

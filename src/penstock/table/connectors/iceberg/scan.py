@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from penstock.connectors.iceberg.planning import check_before_reading
 from penstock.connectors.iceberg.scanned import Scanned, ScannedColumn
 from penstock.connectors.iceberg.source import IcebergSource
 from penstock.table.connectors.abilities import (
@@ -33,13 +34,20 @@ class IcebergScan(TableScan, ProjectionPushDown, FilterPushDown, LimitPushDown):
     scanned: Scanned
     columns: tuple[PlanColumn, ...]
 
-    def reader(self) -> TableReader:
-        """See `TableScan`."""
+    def _whole(self) -> Scanned:
         columns = tuple(
             ScannedColumn(one.name, name, arrow_type(one.type))
             for name, one in zip(column_names(len(self.columns)), self.columns, strict=True)
         )
-        return TableReader(IcebergSource(replace(self.scanned, columns=columns)))
+        return replace(self.scanned, columns=columns)
+
+    def check(self) -> None:
+        """See `TableScan`."""
+        check_before_reading(self._whole())
+
+    def reader(self) -> TableReader:
+        """See `TableScan`."""
+        return TableReader(IcebergSource(self._whole()))
 
     def with_columns(self, columns: Sequence[int]) -> IcebergScan:
         """See `ProjectionPushDown`."""

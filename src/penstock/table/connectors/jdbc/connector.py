@@ -25,6 +25,7 @@ from penstock.table.connectors.jdbc.options import (
     address_of,
     partitions_of,
     refuse_unsupported,
+    unrepresentable_of,
 )
 from penstock.table.connectors.jdbc.scan import JdbcScan
 from penstock.table.connectors.jdbc.sink import JdbcTableSink, Target
@@ -75,6 +76,7 @@ class JdbcConnector(TableConnector):
             tuple(scan.schema),
             _at_least(1, options, FETCH.key(), options.read(FETCH)),
             partitions_of(options),
+            unrepresentable=unrepresentable_of(options),
         )
 
     def lookup(self, scan: Scan, key: Sequence[int], options: TableOptions) -> TableLookup:
@@ -89,6 +91,7 @@ class JdbcConnector(TableConnector):
             tuple(scan.schema[place].name for place in key),
             # With the option the join itself asks again.
             0 if "lookup.max-retries" in options else 3,
+            unrepresentable_of(options),
         )
         return TableLookup(tuple(key), partial(JdbcLookupReader, spec))
 

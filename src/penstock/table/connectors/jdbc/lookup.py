@@ -15,7 +15,17 @@ from penstock.table.connectors.lookup import LookedUp, LookupReader
 
 @dataclass(frozen=True, slots=True)
 class LookupSpec:
-    """What is asked: the table, its columns with their names and types, the names of the key, and how often again."""
+    """A look-up in a table.
+
+    Attributes:
+        address: the database.
+        table: its path.
+        names: of its columns, and
+        types: their types.
+        key: the names of the key's columns.
+        retries: how often a query is tried again.
+        unrepresentable: what to do with values that a type cannot hold.
+    """
 
     address: Address
     table: str
@@ -23,6 +33,7 @@ class LookupSpec:
     types: tuple[pa.DataType, ...]
     key: tuple[str, ...]
     retries: int
+    unrepresentable: str
 
 
 class JdbcLookupReader(LookupReader):
@@ -32,7 +43,14 @@ class JdbcLookupReader(LookupReader):
         columns = [
             ScannedColumn(name, f"t.{quoted(name)}", kind) for name, kind in zip(spec.names, spec.types, strict=True)
         ]
-        self._lookup = KeyLookup(spec.address, spec.table, columns, spec.key, retries=spec.retries)
+        self._lookup = KeyLookup(
+            spec.address,
+            spec.table,
+            columns,
+            spec.key,
+            retries=spec.retries,
+            unrepresentable=spec.unrepresentable,
+        )
 
     def lookup(self, keys: pa.RecordBatch) -> LookedUp:
         """See `LookupReader`."""

@@ -10,6 +10,7 @@ from penstock.base.errors import ConfigurationError, UnsupportedError
 from penstock.connectors.postgres.client import Address
 from penstock.connectors.postgres.options import DRIVER, LEDGER, MAX_RETRIES
 from penstock.connectors.postgres.scan import FETCH_SIZE, Partitions
+from penstock.connectors.postgres.unrepresentable import FAIL, OPTION, check_mode
 from penstock.table.connectors.table_options import TableOptions
 
 
@@ -65,6 +66,15 @@ LEDGER_TABLE: Final = (
     .default_value(LEDGER)
     .with_description("the table of what was written exactly once; it is made if it is not there")
 )
+UNREPRESENTABLE: Final = (
+    ConfigOptions.key(OPTION)
+    .string_type()
+    .default_value(FAIL)
+    .with_description(
+        "what values do that the declared type cannot hold, such as NaN in a DECIMAL or `infinity` in a TIMESTAMP: "
+        "`fail` the job, or become `null`; a column declared as STRING has each value as text"
+    )
+)
 LOOKUP_OPTIONS: Final[tuple[ConfigOption[Any], ...]] = (
     ConfigOptions.key("lookup.cache")
     .string_type()
@@ -100,6 +110,7 @@ OPTIONAL: Final[tuple[ConfigOption[Any], ...]] = (
     LOWER,
     UPPER,
     FETCH,
+    UNREPRESENTABLE,
     *LOOKUP_OPTIONS,
     MAX_ROWS,
     INTERVAL,
@@ -135,6 +146,14 @@ def address_of(options: TableOptions) -> Address:
         return Address(options.required(URL), options.read(USERNAME), options.read(PASSWORD))
     except ConfigurationError as error:
         raise options.wrong(URL.key(), str(error)) from error
+
+
+def unrepresentable_of(options: TableOptions) -> str:
+    """How to read values that a type cannot hold. Raises `ValidationError` for another text."""
+    try:
+        return check_mode(options.read(UNREPRESENTABLE))
+    except ConfigurationError as error:
+        raise options.wrong(OPTION, str(error)) from error
 
 
 def partitions_of(options: TableOptions) -> Partitions | None:

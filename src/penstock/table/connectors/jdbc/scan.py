@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from penstock.connectors.postgres.client import Address, quoted
 from penstock.connectors.postgres.scan import Partitions, Scanned, ScannedColumn
 from penstock.connectors.postgres.scan_source import JdbcSource
+from penstock.connectors.postgres.unrepresentable import FAIL, NULL
 from penstock.table.connectors.abilities import (
     Filtered,
     FilterPushDown,
@@ -34,6 +35,7 @@ class JdbcScan(TableScan, ProjectionPushDown, FilterPushDown, LimitPushDown):
         partitions: how the table is cut.
         conditions: in SQL.
         limit: how many rows of each part are enough; None for all.
+        unrepresentable: what to do with values that a type cannot hold.
     """
 
     address: Address
@@ -43,6 +45,7 @@ class JdbcScan(TableScan, ProjectionPushDown, FilterPushDown, LimitPushDown):
     partitions: Partitions | None = None
     conditions: tuple[str, ...] = ()
     limit: int | None = None
+    unrepresentable: str = FAIL
 
     def reader(self) -> TableReader:
         """See `TableScan`."""
@@ -51,7 +54,14 @@ class JdbcScan(TableScan, ProjectionPushDown, FilterPushDown, LimitPushDown):
             for name, one in zip(column_names(len(self.columns)), self.columns, strict=True)
         )
         scanned = Scanned(
-            self.address, self.table, columns, self.conditions, self.limit, self.partitions, self.fetch_size
+            self.address,
+            self.table,
+            columns,
+            self.conditions,
+            self.limit,
+            self.partitions,
+            self.fetch_size,
+            self.unrepresentable,
         )
         return TableReader(JdbcSource(scanned))
 
@@ -60,7 +70,9 @@ class JdbcScan(TableScan, ProjectionPushDown, FilterPushDown, LimitPushDown):
         return replace(self, columns=tuple(self.columns[place] for place in columns))
 
     def with_conditions(self, conditions: Sequence[Typed]) -> Filtered:
-        """See `FilterPushDown`."""
+        """See `FilterPushDown`. The server does not know which values become NULL here, so it filters nothing then."""
+        if self.unrepresentable == NULL:
+            return Filtered(self, tuple(conditions), ())
         names = [quoted(one.name) for one in self.columns]
         made = [(one, condition_of(one, names)) for one in conditions]
         asked = tuple(known.sql for _, known in made if known is not None)

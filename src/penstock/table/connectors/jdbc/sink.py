@@ -3,6 +3,9 @@
 Of each key only the last change of a batch is written: rows are put in the place of those that were there, by one
 INSERT … ON CONFLICT, and rows that go are deleted, by one DELETE. So writing a batch again changes nothing. Changes
 that are written, and after a failure do not come again, stay: only a sink with a ledger has none of those.
+
+Keys that differ here may be equal in the database: in a column of type timestamp(0), citext, char(n), uuid or numeric
+with fewer digits. Where the types of key columns allow that, the database finds the last change of each key itself.
 """
 
 from __future__ import annotations
@@ -10,12 +13,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
 from penstock.codecs.column_data import ColumnData
 from penstock.connectors.postgres.client import Address, naming, quoted, quoted_list, quoted_path
+from penstock.connectors.postgres.equal_keys import has_exact_keys
 from penstock.connectors.postgres.gathering import Gathered, GatheringWriter, RowsToHold, WrittenRows
 from penstock.connectors.postgres.ledger import LedgerCommitter, run_name
 from penstock.connectors.postgres.options import JdbcExecutionOptions
@@ -23,12 +27,16 @@ from penstock.connectors.postgres.statements import is_plain_table
 from penstock.connectors.postgres.text_columns import SESSION, csv_of, texts_of
 from penstock.core.connector import Committer, Sink, SinkWriter, SinkWriterContext
 from penstock.table.connectors.last_changes import Part, kinds_of, last_of_each, whole_column
+from penstock.table.data.arrow_types import arrow_type
 from penstock.table.data.logical_types import DataType
 from penstock.table.data.values import columns_of_changes
 from penstock.table.plan.changes import DELETE, UPDATE_BEFORE
 
 if TYPE_CHECKING:
     import psycopg
+
+#: The index of a change in its batch, in the temporary tables. Names of users' columns do not begin so.
+_PLACE: Final = "__penstock_place"
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +131,7 @@ class ColumnsWriting:
         self._copies = False
         digest = hashlib.blake2b(repr((target.table, target.names)).encode(), digest_size=6).hexdigest()
         self._stage, self._gone = f"penstock_rows_{digest}", f"penstock_keys_{digest}"
+        self._is_exact = True
 
     def prepare(self, connection: psycopg.Connection[Any]) -> None:
         """See `Writing`."""
@@ -132,16 +141,25 @@ class ColumnsWriting:
         connection.execute(SESSION)
         with naming(f"cannot write into {self._table}"):
             self._copies = not target.key and is_plain_table(connection, self._table)
+            if target.key:
+                self._is_exact = has_exact_keys(connection, self._table, self._key_types())
             if not self._copies:
                 self._make(connection, self._stage, target.names)
             if target.key:
-                self._make(connection, self._gone, [target.names[place] for place in target.key])
+                self._make(connection, self._gone, self._key())
         self._connection = connection
 
+    def _key(self) -> list[str]:
+        return [self._target.names[place] for place in self._target.key]
+
+    def _key_types(self) -> list[tuple[str, pa.DataType]]:
+        return [(self._target.names[place], arrow_type(self._target.types[place])) for place in self._target.key]
+
     def _make(self, connection: psycopg.Connection[Any], stage: str, names: Sequence[str]) -> None:
+        place = "" if self._is_exact else f", 0::bigint AS {_PLACE}"
         connection.execute(
             f"CREATE TEMP TABLE IF NOT EXISTS {stage} ON COMMIT DELETE ROWS AS "
-            f"SELECT {quoted_list(names)} FROM {self._table} WITH NO DATA"
+            f"SELECT {quoted_list(names)}{place} FROM {self._table} WITH NO DATA"
         )
 
     def run(self, connection: psycopg.Connection[Any], rows: Sequence[Part]) -> None:
@@ -164,22 +182,51 @@ class ColumnsWriting:
         # An update's row before is the last change of its key where the row after has another one.
         is_gone = (kinds[last] == DELETE) | (kinds[last] == UPDATE_BEFORE)
         gone, there = last[is_gone], last[~is_gone]
-        key = [target.names[place] for place in target.key]
+        key = self._key()
         if len(gone):
-            self._copy(connection, self._gone, key, [columns[place].take(pa.array(gone)) for place in target.key])
-            matches = " AND ".join(f"t.{quoted(name)} = k.{quoted(name)}" for name in key)
+            keys = [columns[place].take(pa.array(gone)) for place in target.key]
+            self._copy(connection, self._gone, *self._with_places(key, keys, gone))
+            matches = _matches(key, "t", "k")
             connection.execute(f"DELETE FROM {self._table} AS t USING {self._gone} AS k WHERE {matches}")
         if len(there):
-            self._copy(connection, self._stage, target.names, [column.take(pa.array(there)) for column in columns])
-            others = [quoted(name) for place, name in enumerate(target.names) if place not in target.key]
-            sets = ", ".join(f"{name} = EXCLUDED.{name}" for name in others)
+            rows = [column.take(pa.array(there)) for column in columns]
+            self._copy(connection, self._stage, *self._with_places(target.names, rows, there))
+            others = [name for name in target.names if name not in key]
+            sets = ", ".join(f"{quoted(name)} = EXCLUDED.{quoted(name)}" for name in others)
             does = f"UPDATE SET {sets}" if others else "NOTHING"
+            source = None if self._is_exact else self._last_rows(key, others)
             # In the order of their keys, so that two who write do not wait for each other.
-            self._insert(connection, f" ORDER BY {quoted_list(key)} ON CONFLICT ({quoted_list(key)}) DO {does}")
+            self._insert(connection, f" ORDER BY {quoted_list(key)} ON CONFLICT ({quoted_list(key)}) DO {does}", source)
 
-    def _insert(self, connection: psycopg.Connection[Any], clause: str) -> None:
+    def _with_places(
+        self, names: Sequence[str], columns: Sequence[pa.Array], places: Any
+    ) -> tuple[Sequence[str], Sequence[pa.Array]]:
+        """The columns, with the index of each change in the batch if the database compares keys itself."""
+        if self._is_exact:
+            return names, columns
+        return [*names, _PLACE], [*columns, pa.array(places, pa.int64())]
+
+    def _last_rows(self, key: Sequence[str], others: Sequence[str]) -> str:
+        """A subquery: the rows that remain if the staged changes are executed one by one after the deletions.
+
+        An update does not write the key, so a row has the key of its first change, and the other columns
+        of its last one.
+        """
+        columns = [f"first_value(s.{quoted(name)}) OVER w AS {quoted(name)}" for name in key]
+        columns += [f"last_value(s.{quoted(name)}) OVER w AS {quoted(name)}" for name in others]
+        keys = ", ".join(f"s.{quoted(name)}" for name in key)
+        by_place = f"PARTITION BY {keys} ORDER BY s.{_PLACE}"
+        return (
+            f"(SELECT {', '.join(columns)}, row_number() OVER ({by_place}) AS {_PLACE} FROM {self._stage} AS s "
+            f"WHERE NOT EXISTS (SELECT FROM {self._gone} AS k WHERE {_matches(key, 'k', 's')} "
+            f"AND k.{_PLACE} > s.{_PLACE}) "
+            f"WINDOW w AS ({by_place} ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING)) AS r "
+            f"WHERE {_PLACE} = 1"
+        )
+
+    def _insert(self, connection: psycopg.Connection[Any], clause: str, source: str | None = None) -> None:
         names = quoted_list(self._target.names)
-        connection.execute(f"INSERT INTO {self._table} ({names}) SELECT {names} FROM {self._stage}{clause}")
+        connection.execute(f"INSERT INTO {self._table} ({names}) SELECT {names} FROM {source or self._stage}{clause}")
 
     def _copy(
         self, connection: psycopg.Connection[Any], table: str, names: Sequence[str], columns: Sequence[pa.Array]
@@ -188,3 +235,7 @@ class ColumnsWriting:
         text = f"COPY {table} ({quoted_list(names)}) FROM STDIN (FORMAT csv)"
         with connection.cursor() as cursor, cursor.copy(text) as copy:
             copy.write(lines)
+
+
+def _matches(key: Sequence[str], one: str, other: str) -> str:
+    return " AND ".join(f"{one}.{quoted(name)} = {other}.{quoted(name)}" for name in key)

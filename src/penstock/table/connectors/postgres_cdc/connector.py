@@ -25,6 +25,7 @@ from penstock.connectors.postgres.cdc.source import PostgresSource
 from penstock.connectors.postgres.client import Address, driver
 from penstock.table.connectors.connector import TableConnector
 from penstock.table.connectors.jdbc.connector import check_types
+from penstock.table.connectors.jdbc.options import UNREPRESENTABLE
 from penstock.table.connectors.table_options import TableOptions
 from penstock.table.connectors.tables import TableReader, column_names
 from penstock.table.data import logical_types as types
@@ -55,6 +56,15 @@ PLUGIN: Final = (
 )
 PUBLICATION: Final = _text(
     "publication.name", "the publication, which is made if it is not there; unless set, the slot's with `_publication`"
+)
+INCOMPLETE: Final = (
+    ConfigOptions.key("publication.allow-incomplete")
+    .boolean_type()
+    .default_value(False)
+    .with_description(
+        "whether the publication may leave out rows (`WHERE`) and kinds of changes (`publish`); if not, the job fails "
+        "before it reads anything"
+    )
 )
 STARTUP: Final = (
     ConfigOptions.key("scan.startup.mode")
@@ -108,9 +118,11 @@ _OPTIONAL: Final[tuple[ConfigOption[Any], ...]] = (
     PORT,
     PLUGIN,
     PUBLICATION,
+    INCOMPLETE,
     STARTUP,
     MODE,
     TRUNCATES,
+    UNREPRESENTABLE,
     INCREMENTAL,
     CHUNK,
     HEARTBEAT,
@@ -200,6 +212,8 @@ class PostgresCdcConnector(TableConnector):
                 chunk_size=options.read(CHUNK),
                 heartbeat_ms=options.read(HEARTBEAT),
                 confirm_delay=options.read(DELAY),
+                allows_incomplete=options.read(INCOMPLETE),
+                unrepresentable=options.read(UNREPRESENTABLE),
             )
         except ConfigurationError as error:
             raise ValidationError(f"Invalid options of table {options.title}: {error}") from error

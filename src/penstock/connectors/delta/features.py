@@ -1,0 +1,203 @@
+"""Which tables can be read and written, by the features of their protocol.
+
+Features for readers change what files mean, and those for writers which rules new files keep to. An unknown one is
+refused by name: a table that is read or written without it would have wrong rows.
+"""
+
+from __future__ import annotations
+
+import datetime
+import logging
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from penstock.base.errors import ConfigurationError
+from penstock.connectors.delta.errors import MissingTableError, UnsupportedTableError, VersionError
+from penstock.connectors.delta.log import check_columns, check_vectors
+from penstock.connectors.delta.place import TablePlace, schema_of
+from penstock.connectors.delta.split import Scanned
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+_LOG: Final = logging.getLogger("penstock.connectors.delta")
+_CHANGE_FEED: Final = "delta.enableChangeDataFeed"
+_COMMIT_TIMES: Final = "delta.enableInCommitTimestamps"
+_APPEND_ONLY: Final = "delta.appendOnly"
+_MAPPING: Final = "delta.columnMapping.mode"
+_VECTORS: Final = "deletionVectors"
+#: Features for readers. Vectors of deletions and mapped columns are refused only where a table uses them.
+_READ: Final = frozenset(
+    {
+        _VECTORS,
+        "columnMapping",
+        "timestampNtz",
+        "typeWidening",
+        "typeWidening-preview",
+        "v2Checkpoint",
+        "vacuumProtocolCheck",
+        "variantShredding",
+        "variantShredding-preview",
+        "variantType",
+        "variantType-preview",
+    }
+)
+#: Features for writers that delta-rs commits, and that the sink's files keep to.
+_WRITTEN: Final = frozenset(
+    {
+        _VECTORS,
+        "appendOnly",
+        "changeDataFeed",
+        "checkConstraints",
+        "columnMapping",
+        "generatedColumns",
+        "invariants",
+        "timestampNtz",
+        "v2Checkpoint",
+        "variantType",
+    }
+)
+
+
+def check_readable(scanned: Scanned, table: DeltaTable) -> None:
+    """Check that a table can be read as it is declared.
+
+    Args:
+        scanned: what is read.
+        table: open, at the version that is read first.
+
+    Raises:
+        UnsupportedTableError: for features that are not read; it names them.
+        TableMismatchError: for columns that the table does not have so.
+        ConfigurationError: if changes are to be read and the table keeps none.
+    """
+    place, configuration = scanned.place, table.metadata().configuration
+    _refuse(place, "read", _features(table.protocol().reader_features), _READ)
+    mapping = configuration.get(_MAPPING, "none")
+    if mapping != "none":
+        raise UnsupportedTableError(
+            f"the Delta table {place.path} maps columns by {mapping}, which is not read: read a copy of it"
+        )
+    check_vectors(place, table)
+    if scanned.reads_changes and configuration.get(_CHANGE_FEED) != "true":
+        raise ConfigurationError(
+            f"the Delta table {place.path} keeps no changes: set {_CHANGE_FEED} = true, and read changes "
+            "from the version on that this makes"
+        )
+    check_columns(place, [(one.name, one.type) for one in scanned.columns], schema_of(table))
+
+
+def check_writable(place: TablePlace, table: DeltaTable, is_by_key: bool) -> None:
+    """Check that files can be added to a table without asking it.
+
+    Args:
+        place: of the table.
+        table: open.
+        is_by_key: whether rows are replaced and deleted, too.
+
+    Raises:
+        UnsupportedTableError: for features and rules that the sink does not keep to; it names them.
+    """
+    path, configuration = place.path, table.metadata().configuration
+    _refuse(place, "written", _features(table.protocol().writer_features), _WRITTEN)
+    for key, value in configuration.items():
+        if key.startswith("delta.constraints.") or (key == _MAPPING and value != "none"):
+            raise UnsupportedTableError(f"the Delta table {path} has {key} = {value}, which the sink does not keep to")
+    if is_by_key and configuration.get(_APPEND_ONLY) == "true":
+        raise UnsupportedTableError(
+            f"the Delta table {path} has {_APPEND_ONLY} = true, so the sink cannot replace or delete rows by key: set "
+            "it to false, or write without a key"
+        )
+    for field in table.schema().fields:
+        for key in field.metadata:
+            if key.startswith(("delta.generationExpression", "delta.invariants", "delta.identity")):
+                raise UnsupportedTableError(
+                    f"column {field.name!r} of the Delta table {path} has {key}, which the sink does not keep to"
+                )
+
+
+def check_before_reading(scanned: Scanned) -> None:
+    """The same as `check_readable` while a statement is planned. A table that cannot be reached is left to the job."""
+    table = _open(scanned.place)
+    if table is not None:
+        load_start(table, scanned)
+        check_readable(scanned, table)
+
+
+def check_before_writing(place: TablePlace, is_by_key: bool) -> None:
+    """The same as `check_writable` while a statement is planned. A table that is missing or away is left to the job."""
+    table = _open(place)
+    if table is not None:
+        check_writable(place, table, is_by_key)
+
+
+def _open(place: TablePlace) -> DeltaTable | None:
+    try:
+        return place.open()
+    except MissingTableError:
+        return None
+    except OSError as error:
+        _LOG.warning("Delta table %s could not be looked at while planning: %s", place.path, error)
+        return None
+
+
+def load_start(table: DeltaTable, scanned: Scanned) -> None:
+    """Let a table be at the version that a source which ends reads."""
+    start = scanned.start
+    if scanned.interval_ms is not None:
+        return
+    if start.version is not None:
+        table.load_as_version(start.version)
+    elif start.timestamp is not None:
+        if _has_commit_times(table):
+            table.load_as_version(_last_until(table, scanned.place, start.timestamp))
+        else:
+            table.load_as_version(start.timestamp)
+
+
+def first_since(table: DeltaTable, timestamp: str) -> int:
+    """The first version that is not older than a time; the next one if all are."""
+    since_ms = _milliseconds(timestamp)
+    versions = [version for version, time_ms in _commit_times(table) if time_ms >= since_ms]
+    return min(versions, default=table.version() + 1)
+
+
+def _last_until(table: DeltaTable, place: TablePlace, timestamp: str) -> int:
+    times = _commit_times(table)
+    versions = [version for version, time_ms in times if time_ms <= _milliseconds(timestamp)]
+    if not versions:
+        earliest = datetime.datetime.fromtimestamp(min(time_ms for _, time_ms in times) / 1_000, datetime.UTC)
+        raise VersionError(
+            f"the log of the Delta table {place.path} has no version at or before {timestamp}: its earliest is of "
+            f"{earliest.isoformat()}"
+        )
+    return max(versions)
+
+
+def _has_commit_times(table: DeltaTable) -> bool:
+    return table.metadata().configuration.get(_COMMIT_TIMES) == "true"
+
+
+def _commit_times(table: DeltaTable) -> list[tuple[int, float]]:
+    """Versions and when they were committed (ms): in their commits if the table keeps times there."""
+    key = "inCommitTimestamp" if _has_commit_times(table) else "timestamp"
+    return [(entry["version"], entry.get(key, entry.get("timestamp", 0))) for entry in table.history()]
+
+
+def _milliseconds(timestamp: str) -> float:
+    moment = datetime.datetime.fromisoformat(timestamp)
+    return (moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)).timestamp() * 1_000
+
+
+def _features(found: Iterable[str] | None) -> list[str]:
+    return sorted(found or ())
+
+
+def _refuse(place: TablePlace, action: str, features: Iterable[str], known: frozenset[str]) -> None:
+    unknown = [one for one in features if one not in known]
+    if unknown:
+        noun, pronoun = ("feature", "it") if len(unknown) == 1 else ("features", "them")
+        raise UnsupportedTableError(
+            f"the Delta table {place.path} has the table {noun} {', '.join(unknown)}, with which it cannot be {action} "
+            f"here: drop {pronoun} (ALTER TABLE … DROP FEATURE …), or use a copy of the table"
+        )

@@ -1,0 +1,114 @@
+"""Columns of a table as other types: those of Iceberg that SQL does not have, and times with fewer digits.
+
+uuid is read as bytes, as Flink's connector does, or as text, as Spark's does. Digits of a time that the declared type
+does not have are cut off towards the past. Everything else keeps its value, or is refused.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.codecs.exact_cast import exact_cast
+from penstock.connectors.iceberg.columns import fits, stored_type
+
+#: Digits of a second in Arrow's units.
+_DIGITS: Final = {"s": 0, "ms": 3, "us": 6, "ns": 9}
+_ADVICE: Final = "declare it as {}"
+
+
+def is_readable(kind: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether a column of the table is read as another type. Values that this type cannot hold fail later."""
+    types = pa.types
+    if is_uuid(kind):
+        return bool(types.is_binary(wanted) or types.is_string(wanted) or wanted == pa.binary(16))
+    if types.is_null(kind):
+        return True
+    if types.is_time(kind) and types.is_time(wanted):
+        return True
+    if types.is_timestamp(kind) and types.is_timestamp(wanted):
+        return (kind.tz is None) == (wanted.tz is None)
+    if types.is_struct(kind) and types.is_struct(wanted):
+        names = [one.name for one in kind] == [one.name for one in wanted]
+        return names and all(is_readable(one.type, two.type) for one, two in zip(kind, wanted, strict=True))
+    if _is_list(kind) and _is_list(wanted):
+        return is_readable(kind.value_type, wanted.value_type)
+    if types.is_map(kind) and types.is_map(wanted):
+        return is_readable(kind.key_type, wanted.key_type) and is_readable(kind.item_type, wanted.item_type)
+    return isinstance(kind, pa.DataType) and not isinstance(kind, pa.BaseExtensionType) and fits(kind, wanted)
+
+
+def plain_type(kind: pa.DataType) -> pa.DataType:
+    """The type in which a column is read where nothing else is declared. Raises `UnsupportedError` if it has none."""
+    if is_uuid(kind):
+        return pa.binary()
+    if pa.types.is_timestamp(kind) and kind.unit == "ns":
+        return kind
+    return stored_type(kind)
+
+
+def describe(kind: pa.DataType) -> str:
+    """A type of the table, as errors name it, and how to declare the column."""
+    types = pa.types
+    if is_uuid(kind):
+        return f"uuid: {_ADVICE.format('BYTES or STRING')}"
+    if types.is_timestamp(kind):
+        name = "TIMESTAMP" if kind.tz is None else "TIMESTAMP_LTZ"
+        return f"{kind}: {_ADVICE.format(f'{name}({_DIGITS[kind.unit]})')}"
+    if types.is_time(kind):
+        return f"{kind}: {_ADVICE.format('TIME')}"
+    return f"{kind}: declare it as it is"
+
+
+def read_column(column: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """A column in another type, which `is_readable`. Raises `pa.ArrowException` for values that this cannot hold."""
+    kind, types = column.type, pa.types
+    if kind == wanted:
+        return column
+    if is_uuid(kind):
+        return _read_uuids(column.storage, wanted)
+    if types.is_null(kind):
+        return pa.nulls(len(column), wanted)
+    if types.is_nested(kind) and not types.is_dictionary(kind):
+        return _read_nested(column, wanted)
+    return exact_cast(column, wanted)
+
+
+def _read_uuids(storage: pa.Array, wanted: pa.DataType) -> pa.Array:
+    if not pa.types.is_string(wanted):
+        return storage.cast(wanted)
+    return pa.array([None if one is None else str(uuid.UUID(bytes=one)) for one in storage.to_pylist()], wanted)
+
+
+def _read_nested(column: pa.Array, wanted: pa.DataType) -> pa.Array:
+    whole: Any = column.take(pa.array(range(len(column)), pa.int64()))  # without what lies outside of a slice
+    nulls = whole.is_null() if whole.null_count else None
+    if pa.types.is_struct(wanted):
+        parts = [read_column(part, field.type) for part, field in zip(whole.flatten(), wanted, strict=True)]
+        return pa.StructArray.from_arrays(parts, fields=list(wanted), mask=nulls)
+    if pa.types.is_map(wanted):
+        offsets = _with_nulls(whole)
+        keys, items = read_column(whole.keys, wanted.key_type), read_column(whole.items, wanted.item_type)
+        return pa.MapArray.from_arrays(offsets, keys, items, type=wanted)
+    return pa.ListArray.from_arrays(_with_nulls(whole), read_column(whole.values, wanted.value_type), type=wanted)
+
+
+def _with_nulls(lists: Any) -> pa.Array:
+    """Where the elements of each list begin, NULL for those that are NULL."""
+    offsets = lists.offsets.cast(pa.int32())
+    if not lists.null_count:
+        return offsets
+    mask = pa.concat_arrays([lists.is_null(), pa.array([False])])
+    return pc.if_else(mask, pa.scalar(None, pa.int32()), offsets)
+
+
+def is_uuid(kind: pa.DataType) -> bool:
+    """Whether a column of the table is of Iceberg's type uuid."""
+    return isinstance(kind, pa.BaseExtensionType) and kind.extension_name == "arrow.uuid"
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))

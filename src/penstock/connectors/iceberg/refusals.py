@@ -1,0 +1,80 @@
+"""Tables that cannot be read: columns, deletions and data files that are refused by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from penstock.base.errors import ConfigurationError, UnsupportedError
+from penstock.connectors.iceberg.reading import describe, is_readable
+from penstock.connectors.iceberg.scanned import Scanned
+
+if TYPE_CHECKING:
+    from pyiceberg.manifest import DataFile
+    from pyiceberg.schema import Schema
+    from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot
+
+
+def check_columns(scanned: Scanned, schema: Schema) -> None:
+    """Raise `ConfigurationError` unless a table has the columns, with types that fit."""
+    from pyiceberg.io.pyarrow import schema_to_pyarrow
+
+    there = schema_to_pyarrow(schema, include_field_ids=False)
+    missing = [column.name for column in scanned.columns if column.name not in there.names]
+    if missing:
+        raise ConfigurationError(
+            f"table {scanned.loader.title} has no column {', '.join(map(repr, missing))}; there are "
+            f"{', '.join(there.names)}"
+        )
+    for column in scanned.columns:
+        kind = there.field(column.name).type
+        if not is_readable(kind, column.type):
+            raise ConfigurationError(
+                f"column '{column.name}' of table {scanned.loader.title} cannot be read as {column.type}. It is "
+                f"{describe(kind)}"
+            )
+
+
+def refuse_equality_deletes(table: Table, scanned: Scanned, snapshot: Snapshot) -> None:
+    """Raise `UnsupportedError` for a snapshot with rows that are deleted by equality, as Flink's sink does."""
+    from pyiceberg.manifest import DataFileContent, ManifestContent
+
+    count = None if snapshot.summary is None else snapshot.summary.get("total-equality-deletes")
+    if count is None:
+        deletes = [one for one in snapshot.manifests(table.io) if one.content == ManifestContent.DELETES]
+        has_some = any(
+            entry.data_file.content == DataFileContent.EQUALITY_DELETES
+            for manifest in deletes
+            for entry in manifest.fetch_manifest_entry(table.io)
+        )
+    else:
+        has_some = int(count) > 0
+    if has_some:
+        raise UnsupportedError(
+            f"snapshot {snapshot.snapshot_id} of table {scanned.loader.title} has rows that are deleted by equality, "
+            "which pyiceberg does not read: rewrite its files first (CALL …rewrite_data_files with 'delete-file-"
+            "threshold' = '1'), or read an older snapshot"
+        )
+
+
+def refuse_formats(scanned: Scanned, files: Iterable[DataFile]) -> None:
+    """Raise `UnsupportedError` for data files in a format that pyiceberg does not read."""
+    from pyiceberg.manifest import FileFormat
+
+    for file in files:
+        if file.file_format not in (FileFormat.PARQUET, FileFormat.ORC):
+            raise UnsupportedError(
+                f"table {scanned.loader.title} has data files in {file.file_format.value}, which pyiceberg does not "
+                f"read, such as {file.file_path}: rewrite them as Parquet (write.format.default = parquet)"
+            )
+
+
+def first_files(table: Table, snapshot: Snapshot) -> Iterator[DataFile]:
+    """The data files of the first manifest that has some. A job looks at all files when it lists them."""
+    from pyiceberg.manifest import ManifestContent
+
+    for manifest in snapshot.manifests(table.io):
+        if manifest.content == ManifestContent.DATA:
+            yield from (entry.data_file for entry in manifest.fetch_manifest_entry(table.io))
+            return

@@ -1,0 +1,56 @@
+"""Where librdkafka's own lines go: a logger that passes on a kind of line once a minute.
+
+librdkafka logs each attempt to connect, ten times a second. The connector says in its own lines that brokers are away.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Callable
+from typing import Final
+
+#: How often (s) a line of one kind about one broker is passed on.
+INTERVAL_S: Final = 60.0
+#: More kinds than this are forgotten together, so that they take no memory.
+_KINDS_MAX: Final = 1_000
+#: What differs among lines of a kind: the number of the client, and figures such as durations.
+_VARYING: Final = re.compile(r"\[rdkafka#[^]]*\]|\([^)]*\)|\d+(?:\.\d+)?(?:ms|s)\b")
+
+
+class RepeatedLines(logging.Filter):
+    """Passes on a line unless one of its kind came within the last minute, and says how many were left out.
+
+    Args:
+        clock: the time in seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._clock = clock
+        self._seen: dict[str, tuple[float, int]] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """See `logging.Filter`."""
+        text = record.getMessage()
+        kind, now = _VARYING.sub("", text), self._clock()
+        since, left_out = self._seen.get(kind, (None, 0))
+        if since is not None and now - since < INTERVAL_S:
+            self._seen[kind] = since, left_out + 1
+            return False
+        if len(self._seen) >= _KINDS_MAX:
+            self._seen.clear()
+        self._seen[kind] = now, 0
+        if left_out:
+            record.msg, record.args = f"{text} [{left_out} more lines like this since the last one]", None
+        return True
+
+
+def client_log(name: str, level: int = logging.NOTSET) -> logging.Logger:
+    """The logger for clients of a kind, below the connector's own."""
+    found = logging.getLogger(f"penstock.connectors.kafka.{name}")
+    found.setLevel(level)
+    if not any(isinstance(one, RepeatedLines) for one in found.filters):
+        found.addFilter(RepeatedLines())
+    return found

@@ -1,0 +1,70 @@
+"""Compares the types of keys here and in the database: do keys that differ here always differ there?
+
+A column of the database may hold less than the written value: fewer digits of a number or a moment, a text
+without its trailing spaces. Or it compares less: citext ignores case, a uuid in capitals is the same uuid. Two keys of
+a batch then become one row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    import psycopg
+
+_COLUMNS: Final = """
+    SELECT a.attname, t.typname, a.atttypmod, coalesce(c.collisdeterministic, true)
+    FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid LEFT JOIN pg_collation c ON c.oid = a.attcollation
+    WHERE a.attrelid = to_regclass(%s) AND a.attname = ANY(%s)
+"""
+#: Digits of a second in Arrow's units.
+_DIGITS: Final = {"s": 0, "ms": 3, "us": 6, "ns": 9}
+_DIGITS_OF_SERVER: Final = 6
+#: The server's numeric has 4 bytes more in its modifier than its digits take.
+_NUMERIC_HEADER: Final = 4
+
+
+def has_exact_keys(connection: psycopg.Connection[Any], table: str, key: Sequence[tuple[str, pa.DataType]]) -> bool:
+    """Whether the key columns of a table keep apart all values of these types.
+
+    Args:
+        connection: to the database.
+        table: its quoted path.
+        key: names and types of the key columns.
+    """
+    rows = connection.execute(_COLUMNS, (table, [name for name, _ in key])).fetchall()
+    stored = {name: (kind, modifier, is_deterministic) for name, kind, modifier, is_deterministic in rows}
+    return all(name in stored and _keeps_apart(kind, *stored[name]) for name, kind in key)
+
+
+def _keeps_apart(kind: pa.DataType, stored: str, modifier: int, is_deterministic: bool) -> bool:
+    types = pa.types
+    if types.is_string(kind):
+        # varchar(n) drops trailing spaces above its length.
+        return stored in ("text", "varchar") and modifier < 0 and is_deterministic
+    if types.is_decimal(kind):
+        return stored == "numeric" and (modifier < 0 or _scale(modifier) >= kind.scale)
+    if types.is_timestamp(kind):
+        expected = "timestamp" if kind.tz is None else "timestamptz"
+        return stored == expected and _holds_digits(kind.unit, modifier)
+    if types.is_time(kind):
+        return stored == "time" and _holds_digits(kind.unit, modifier)
+    if types.is_integer(kind):
+        return stored in ("int2", "int4", "int8")
+    if types.is_floating(kind):
+        return stored == "float8" or (stored == "float4" and kind == pa.float32())
+    if types.is_binary(kind) or types.is_fixed_size_binary(kind):
+        return stored == "bytea"
+    return (types.is_boolean(kind) and stored == "bool") or (types.is_date(kind) and stored == "date")
+
+
+def _holds_digits(unit: str, modifier: int) -> bool:
+    return _DIGITS[unit] <= (_DIGITS_OF_SERVER if modifier < 0 else modifier)
+
+
+def _scale(modifier: int) -> int:
+    scale = (modifier - _NUMERIC_HEADER) & 0x7FF
+    return scale - 0x800 if scale >= 0x400 else scale

@@ -1,0 +1,92 @@
+"""Values of PostgreSQL that a declared type cannot hold, and what becomes of them.
+
+| value | declared as | becomes |
+| --- | --- | --- |
+| NaN or infinity of `numeric` | DECIMAL | unrepresentable; DOUBLE and FLOAT hold both |
+| more digits after the point than the type has | DECIMAL | rounded half up, as in Flink |
+| more digits before the point than the type has | DECIMAL | unrepresentable |
+| `infinity` and `-infinity`, years BC, years above 9999 | DATE, TIMESTAMP | unrepresentable |
+| moments beyond 1677-09-21 to 2262-04-11 | TIMESTAMP(7) to (9) | unrepresentable |
+| more digits of a second than the type has | TIME, TIMESTAMP | cut off towards the past |
+| `24:00:00` | TIME | unrepresentable |
+
+An unrepresentable value fails the job, or is NULL if the option says so. A column that is declared as STRING holds each
+value as the server shows it.
+"""
+
+from __future__ import annotations
+
+import decimal
+from collections.abc import Callable
+from typing import Final
+
+import pyarrow as pa
+
+from penstock.base.errors import ConfigurationError, FormatError
+
+#: What to do with them.
+FAIL, NULL = "fail", "null"
+MODES: Final = (FAIL, NULL)
+OPTION: Final = "unrepresentable-values"
+#: More digits than any numeric of the server has.
+_CONTEXT: Final = decimal.Context(prec=200_000, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN)
+
+
+def check_mode(mode: str) -> str:
+    """The mode. Raises `ConfigurationError` for another text."""
+    if mode not in MODES:
+        raise ConfigurationError(f"values that a type cannot hold {' or become '.join(MODES)}, not {mode!r}")
+    return mode
+
+
+def read_one_by_one(
+    texts: pa.Array, kind: pa.DataType, name: str, mode: str, read: Callable[[pa.Array, pa.DataType], pa.Array]
+) -> pa.Array:
+    """A column of texts of which not all can be read as they are.
+
+    Args:
+        texts: as the server shows values.
+        kind: the type of the column; no list.
+        name: of the column, for errors.
+        mode: `FAIL` or `NULL`.
+        read: reads texts as values of the type; raises if it cannot.
+
+    Raises:
+        FormatError: for a value that the type cannot hold, in mode `FAIL`.
+    """
+    held: list[str | None] = []
+    for text in texts.to_pylist():
+        rounded = _round(text, kind) if pa.types.is_decimal(kind) and text is not None else text
+        if rounded is not None and _can_read(rounded, kind, read):
+            held.append(rounded)
+        elif text is None or mode == NULL:
+            held.append(None)
+        else:
+            raise FormatError(
+                f"column {name!r} of PostgreSQL has the value {text!r}, which {kind} cannot hold: declare the column "
+                f"as text (STRING), or read such values as NULL ('{OPTION}' = '{NULL}')"
+            )
+    return read(pa.array(held, pa.string()), kind)
+
+
+def _can_read(text: str, kind: pa.DataType, read: Callable[[pa.Array, pa.DataType], pa.Array]) -> bool:
+    if pa.types.is_decimal(kind):
+        return True
+    try:
+        read(pa.array([text], pa.string()), kind)
+    except (pa.ArrowException, ValueError, OverflowError):
+        return False
+    return True
+
+
+def _round(text: str, kind: pa.DataType) -> str | None:
+    """A number with the digits of a type, as text; None if it has more before the point, and for NaN and infinity."""
+    try:
+        number = decimal.Decimal(text)
+    except decimal.InvalidOperation:
+        return None
+    if not number.is_finite():
+        return None
+    rounded = number.quantize(decimal.Decimal(1).scaleb(-kind.scale), decimal.ROUND_HALF_UP, _CONTEXT)
+    is_held = not rounded or rounded.adjusted() + 1 + kind.scale <= kind.precision
+    return format(rounded, "f") if is_held else None
