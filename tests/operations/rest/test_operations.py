@@ -188,8 +188,8 @@ def disposal(client: Client, folder: Path) -> str:
 
 def test_only_savepoints_are_deleted(tmp_path: Path) -> None:
     savepoint, photos, dataset = savepoint_in(tmp_path / "savepoint-1"), tmp_path / "photos", tmp_path / "dataset"
-    for folder in (savepoint, photos, dataset):
-        folder.mkdir(exist_ok=True)
+    for folder in (photos, dataset):
+        folder.mkdir()
         (folder / "file").write_text("data")
     parquet.write_table(pa.table({"a": [1]}), dataset / METADATA_NAME)
     with serving(Handle(a_view())) as client:
@@ -197,6 +197,17 @@ def test_only_savepoints_are_deleted(tmp_path: Path) -> None:
         assert "is no savepoint" in disposal(client, photos)
         assert "_metadata" in disposal(client, dataset)
         assert client.ask("POST", "/savepoint-disposal", {}).code == 400
+
+
+def test_a_link_to_a_savepoint_in_use_is_refused(tmp_path: Path) -> None:
+    """G6: what a link leads to is what counts, in the job's path and in the request's."""
+    view = a_view()
+    began, link = savepoint_in(tmp_path / "began"), tmp_path / "link"
+    link.symlink_to(began, target_is_directory=True)
+    held = replace(view.checkpoints, last=None, history=(), restored=RestoredRecord(7, BEGAN_MS, True, link.as_uri()))
+    with serving(Handle(replace(view, checkpoints=held))) as client:
+        assert "in use" in disposal(client, began)
+        assert "in use" in disposal(client, link)
 
 
 def test_a_checkpoint_that_a_running_job_may_go_back_to_is_not_deleted(tmp_path: Path) -> None:
