@@ -34,7 +34,8 @@ _FORMS: Final = {
     "checkpointid": _INTEGER,
 }
 
-#: What someone needs to be to call a route, where tokens are asked for.
+#: The role that a route needs, where tokens are asked for. A route "reveals" if its answer may hold settings, logs,
+#: stacks, paths of files, values of the user's or the text of an exception, which may quote a record.
 Access = Literal["open", "reveals", "changes"]
 
 

@@ -304,7 +304,14 @@ ROUTES = [
         body=SavepointRequest,
     ),
     Route("POST", f"{_JOB}/stop", stop, "Ends a job with a savepoint.", Triggered, 202, "changes", body=StopRequest),
-    Route("GET", f"{_JOB}/savepoints/:triggerid", savepoint_state, "What has become of it.", SavepointState),
+    Route(
+        "GET",
+        f"{_JOB}/savepoints/:triggerid",
+        savepoint_state,
+        "What has become of it.",
+        SavepointState,
+        access="reveals",
+    ),
     Route(
         "POST",
         f"{_JOB}/checkpoints",
@@ -315,7 +322,14 @@ ROUTES = [
         "changes",
         body=CheckpointRequest,
     ),
-    Route("GET", f"{_JOB}/checkpoints/:triggerid", checkpoint_state, "What has become of it.", CheckpointState),
+    Route(
+        "GET",
+        f"{_JOB}/checkpoints/:triggerid",
+        checkpoint_state,
+        "What has become of it.",
+        CheckpointState,
+        access="reveals",
+    ),
     Route(
         "POST",
         "/savepoint-disposal",
@@ -325,5 +339,12 @@ ROUTES = [
         access="changes",
         body=DisposalRequest,
     ),
-    Route("GET", "/savepoint-disposal/:triggerid", disposal_state, "What has become of that.", DisposalState),
+    Route(
+        "GET",
+        "/savepoint-disposal/:triggerid",
+        disposal_state,
+        "What has become of that.",
+        DisposalState,
+        access="reveals",
+    ),
 ]
