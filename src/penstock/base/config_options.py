@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from penstock.base import value_types
 from penstock.base.errors import ConfigurationError
-from penstock.base.secrets import HIDDEN, is_sensitive
+from penstock.base.secrets import HIDDEN, credentials_in, hide, is_sensitive
 from penstock.base.value_types import ValueType
 
 __all__ = ["ConfigOption", "ConfigOptions"]
@@ -74,7 +74,10 @@ class ConfigOption(Generic[T]):
         except (TypeError, ValueError) as error:
             kind, reason, shown = self._definition.value_type.name, str(error), repr(value)
             if not is_sensitive(self.key()):
-                raise ConfigurationError(f"option {self.key()} ({kind}) has value {shown}: {reason}") from error
+                message = f"option {self.key()} ({kind}) has value {shown}: {reason}"
+                if not credentials_in(str(value)):
+                    raise ConfigurationError(message) from error
+                reason = hide(reason)
             # Neither the message nor the error before it may hold the secret.
             reason = reason.replace(shown, HIDDEN).replace(str(value), HIDDEN) if str(value).strip() else reason
             wrong = ConfigurationError(f"option {self.key()} ({kind}) has a wrong value: {reason}")

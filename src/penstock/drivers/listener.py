@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import logging
 import sys
+import traceback
+from types import TracebackType
 
+from penstock.base.secrets import hide
 from penstock.core.graph.job_graph import JobGraph
+from penstock.drivers.log_forms import HidingForm
 
 _log = logging.getLogger("penstock.job")
 
@@ -42,13 +46,29 @@ class ClientListener:
 
 def log_to_stderr_by_default() -> None:
     """Let a program that has not set up logging still hear what its jobs do."""
+    hide_in_uncaught_errors()
     logger = logging.getLogger("penstock")
     # What keeps lines for those who look at a job shows them to nobody.
     shown = [handler for handler in logger.handlers if not (handler.name or "").startswith(KEEPS)]
     if shown or logging.getLogger().handlers:
         return
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(asctime)s penstock %(message)s", "%H:%M:%S"))
+    handler.setFormatter(HidingForm("%(asctime)s penstock %(message)s", "%H:%M:%S"))
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
     logger.propagate = False
+
+
+def hide_in_uncaught_errors() -> None:
+    """Let the traceback of an error that ends the program show no secret; a hook of the program's own stays."""
+    if sys.excepthook is sys.__excepthook__:
+        sys.excepthook = _print_hidden
+
+
+def _print_hidden(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    text = "".join(traceback.format_exception(kind, error, trace))
+    hidden = hide(text)
+    if hidden == text or sys.stderr is None:
+        sys.__excepthook__(kind, error, trace)
+    else:
+        sys.stderr.write(hidden)

@@ -17,7 +17,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route as StarletteRoute
 
-from penstock.operations.rest.calls.answers import Answer, answer_of, error_answer
+from penstock.base.secrets import hide, hide_json
+from penstock.operations.rest.calls.answers import JSON_TYPE, TEXT_TYPE, Answer, answer_of, error_answer
 from penstock.operations.rest.calls.context import RestContext
 from penstock.operations.rest.calls.errors import RestError
 from penstock.operations.rest.calls.routing import Call, Route
@@ -128,9 +129,14 @@ class _Door:
 
     def _response(self, answer: Answer) -> Response:
         headers = {**self._headers, **answer.headers, "content-type": answer.content_type}
+        body = answer.body
+        if answer.content_type == JSON_TYPE:
+            body = hide_json(body.decode()).encode()
+        elif answer.content_type == TEXT_TYPE:
+            body = hide(body.decode("utf-8", "replace")).encode()
         if answer.code == 401:
             headers["www-authenticate"] = "Bearer"
-        return Response(answer.body, answer.code, headers)
+        return Response(body, answer.code, headers)
 
 
 async def _body(request: Request, bytes_max: int) -> bytes:

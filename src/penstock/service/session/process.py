@@ -33,6 +33,7 @@ from penstock.base.options import (
     REST_TOKEN,
     UPLOAD_DIRECTORY,
 )
+from penstock.base.secrets import hide
 from penstock.drivers.election.file import LOCK_FILE, FileElection
 from penstock.drivers.election.leader import Election
 from penstock.drivers.election.zookeeper import ZooKeeperElection
@@ -198,7 +199,7 @@ def main(arguments: list[str]) -> int:
     try:
         return Session(arguments[0], session_configuration()).run()
     except PenstockError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(hide(f"error: {error}"), file=sys.stderr)
         return 1
 
 

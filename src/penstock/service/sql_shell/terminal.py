@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+import os
 from importlib.util import find_spec
 from pathlib import Path
 
-from penstock.base.errors import UnsupportedError
+from penstock.base.errors import ResourceError, UnsupportedError
 from penstock.drivers.listener import log_to_stderr_by_default
 from penstock.service.sql_shell.shell import Shell
 
@@ -16,6 +17,20 @@ def history_path(session: str | None, history: Path | None) -> Path:
     if history is not None:
         return history.expanduser()
     return Path.home() / (".penstock-sql-history" if session is None else f".penstock-sql-history-{session}")
+
+
+def keep_private(path: Path) -> None:
+    """Let only the user read the file of lines, which may hold passwords; it is made if there is none."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise ResourceError(f"the history {path} cannot be written: {error.strerror}") from error
+    try:
+        if os.fstat(descriptor).st_uid == os.getuid():
+            os.fchmod(descriptor, 0o600)
+    finally:
+        os.close(descriptor)
 
 
 def run_terminal(shell: Shell, session: str | None, history: Path | None) -> int:
@@ -34,6 +49,6 @@ def run_terminal(shell: Shell, session: str | None, history: Path | None) -> int
     # What jobs tell of their lives would stand between the lines that are typed.
     logging.getLogger("penstock").setLevel(logging.WARNING)
     path = history_path(session, history)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    keep_private(path)
     Prompt(shell, path, session).run()
     return 0

@@ -7,6 +7,7 @@ from typing import Any, Final, TypeVar
 
 from penstock.base.config_options import ConfigOption, ConfigOptions
 from penstock.base.errors import ConfigurationError
+from penstock.base.secrets import remember
 from penstock.table.data.errors import ValidationError
 
 T = TypeVar("T")
@@ -32,6 +33,7 @@ class TableOptions(Mapping[str, str]):
     def __init__(self, title: str, values: Mapping[str, str], prefix: str = "") -> None:
         self.title = title
         self._values = dict(values)
+        remember(values)
         self._prefix = prefix
 
     def __getitem__(self, key: str) -> str:
