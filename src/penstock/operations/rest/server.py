@@ -18,6 +18,7 @@ from penstock.operations.metrics.listing import MetricStore
 from penstock.operations.rest.application import application
 from penstock.operations.rest.calls.context import RestContext
 from penstock.operations.rest.calls.programs import Programs
+from penstock.operations.rest.connections import BoundedSocket, connections_max, protocol_of
 from penstock.operations.rest.settings import RestSettings
 
 _log = logging.getLogger("penstock.rest")
@@ -47,13 +48,16 @@ class RestServer:
             server_header=False,
             ws="none",
             loop="asyncio",
-            http="h11",
+            http=protocol_of(self._socket),
             backlog=_BACKLOG,
             timeout_keep_alive=5,
             ssl_certfile=settings.certificate,
             ssl_keyfile=settings.key,
             ssl_keyfile_password=settings.key_password,
         )
+        uvicorn_log = logging.getLogger("uvicorn")
+        if uvicorn_log.level == logging.NOTSET:  # it warns of each request that is not HTTP, as often as somebody likes
+            uvicorn_log.setLevel(logging.ERROR)
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._run, name="penstock-rest", daemon=True)
         self._failure: BaseException | None = None
@@ -106,12 +110,12 @@ class RestServer:
         self._server.should_exit = True
 
 
-def _bound(settings: RestSettings) -> socket.socket:
+def _bound(settings: RestSettings) -> BoundedSocket:
     """A socket at the first port that is free."""
     refused: OSError | None = None
     family = socket.AF_INET6 if ":" in settings.bind_address else socket.AF_INET
     for port in _ports(settings.ports):
-        found = socket.socket(family, socket.SOCK_STREAM)
+        found = BoundedSocket(family, socket.SOCK_STREAM, connections_max())
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             found.bind((settings.bind_address, port))
