@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from penstock.base.completable_future import CompletableFuture
 from penstock.base.configuration import Configuration
-from penstock.base.errors import CheckpointError, JobExecutionError, OperationError, PenstockError, shorten
+from penstock.base.errors import (
+    CheckpointError,
+    ConfigurationError,
+    JobExecutionError,
+    OperationError,
+    PenstockError,
+    shorten,
+)
 from penstock.base.job_execution_result import JobExecutionResult
 from penstock.base.job_id import JobID
 from penstock.base.job_status import JobStatus
@@ -260,7 +267,12 @@ class RunningJob(JobClient):
         if refusal is None and directory is None:
             refusal = f"name a directory for the savepoint, or set {SAVEPOINT_DIR.key()}"
         if refusal is None and directory is not None:
-            return self.take_savepoint(TakeSavepoint(absolute_url(directory), stop, cancels))
+            try:
+                where = absolute_url(directory)
+            except ConfigurationError as error:
+                refusal = str(error)
+            else:
+                return self.take_savepoint(TakeSavepoint(where, stop, cancels))
         refused: CompletableFuture[str] = CompletableFuture()
         refused.complete_exceptionally(CheckpointError(refusal))
         return refused

@@ -15,7 +15,7 @@ from tests.operations.rest.rig import BEGAN_MS, COUNT, JOB, SOURCE, Client, Hand
 
 from penstock.base.errors import CheckpointError
 from penstock.base.job_status import JobStatus
-from penstock.core.checkpoint.statistics import RestoredRecord
+from penstock.core.checkpoint.statistics import CheckpointStatus, RestoredRecord
 from penstock.core.job.history import RescaleEnd, RescaleRequest
 from penstock.operations.rest.calls.errors import RestError
 from penstock.operations.rest.calls.operations import KEPT_SECONDS, OPERATIONS_MAX, Operations
@@ -94,6 +94,32 @@ def test_a_checkpoint_is_complete_when_the_jobs_history_says_so() -> None:
         handle.checkpoint_id = 2
         begun = client.ask("POST", f"/jobs/{JOB}/checkpoints", {"checkpointType": "CONFIGURED"})
         assert client.get(f"/jobs/{JOB}/checkpoints/{begun.json['request-id']}").json["operation"] is None
+
+
+@pytest.mark.parametrize("failure", [None, "a disk is full"])
+def test_the_answer_is_the_checkpoints_own_outcome_when_it_has_left_the_history(failure: str | None) -> None:
+    """A job with a short interval has ten newer ones before anybody asks."""
+    view = a_view()
+    last = view.checkpoints.last
+    assert last is not None
+    statistics = view.checkpoints
+    asked = replace(last, checkpoint_id=7, status=CheckpointStatus.COMPLETED)
+    if failure is None:
+        statistics = statistics.with_completed(asked)
+    else:
+        statistics = statistics.with_failed(replace(asked, status=CheckpointStatus.FAILED, failure=failure))
+    for newer in range(8, 300):
+        statistics = statistics.with_completed(replace(last, checkpoint_id=newer))
+    statistics = replace(statistics, last_failed=None)
+    handle = Handle(replace(view, in_progress=(), checkpoints=statistics))
+    handle.checkpoint_id = 7
+    with serving(handle) as client:
+        begun = client.ask("POST", f"/jobs/{JOB}/checkpoints").json["request-id"]
+        operation = settled(client, f"/jobs/{JOB}/checkpoints/{begun}")["operation"]
+    if failure is None:
+        assert operation == {"checkpointId": 7}
+    else:
+        assert "checkpoint 7 failed: a disk is full" in operation["failureCause"]["stack-trace"]
 
 
 def test_the_next_checkpoint_is_the_answer_where_the_job_always_has_one_in_the_making() -> None:

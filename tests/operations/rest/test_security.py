@@ -20,6 +20,7 @@ from penstock.operations.dispatcher import DispatchedJob
 from penstock.operations.rest import application
 from penstock.operations.rest.application import BODY_BYTES_MAX, starlette_path
 from penstock.operations.rest.calls.answers import Empty
+from penstock.operations.rest.policies import PAGE_POLICY
 from penstock.operations.rest.settings import RestSettings
 from penstock.operations.rest.table import ROUTES
 from penstock.service.client.address import address_of
@@ -292,3 +293,15 @@ def test_what_changes_something_leaves_a_line(caplog: pytest.LogCaptureFixture) 
         f"PATCH /jobs/{JOB} by nobody from 127.0.0.1: 401",
         f"PATCH /jobs/{JOB} by operator from 127.0.0.1: 202",
     ]
+
+
+def test_every_answer_says_what_a_browser_may_load() -> None:
+    """S9: data loads nothing, and nobody frames it; the page loads its own files."""
+    with serving(Handle(a_view())) as client:
+        for path in ("/overview", "/nowhere", f"/jobs/{JOB}", "/jobs/x"):
+            policy = client.get(path).headers["content-security-policy"]
+            assert policy.startswith("default-src 'none'")
+            assert "frame-ancestors 'none'" in policy
+    page = (Path(__file__).parents[3] / "web" / "vite.config.ts").read_text()
+    in_the_page = page.split('"default-src')[1].split('"')[0]
+    assert PAGE_POLICY.startswith(f"default-src{in_the_page}; ")

@@ -28,6 +28,7 @@ from penstock.operations.rest.calls.routing import Call, Pool, Route
 from penstock.operations.rest.guards import check_access, check_host, check_origin, role_of
 from penstock.operations.rest.openapi import document
 from penstock.operations.rest.page_files import page_file
+from penstock.operations.rest.policies import DATA_POLICY
 from penstock.operations.rest.settings import RestSettings
 from penstock.operations.rest.table import ROUTES
 
@@ -40,6 +41,7 @@ _HEADERS: Final = {
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
     "referrer-policy": "same-origin",
+    "content-security-policy": DATA_POLICY,
 }
 #: How many handlers of each kind run at a time.
 THREADS: Final[dict[Pool, int]] = {"quick": 32, "workers": 16, "programs": 4}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import socket
 import threading
@@ -90,6 +91,11 @@ class RestServer:
         self._server.should_exit = True
         self._thread.join(10.0)
         self._socket.close()
+
+    def stop_at_exit(self) -> None:
+        """Free the port when the interpreter ends, before all that is registered so far, such as the end of Spark."""
+        atexit.unregister(self.stop)
+        atexit.register(self.stop)
 
     def _run(self) -> None:
         try:

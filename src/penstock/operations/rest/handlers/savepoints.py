@@ -213,16 +213,23 @@ def checkpoint_state(call: Call) -> CheckpointState:
 
 
 def _checkpoint_state(view: JobView, checkpoint_id: int) -> CheckpointState:
+    """The state of a checkpoint, by its own outcome: the history of a job is short, and a checkpoint soon leaves it."""
+    outcomes = dict(view.checkpoints.outcomes)
     record = find_checkpoint(view, checkpoint_id)
-    if record is not None and record.status is CheckpointStatus.COMPLETED:
-        return CheckpointState(_COMPLETED, CheckpointInfo(checkpoint_id))
-    if record is not None and record.status is CheckpointStatus.FAILED:
-        failed = CheckpointError(f"checkpoint {checkpoint_id} failed: {record.failure}")
+    if record is not None and record.status is not CheckpointStatus.IN_PROGRESS:
+        outcomes[checkpoint_id] = record.failure if record.status is CheckpointStatus.FAILED else None
+    if checkpoint_id in outcomes:
+        failure = outcomes[checkpoint_id]
+        if failure is None:
+            return CheckpointState(_COMPLETED, CheckpointInfo(checkpoint_id))
+        failed = CheckpointError(f"checkpoint {checkpoint_id} failed: {failure}")
         return CheckpointState(_COMPLETED, CheckpointInfo(failure_cause=failure_cause(failed)))
-    newer = any(one.checkpoint_id > checkpoint_id for one in view.checkpoints.history)
-    if record is None and (newer or view.status.is_terminal_state()):
-        gone = CheckpointError(f"checkpoint {checkpoint_id} was given up, or has left the history")
-        return CheckpointState(_COMPLETED, CheckpointInfo(failure_cause=failure_cause(gone)))
+    if record is None and (view.status.is_terminal_state() or any(known > checkpoint_id for known in outcomes)):
+        why = "the job ended before it was complete" if view.status.is_terminal_state() else "its outcome is unknown"
+        lost = CheckpointError(
+            f"checkpoint {checkpoint_id}: {why}; its metadata, if it is there, says that it is complete"
+        )
+        return CheckpointState(_COMPLETED, CheckpointInfo(failure_cause=failure_cause(lost)))
     return CheckpointState(_IN_PROGRESS, None)
 
 
