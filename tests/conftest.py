@@ -18,6 +18,8 @@ from tests.servers.s3 import S3Server, s3_server
 from tests.simulation.fresh_seeds import commit_number, fresh_seeds
 from tests.stores import OPTIONS_OF_STORE, STORES, at, is_proof_on_s3
 
+from penstock.base.secrets import known_secrets
+
 if TYPE_CHECKING:
     from tests.servers.kafka import KafkaCluster
 
@@ -155,3 +157,9 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
 
     with kafka_server(tmp_path_factory.mktemp("kafka")) as running:
         yield running
+
+
+@pytest.fixture(autouse=True)
+def no_secrets_of_other_tests() -> None:
+    """A process hides the secrets that it has met, and tests share one: "operators" is a word in many answers."""
+    known_secrets.clear()

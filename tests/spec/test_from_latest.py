@@ -5,6 +5,7 @@ A driver dies in the middle of a turn: nothing of it is cleaned up, as after kil
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -201,6 +202,8 @@ def test_the_newest_of_those_retained(driver: Driver) -> None:
     assert "chk-2 is intact" in refused.failure()
     second = driver.job(**{"penstock.recovery.past-damaged-checkpoint": "fall-back"})
     assert second.run() is JobStatus.FINISHED, second.failure()
+    (line,) = (line for line in second.listener.lines if line.startswith("falls back"))
+    assert re.fullmatch(r"falls back: skips \S+/chk-3 as damaged, and takes \S+/chk-2", line)
     assert {record[:2] for record in LEDGER["out"]} == set(records(RECORDS))
 
 

@@ -28,13 +28,14 @@ from penstock.connectors.file.committer import FileCommittable, FileCommitter
 from penstock.connectors.file.filesystem import write_whole
 from penstock.connectors.number_sequence import NumberSequenceSource
 from penstock.datastream.connectors.file_system import FileSink
+from penstock.storage.disposal import delete_snapshot, open_snapshot
 from penstock.storage.file_store import FileCheckpointStore
 from penstock.storage.job_marks import JobMark
 from penstock.storage.keyed_files import ObjectFiles
 from penstock.storage.keyed_leadership import KeyedLeaders
 from penstock.storage.leadership import DeposedError
 from penstock.storage.metadata import METADATA_NAME
-from penstock.storage.savepoint_directories import claim_savepoint, delete_savepoint, empty_savepoint
+from penstock.storage.savepoint_directories import claim_savepoint, delete_directory, empty_savepoint
 
 
 @pytest.fixture
@@ -102,7 +103,11 @@ def test_a_savepoint_survives(live: Path, cut: PowerCut, tmp_path: Path, is_clai
         ]
 
 
-@pytest.mark.parametrize("delete", [delete_savepoint, partial(empty_savepoint, owner="job")])
+def dispose(path: str) -> None:
+    delete_snapshot(open_snapshot(path))
+
+
+@pytest.mark.parametrize("delete", [delete_directory, dispose, partial(empty_savepoint, owner="job")])
 def test_a_savepoint_that_is_deleted_does_not_come_back_in_part(
     delete: Callable[[str], None], live: Path, cut: PowerCut, tmp_path: Path
 ) -> None:

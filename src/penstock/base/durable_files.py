@@ -13,6 +13,10 @@ import os
 from collections.abc import Iterable
 from typing import Any, BinaryIO, Final, Protocol
 
+from penstock.base.errors import ConfigurationError
+
+#: The variable of the environment with a directory that is deleted when the program that runs in it has ended.
+TEMPORARY_VARIABLE: Final = "PENSTOCK_TEMPORARY_DIRECTORY"
 #: What a file system says that has no hard links.
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK})
 #: File systems of objects: a directory is a part of their names, and is there as long as one of them is.
@@ -234,3 +238,20 @@ def _sync_above(directories: Iterable[str], files: LocalFiles) -> None:
     for above in sorted({os.path.dirname(directory) for directory in directories} - {"", *directories}):
         with contextlib.suppress(PermissionError):
             sync_directories([above], files)
+
+
+def check_outlives(path: str) -> None:
+    """Refuse a relative path in a working directory that is deleted with its program, as in a session.
+
+    Raises:
+        ConfigurationError: naming the path, and the remedy.
+    """
+    temporary = os.environ.get(TEMPORARY_VARIABLE)
+    if temporary is None or os.path.isabs(path) or "://" in path:
+        return
+    here = os.path.realpath(os.getcwd())
+    if os.path.commonpath([here, os.path.realpath(temporary)]) == os.path.realpath(temporary):
+        raise ConfigurationError(
+            f"the path {path!r} is relative, and the working directory of this program is deleted with its session: "
+            "name an absolute path"
+        )

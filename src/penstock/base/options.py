@@ -25,7 +25,7 @@ from penstock.base.option_types import (
     to_ports,
     unset,
 )
-from penstock.base.value_types import BOOLEAN, DURATION_MS, FLOAT, MAPPING, STRING, ValueType, choice
+from penstock.base.value_types import BOOLEAN, DURATION_MS, FLOAT, MAPPING, SECRET, STRING, TOKEN, ValueType, choice
 
 __all__ = ["REGISTRY", "Option"]
 
@@ -626,14 +626,15 @@ REST_INSECURE = option(
 )
 REST_TOKEN = unset(
     "penstock.rest.token",
-    STRING,
+    TOKEN,
     "The operator's token: requests that change something or reveal settings, logs or stacks need it as Authorization: "
     "Bearer. If unset, there is none on this host, and a generated one beyond it.",
 )
 REST_READER_TOKEN = unset(
     "penstock.rest.reader-token",
-    STRING,
-    "The reader's token: if set, every request needs it or the operator's; it changes nothing.",
+    TOKEN,
+    "The reader's token, another one than the operator's: if set, every request needs one of the two; it changes "
+    "nothing.",
 )
 REST_TOKEN_DIRECTORY = unset(
     "penstock.rest.token-dir",
@@ -655,7 +656,7 @@ REST_SSL_CERTIFICATE = unset(
     "security.ssl.rest.certificate", STRING, "The file of the server's certificate, and of those above it, in PEM."
 )
 REST_SSL_KEY = unset("security.ssl.rest.key", STRING, "The file of the certificate's private key, in PEM.")
-REST_SSL_KEY_PASSWORD = unset("security.ssl.rest.key-password", STRING, "The password of the private key.")
+REST_SSL_KEY_PASSWORD = unset("security.ssl.rest.key-password", SECRET, "The password of the private key.")
 REST_PROFILING_ENABLED = option(
     "rest.profiling.enabled", BOOLEAN, False, "Not supported: an error if true. Flame graphs show where time goes."
 )

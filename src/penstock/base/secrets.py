@@ -1,13 +1,20 @@
 """Which options hold secrets, and what is shown in their place.
 
-Whatever prints, sends or logs options goes through `shown`. Keys are judged, not values: a secret in an option whose
-key does not say so, such as a password within a URL, is shown as it is.
+Options are shown by `shown`. Text that may quote a secret, such as an error or a line of a log, goes through `hide`
+where it leaves Penstock: logs and stderr, answers of REST, events, failures of jobs. `hide` knows the secrets that this
+process has met: whatever takes options calls `remember`. It also hides text that looks like a credential: the password
+in a URL, and the value after `password=`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import re
+import threading
+from base64 import b64encode
+from collections.abc import Iterable, Mapping
 from typing import Final
+from urllib.parse import quote, unquote
 
 #: A shorter secret hides nothing in text, and would be found in other words.
 SECRET_CHARS_MIN: Final = 4
@@ -30,8 +37,30 @@ SENSITIVE_PARTS: Final = (
     "http-headers",
 )
 
-#: Keys that Flink does not have or does not list: credentials of ZooKeeper.
-OUR_PARTS: Final = ("client.authorization",)
+#: Keys that Flink does not have or does not list: credentials of ZooKeeper, and of cloud storage.
+OUR_PARTS: Final = ("client.authorization", "passphrase", "access-key", "access.key", "account-key", "account_key")
+
+#: Keys with such a part at their end say where a secret is, or how one is used.
+_ABOUT_A_SECRET: Final = re.compile(r"[-._](?:dir|directory|file|path|location|enabled|endpoint|url|uri|type|class)$")
+#: Values that are no secrets, whatever their key is.
+_WORDS: Final = frozenset({"true", "false", "none", "null"})
+
+_SECRET_KEY: Final = (
+    r"[\w.-]*(?:password|passwd|passphrase|secret|api-?key|service-key|access[-_.]?key|jaas\.config)[\w.-]*"
+)
+#: Keys whose values are pairs such as `user:password` or `Authorization: Bearer token`.
+_PAIRS: Final = ("basic-auth", "auth-params", "http-headers", "client.authorization")
+#: `scheme://user:password@host`. The password ends at the last @, also where it should have been quoted.
+_IN_URL: Final = re.compile(r"""(?<=://)([^\s/:@"'<>]*):([^\s"'<>]*)@""")
+#: `user:password@host` in text, also in a URL whose beginning is misspelt.
+_URL_IN_TEXT: Final = re.compile(r"""(?<![^\s/"'=(,<])([\w.%+~-]*):([^\s/:@"'<>\\][^\s/@"'<>\\]*)@(?=[\w\[])""")
+#: `password=value` of a URL's query, a DSN or a line of JAAS.
+_ASSIGNED: Final = re.compile(
+    rf"""(?i)((?<![\w.-]){_SECRET_KEY}\s*=\s*)(?:(\\?["'])(?P<quoted>[^"'\\]*)\2|(?P<plain>[^\s&;,"'<>()\\]+))"""
+)
+#: `'password' = 'value'` of a table's options in SQL.
+_IN_SQL: Final = re.compile(rf"""(?i)('{_SECRET_KEY}'\s*=\s*)'((?:[^']|'')*)'""")
+_JSON_STRING: Final = re.compile(r'"((?:[^"\\]|\\.)*)"(\s*:)?', re.DOTALL)
 
 
 def is_sensitive(key: str) -> bool:
@@ -41,14 +70,136 @@ def is_sensitive(key: str) -> bool:
 
 
 def shown(options: Mapping[str, str]) -> dict[str, str]:
-    """The same options, with secrets hidden.
+    """The same options, with secrets hidden: values of sensitive keys, and credentials within other values.
 
-    >>> shown({"parallelism.default": "2", "s3.secret-key": "x"})
-    {'parallelism.default': '2', 's3.secret-key': '******'}
+    >>> shown({"parallelism.default": "2", "s3.secret-key": "x", "url": "jdbc://me:pass@host"})
+    {'parallelism.default': '2', 's3.secret-key': '******', 'url': 'jdbc://me:******@host'}
     """
-    return {key: HIDDEN if is_sensitive(key) else value for key, value in options.items()}
+    return {key: shown_value(key, value) for key, value in options.items()}
+
+
+def shown_value(key: str, value: str) -> str:
+    """One value as `shown` gives it."""
+    if is_sensitive(key):
+        return HIDDEN
+    for secret in credentials_in(value):
+        value = value.replace(secret, HIDDEN)
+    return value
+
+
+def credentials_in(value: str) -> list[str]:
+    """The passwords in a value: those of URLs, of their queries, and after `password=`, the longest first."""
+    found = [match[2] for match in _IN_URL.finditer(value)]
+    found += [match["quoted"] or match["plain"] or "" for match in _ASSIGNED.finditer(value)]
+    found += [match[2].replace("''", "'") for match in _IN_SQL.finditer(value)]
+    return sorted({one for one in found if one and one != HIDDEN}, key=len, reverse=True)
 
 
 def values_to_hide(options: Mapping[str, str]) -> tuple[str, ...]:
     """The secrets among the values of options, for what hides them in text; those that are too short are left out."""
-    return tuple(sorted({v for key, v in options.items() if is_sensitive(key) and len(v) >= SECRET_CHARS_MIN}))
+    found: set[str] = set()
+    for key, value in options.items():
+        if is_sensitive(key) and not _ABOUT_A_SECRET.search(key.lower()):
+            found.add(value)
+            if any(part in key.lower() for part in _PAIRS):
+                found.update(_ends_of_pairs(value))
+        found.update(credentials_in(value))
+    return tuple(sorted(one for one in found if _is_distinct(one)))
+
+
+def _ends_of_pairs(value: str) -> set[str]:
+    """The secrets in `scheme:user:password`, `user:password` or `header: Bearer token`, one or several."""
+    pairs = [pair.strip(" '\"") for pair in re.split("[,;]", value)]
+    ends = {re.split(r"[:\s]+", pair)[-1].strip("'\"") for pair in pairs if ":" in pair}
+    return ends | {b64encode(pair.encode()).decode() for pair in pairs if ":" in pair}
+
+
+def _is_distinct(secret: str) -> bool:
+    return len(secret) >= SECRET_CHARS_MIN and secret.lower() not in _WORDS
+
+
+class KnownSecrets:
+    """The secrets that a process has met. Any thread may add to them, and hide them in text."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._secrets: set[str] = set()
+        #: all forms in which a secret may stand in text, the longest first
+        self._forms: tuple[str, ...] = ()
+
+    def add(self, secrets: Iterable[str]) -> None:
+        """Take in secrets; those that are too short to be told from other words are left out."""
+        new = {one for one in secrets if _is_distinct(one)} - self._secrets
+        if not new:
+            return
+        with self._lock:
+            self._secrets |= new
+            forms = {form for secret in self._secrets for form in _forms_of(secret)}
+            self._forms = tuple(sorted(forms, key=len, reverse=True))
+
+    def clear(self) -> None:
+        """Forget them all."""
+        with self._lock:
+            self._secrets, self._forms = set(), ()
+
+    def hide(self, text: str) -> str:
+        """The text with each secret, and each credential that looks like one, replaced by `******`."""
+        for form in self._forms:
+            if form in text:
+                text = text.replace(form, HIDDEN)
+        if "@" in text:
+            text = _URL_IN_TEXT.sub(rf"\1:{HIDDEN}@", text)
+        if "=" in text:
+            text = _ASSIGNED.sub(_assigned, text)
+            text = _IN_SQL.sub(rf"\1'{HIDDEN}'", text)
+        return text
+
+    def hide_json(self, text: str) -> str:
+        """JSON with the same done to each string that is a value, so that it stays JSON with the same fields."""
+        if not self._may_hold_some(text):
+            return text
+        return _JSON_STRING.sub(lambda match: match[0] if match[2] else f'"{self.hide(match[1])}"', text)
+
+    def _may_hold_some(self, text: str) -> bool:
+        return (
+            any(form in text for form in self._forms)
+            or _URL_IN_TEXT.search(text) is not None
+            or ("=" in text and (_ASSIGNED.search(text) is not None or _IN_SQL.search(text) is not None))
+        )
+
+
+def _assigned(match: re.Match[str]) -> str:
+    mark = match[2] or ""
+    return f"{match[1]}{mark}{HIDDEN}{mark}"
+
+
+def _forms_of(secret: str) -> set[str]:
+    """A secret as it is, in a URL, in JSON, in a Python literal and in SQL."""
+    as_json = json.dumps(secret)[1:-1]
+    forms = {secret, quote(secret, safe=""), quote(secret), unquote(secret), as_json, repr(secret)[1:-1]}
+    forms |= {json.dumps(secret, ensure_ascii=False)[1:-1], secret.replace("'", "''")}
+    forms |= {line.strip() for line in secret.splitlines()}  # a log may show each line by itself
+    return {form for form in forms if _is_distinct(form)}
+
+
+#: Those of this process.
+known_secrets: Final = KnownSecrets()
+
+
+def remember(options: Mapping[str, object]) -> None:
+    """Let `hide` know the secrets among options; whatever takes options from a user calls it."""
+    known_secrets.add(values_to_hide({key: str(value) for key, value in options.items()}))
+
+
+def hide(text: str) -> str:
+    """Text without the secrets that this process knows, and without what looks like a credential.
+
+    >>> hide("cannot connect to postgresql://me:pass@db/orders")
+    'cannot connect to postgresql://me:******@db/orders'
+    """
+    return known_secrets.hide(text)
+
+
+def hide_json(text: str) -> str:
+    """JSON without secrets in its values."""
+    return known_secrets.hide_json(text)

@@ -22,7 +22,9 @@ __all__ = [
     "FLOAT",
     "INTEGER",
     "MAPPING",
+    "SECRET",
     "STRING",
+    "TOKEN",
     "ValueType",
     "choice",
     "list_of",
@@ -115,7 +117,25 @@ def _to_mapping(value: object) -> dict[str, str]:
     return result
 
 
+def _to_secret(value: object) -> str:
+    text = render(value)
+    if not text.strip():
+        raise ValueError("a secret must not be empty or blank; leave the option out if there is none")
+    return text
+
+
+def _to_token(value: object) -> str:
+    text = _to_secret(value)
+    if text.strip() != text or not all(" " <= character <= "~" for character in text):
+        raise ValueError("a token goes into a header of HTTP: it is visible ASCII, and has no blank at its ends")
+    return text
+
+
 STRING: ValueType[str] = ValueType("string", render)
+#: Text that opens something, and so is not blank.
+SECRET: ValueType[str] = ValueType("secret", _to_secret)
+#: A secret that a header of HTTP carries.
+TOKEN: ValueType[str] = ValueType("token", _to_token)
 INTEGER: ValueType[int] = ValueType("integer", _to_integer)
 FLOAT: ValueType[float] = ValueType("number", _to_float)
 BOOLEAN: ValueType[bool] = ValueType("boolean", _to_boolean)

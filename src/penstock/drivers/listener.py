@@ -5,10 +5,14 @@ from __future__ import annotations
 import logging
 import re
 import sys
+import traceback
 from pathlib import Path
+from types import TracebackType
 from typing import Final
 
+from penstock.base.secrets import hide
 from penstock.core.graph.job_graph import JobGraph
+from penstock.drivers.log_forms import HidingForm
 
 _log = logging.getLogger("penstock.job")
 
@@ -39,13 +43,13 @@ class ClientListener:
         level = logging.WARNING if status in ("FAILING", "RESTARTING") else logging.INFO
         if status == "CREATED":
             return
-        text, traceback = (reason or "", "") if status == "FAILED" else summary_of(reason or "")
+        text, trace = (reason or "", "") if status == "FAILED" else summary_of(reason or "")
         if status == "FAILING":
-            self._traceback, traceback = traceback, ""
+            self._traceback, trace = trace, ""
         elif status == "RESTARTING":
-            self._traceback, traceback = "", traceback or self._traceback
+            self._traceback, trace = "", trace or self._traceback
         because = "" if not text or status == "FAILED" else f": {text}"  # a failure is raised, too
-        _log.log(level, "%s: %s%s%s", self._name, status.lower(), because, traceback and f"\n{traceback}")
+        _log.log(level, "%s: %s%s%s", self._name, status.lower(), because, trace and f"\n{trace}")
 
     def on_client_output(self, operator_id: str, subtask_index: int, payload: bytes) -> None:
         """Bytes of a sink."""
@@ -73,13 +77,29 @@ def summary_of(reason: str) -> tuple[str, str]:
 
 def log_to_stderr_by_default() -> None:
     """Let a program that has not set up logging still hear what its jobs do."""
+    hide_in_uncaught_errors()
     logger = logging.getLogger("penstock")
     # What keeps lines for those who look at a job shows them to nobody.
     shown = [handler for handler in logger.handlers if not (handler.name or "").startswith(KEEPS)]
     if shown or logging.getLogger().handlers:
         return
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(asctime)s penstock %(message)s", "%H:%M:%S"))
+    handler.setFormatter(HidingForm("%(asctime)s penstock %(message)s", "%H:%M:%S"))
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
     logger.propagate = False
+
+
+def hide_in_uncaught_errors() -> None:
+    """Let the traceback of an error that ends the program show no secret; a hook of the program's own stays."""
+    if sys.excepthook is sys.__excepthook__:
+        sys.excepthook = _print_hidden
+
+
+def _print_hidden(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    text = "".join(traceback.format_exception(kind, error, trace))
+    hidden = hide(text)
+    if hidden == text or sys.stderr is None:
+        sys.__excepthook__(kind, error, trace)
+    else:
+        sys.stderr.write(hidden)

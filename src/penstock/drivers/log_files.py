@@ -7,7 +7,8 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Final
 
-from penstock.drivers.log_forms import form_of, without_secrets
+from penstock.base.secrets import hide
+from penstock.drivers.log_forms import form_of
 from penstock.drivers.log_output import OutputFile
 from penstock.drivers.log_settings import LogSettings
 from penstock.drivers.questions import FILE_BYTES_MAX, Answer, FileText, LogFile, LogFiles, Refused
@@ -36,7 +37,6 @@ class ProcessLogs:
         else:
             self.directory = Path(settings.directory) / settings.job_id
             self.directory.mkdir(parents=True, exist_ok=True)
-        self._secrets = settings.secrets
         self._main = f"{process}.log"
         self.handler: logging.Handler = RotatingFileHandler(
             self.directory / self._main,
@@ -73,7 +73,7 @@ class ProcessLogs:
         return self._end_of(self.printed.read())
 
     def _end_of(self, data: bytes) -> FileText:
-        text = without_secrets(data.decode(errors="replace"), self._secrets).encode()
+        text = hide(data.decode(errors="replace")).encode()
         return FileText(text[-FILE_BYTES_MAX:], max(0, len(text) - FILE_BYTES_MAX))
 
     def close(self) -> None:

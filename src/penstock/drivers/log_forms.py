@@ -1,33 +1,27 @@
-"""Lines of a log: for people, or as JSON objects; never with a secret of the job's options."""
+"""Lines of a log: for people, or as JSON objects; never with a secret that this process knows."""
 
 from __future__ import annotations
 
 import json
 import logging
 import time
-from collections.abc import Sequence
 
-from penstock.base.secrets import HIDDEN
+from penstock.base.secrets import hide
 from penstock.drivers.log_settings import LogSettings
 
 
-def without_secrets(text: str, secrets: Sequence[str]) -> str:
-    """The text with each secret hidden."""
-    for secret in secrets:
-        if secret in text:
-            text = text.replace(secret, HIDDEN)
-    return text
-
-
-class TextForm(logging.Formatter):
-    """As Flink's logs look."""
-
-    def __init__(self, settings: LogSettings) -> None:
-        super().__init__("%(asctime)s %(levelname)-5s %(name)s [%(threadName)s] - %(message)s")
-        self._secrets = settings.secrets
+class HidingForm(logging.Formatter):
+    """Any form of lines, without the secrets that this process knows."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return without_secrets(super().format(record), self._secrets)
+        return hide(super().format(record))
+
+
+class TextForm(HidingForm):
+    """As Flink's logs look."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)-5s %(name)s [%(threadName)s] - %(message)s")
 
 
 class JsonForm(logging.Formatter):
@@ -39,7 +33,6 @@ class JsonForm(logging.Formatter):
         self._process = process
 
     def format(self, record: logging.LogRecord) -> str:
-        secrets = self._settings.secrets
         line = {
             "time": f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(record.created))}.{int(record.msecs):03d}Z",
             "level": record.levelname,
@@ -47,13 +40,13 @@ class JsonForm(logging.Formatter):
             "thread": record.threadName,
             "job": self._settings.job_id,
             "process": self._process,
-            "message": without_secrets(record.getMessage(), secrets),
+            "message": hide(record.getMessage()),
         }
         if record.exc_info:
-            line["exception"] = without_secrets(self.formatException(record.exc_info), secrets)
+            line["exception"] = hide(self.formatException(record.exc_info))
         return json.dumps(line, ensure_ascii=False)
 
 
 def form_of(settings: LogSettings, process: str) -> logging.Formatter:
     """The form that the settings ask for."""
-    return JsonForm(settings, process) if settings.is_json else TextForm(settings)
+    return JsonForm(settings, process) if settings.is_json else TextForm()

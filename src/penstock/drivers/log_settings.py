@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from penstock.base import options
 from penstock.base.configuration import Configuration
-from penstock.base.secrets import values_to_hide
+from penstock.base.secrets import known_secrets, values_to_hide
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,7 @@ class LogSettings:
         file_bytes_max: no file is longer.
         files_max: how many files a process keeps, the newest ones.
         output_bytes_max: how much of what is printed is kept.
-        secrets: what no line may show.
+        secrets: what no line may show; a process that gets the settings knows them from then on.
     """
 
     job_id: str
@@ -32,6 +33,13 @@ class LogSettings:
     files_max: int = 5
     output_bytes_max: int = 10 << 20
     secrets: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        known_secrets.add(self.secrets)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        known_secrets.add(self.secrets)
 
     @classmethod
     def of(cls, configuration: Configuration, job_id: str) -> LogSettings:

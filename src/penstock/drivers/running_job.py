@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
@@ -10,7 +11,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from penstock.base.completable_future import CompletableFuture
 from penstock.base.configuration import Configuration
-from penstock.base.errors import CheckpointError, JobExecutionError, OperationError, PenstockError, shorten
+from penstock.base.errors import (
+    CheckpointError,
+    ConfigurationError,
+    JobExecutionError,
+    OperationError,
+    PenstockError,
+    shorten,
+)
 from penstock.base.job_execution_result import JobExecutionResult
 from penstock.base.job_id import JobID
 from penstock.base.job_status import JobStatus
@@ -27,6 +35,7 @@ from penstock.drivers.job_client import JobClient
 from penstock.drivers.log_settings import LogSettings
 from penstock.drivers.moves import Moves
 from penstock.drivers.questions import Answer, Question
+from penstock.storage.disposal import note_end
 from penstock.storage.files import absolute_url
 from penstock.storage.leadership import DeposedError
 
@@ -38,6 +47,10 @@ if TYPE_CHECKING:  # workers load this module with the API, and no master
 SIGNALS_SECONDS: Final = 0.5
 #: How long (ms) a worker may take to answer a question.
 ANSWER_MS_MAX: Final = 10_000
+#: How long (s) a job that ends waits until its end is recorded.
+END_RECORD_SECONDS: Final = 5.0
+
+_log = logging.getLogger("penstock.drivers")
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -254,7 +267,12 @@ class RunningJob(JobClient):
         if refusal is None and directory is None:
             refusal = f"name a directory for the savepoint, or set {SAVEPOINT_DIR.key()}"
         if refusal is None and directory is not None:
-            return self.take_savepoint(TakeSavepoint(absolute_url(directory), stop, cancels))
+            try:
+                where = absolute_url(directory)
+            except ConfigurationError as error:
+                refusal = str(error)
+            else:
+                return self.take_savepoint(TakeSavepoint(where, stop, cancels))
         refused: CompletableFuture[str] = CompletableFuture()
         refused.complete_exceptionally(CheckpointError(refusal))
         return refused
@@ -327,11 +345,31 @@ def settle(
     failure: PenstockError | None,
     runtime_ms: int,
     accumulators: dict[str, Any] | None = None,
+    directory: str | None = None,
 ) -> None:
-    """Give the outcome of a job that has ended to the caller that waits for it."""
+    """Give the outcome of a job that has ended to the caller that waits for it.
+
+    Before that, the end is recorded beside the checkpoints that the job leaves in its `directory`, if it has one.
+    """
+    if directory is not None and status.is_globally_terminal_state():
+        _record_end(absolute_url(directory), str(job_id))
     if status is JobStatus.FINISHED:
         result.complete(JobExecutionResult(job_id, runtime_ms, accumulators))
     elif status is JobStatus.CANCELED:
         result.complete_exceptionally(JobExecutionError(job_name, "it was cancelled"))
     else:
         result.complete_exceptionally(failure or JobExecutionError(job_name, "for an unknown reason"))
+
+
+def _record_end(directory: str, job_id: str) -> None:
+    """Record a job's end, so that the checkpoints that it leaves can be deleted; a store that hangs is left alone."""
+
+    def record() -> None:
+        try:
+            note_end(directory, job_id)
+        except Exception as error:  # noqa: BLE001 - the job has ended all the same
+            _log.warning("could not record the end of job %s in %s: %s", job_id, directory, error)
+
+    recorder = threading.Thread(target=record, name="penstock-end", daemon=True)
+    recorder.start()
+    recorder.join(END_RECORD_SECONDS)

@@ -13,6 +13,7 @@ from concurrent.futures import Future, wait
 from typing import Final
 
 from penstock.base.configuration import Configuration
+from penstock.base.secrets import remember
 from penstock.core.graph.job_graph import JobGraph
 from penstock.core.job.view import JobView
 from penstock.drivers.job_handle import JobHandle
@@ -49,6 +50,7 @@ class DispatchedJob:
         self.handle = handle
         self.graph = graph
         self.configuration = configuration
+        remember(configuration.to_dict())
         self.began_ms = int(time.time() * 1000)
         self._now = now
         #: what happens to it, for those who subscribe

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from penstock.base.durable_files import deletes_many, has_directories
 from penstock.base.errors import CheckpointError
+from penstock.storage.disposal import delete_snapshot, forget_end, open_snapshot
 from penstock.storage.files import (
     absolute_url,
     lists_exactly,
@@ -40,13 +41,19 @@ from penstock.storage.metadata import (
     METADATA_NAME,
     CheckpointMetadata,
     KeyedStateHandle,
+    MissingMetadataError,
     NativeStateHandle,
     OperatorSubtaskState,
     StateFile,
     check_file,
     checksum,
 )
-from penstock.storage.savepoint_directories import check_or_claim_snapshot, delete_savepoint, discard_savepoint
+from penstock.storage.savepoint_directories import (
+    check_or_claim_snapshot,
+    delete_directory,
+    discard_savepoint,
+    is_directory_of,
+)
 
 #: What may be deleted as a job's directory, whatever a file says that its name is.
 DIRECTORY_OF_JOB: Final = re.compile(r"[\w-]+")
@@ -233,9 +240,17 @@ class FileCheckpointStore:
         discard_savepoint(savepoint_path)
 
     def delete_savepoint(self, savepoint_path: str) -> None:
-        """Delete a savepoint, metadata first, so that a half-deleted one never looks whole."""
+        """Delete a savepoint or checkpoint, metadata first, so that a half-deleted one never looks whole.
+
+        A directory that this job made for itself goes with everything in it. In any other one, files stay that the
+        metadata does not name, or that other checkpoints refer to.
+        """
         self.check_leads()
-        delete_savepoint(savepoint_path)
+        if is_directory_of(savepoint_path, self._job_id):
+            delete_directory(savepoint_path)
+            return
+        with contextlib.suppress(MissingMetadataError):  # it is deleted already
+            delete_snapshot(open_snapshot(savepoint_path), () if self._fs is None else (posixpath.dirname(self._root),))
 
     def listing(self) -> list[str]:
         """The paths of all files below the job's directory, in the form of `StateFile.path`.
@@ -278,6 +293,7 @@ class FileCheckpointStore:
     def join(self, job_name: str) -> None:
         """Begin a job anew, beside those of its name."""
         if self._fs is not None:
+            forget_end(self._fs, self._root)
             self._leaders = self._leaders_of(job_name)
             self._number = self._leaders.highest()
 
@@ -285,6 +301,7 @@ class FileCheckpointStore:
         """Depose the job masters of a name; then read what has been left, and record it, as far as it counts."""
         if self._fs is None:
             raise CheckpointError("without execution.checkpointing.dir, jobs leave nothing that could be continued")
+        forget_end(self._fs, self._root)
         self._leaders = leaders = self._leaders_of(job_name)
         self._number = number = leaders.take(self._job_id)
         before = [one for one in leaders.former(number) if DIRECTORY_OF_JOB.fullmatch(one[1])]

@@ -18,6 +18,7 @@ from urllib.parse import quote
 import fsspec
 
 from penstock.base.durable_files import (
+    check_outlives,
     create_file,
     has_directories,
     is_local,
@@ -54,9 +55,14 @@ def lists_exactly(fs: Any) -> bool:
 
 
 def absolute_url(path: str) -> str:
-    """A directory as every process finds it, whatever its working directory: `scheme://...` or an absolute path."""
+    """A directory as every process finds it, whatever its working directory: `scheme://...` or an absolute path.
+
+    Raises:
+        ConfigurationError: if the path is relative, and the working directory does not outlive the program.
+    """
     if "://" in path or "::" in path:
         return path.rstrip("/")
+    check_outlives(path)
     _, absolute = fsspec.core.url_to_fs(path)
     return str(absolute).rstrip("/")
 

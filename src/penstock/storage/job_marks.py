@@ -167,6 +167,16 @@ class JobMarks:
                 marks.append(mark)
         return marks, damaged
 
+    def all(self) -> list[JobMark]:
+        """The marks of all names that can be read."""
+        marks = []
+        for name in self._names():
+            with contextlib.suppress(CheckpointError, IsADirectoryError):
+                mark = self._read(name)
+                if mark is not None:
+                    marks.append(mark)
+        return marks
+
     def sync(self) -> None:
         """Let the marks that were read survive."""
         sync_found(self._fs, self.directory)

@@ -17,6 +17,7 @@ from penstock.storage.metadata import METADATA_NAME, StateFile
 CLAIM_NAME: Final = ".claim"
 #: The file that says which job begins from a savepoint or checkpoint and will delete it.
 CLAIMED_NAME: Final = "_claimed"
+JOB_ID_CHARACTERS: Final = 32
 
 
 def is_taken(savepoint_path: str) -> bool:
@@ -116,8 +117,14 @@ def discard_savepoint(savepoint_path: str) -> None:
         fs.rm(directory, recursive=True)
 
 
-def delete_savepoint(savepoint_path: str) -> None:
-    """Delete a savepoint, metadata first, so that a half-deleted one never looks whole."""
+def is_directory_of(savepoint_path: str, job_id: str) -> bool:
+    """Whether a savepoint's directory has a name that the job of an id makes for itself, as no other job does."""
+    name = posixpath.basename(savepoint_path.rstrip("/"))
+    return len(job_id) == JOB_ID_CHARACTERS and name.startswith(f"savepoint-{job_id[:6]}-{job_id[6:12]}")
+
+
+def delete_directory(savepoint_path: str) -> None:
+    """Delete a directory that a job made for its savepoint, with everything in it, metadata first."""
     fs, directory = fsspec.core.url_to_fs(savepoint_path)
     delete_metadata(fs, directory)
     if fs.exists(directory):

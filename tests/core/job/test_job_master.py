@@ -513,6 +513,7 @@ def test_damaged_checkpoint_falls_back() -> None:
     assert {t.restored_checkpoint_id for t in rig.deployed} == {1}
     assert rig.deployed[2].restored["id-sink"].keyed["count"][0].files[0].path == "job-1/chk-1/state-1-0-0"
     assert any("checkpoint 2 cannot be restored: chk-2/state" in line for line in rig.logs)
+    assert "falls back: skips checkpoint 2 as damaged, and takes checkpoint 1" in rig.logs
 
 
 def test_no_good_checkpoint_fails_the_job() -> None:

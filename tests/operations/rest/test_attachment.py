@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import subprocess
 import sys
 
-from tests.operations.rest.rig import Handle, a_view, graph_of
+import pytest
+from tests.operations.rest.rig import JOB, Handle, a_view, graph_of
 
 from penstock.base.configuration import Configuration
 from penstock.operations.attachment import Attachment
@@ -45,3 +47,16 @@ def test_jobs_that_run_already_are_known_to_who_looks_first_and_ended_ones_are_f
         attachment.attach(handle, graph_of(handle.shown), Configuration())  # type: ignore[arg-type]
     ended.outcome.cancel()
     assert [id(job.handle) for job in attachment.dispatcher().jobs()] == [id(running)]
+
+
+def test_a_program_of_a_session_starts_no_server_of_its_own(caplog: pytest.LogCaptureFixture) -> None:
+    """The session serves its jobs, with its token."""
+    attachment = Attachment()
+    attachment.is_served_elsewhere()
+    logging.getLogger("penstock").addHandler(caplog.handler)
+    try:
+        attachment.prepare(Configuration.from_dict({"rest.port": "0"}))
+    finally:
+        logging.getLogger("penstock").removeHandler(caplog.handler)
+    assert attachment.page_of(JOB) is None
+    assert "options of the session" in caplog.text

@@ -15,7 +15,7 @@ from tests.operations.rest.rig import BEGAN_MS, COUNT, JOB, SOURCE, Client, Hand
 
 from penstock.base.errors import CheckpointError
 from penstock.base.job_status import JobStatus
-from penstock.core.checkpoint.statistics import RestoredRecord
+from penstock.core.checkpoint.statistics import CheckpointStatus, RestoredRecord
 from penstock.core.job.history import RescaleEnd, RescaleRequest
 from penstock.operations.rest.calls.errors import RestError
 from penstock.operations.rest.calls.operations import KEPT_SECONDS, OPERATIONS_MAX, Operations
@@ -94,6 +94,32 @@ def test_a_checkpoint_is_complete_when_the_jobs_history_says_so() -> None:
         handle.checkpoint_id = 2
         begun = client.ask("POST", f"/jobs/{JOB}/checkpoints", {"checkpointType": "CONFIGURED"})
         assert client.get(f"/jobs/{JOB}/checkpoints/{begun.json['request-id']}").json["operation"] is None
+
+
+@pytest.mark.parametrize("failure", [None, "a disk is full"])
+def test_the_answer_is_the_checkpoints_own_outcome_when_it_has_left_the_history(failure: str | None) -> None:
+    """A job with a short interval has ten newer ones before anybody asks."""
+    view = a_view()
+    last = view.checkpoints.last
+    assert last is not None
+    statistics = view.checkpoints
+    asked = replace(last, checkpoint_id=7, status=CheckpointStatus.COMPLETED)
+    if failure is None:
+        statistics = statistics.with_completed(asked)
+    else:
+        statistics = statistics.with_failed(replace(asked, status=CheckpointStatus.FAILED, failure=failure))
+    for newer in range(8, 300):
+        statistics = statistics.with_completed(replace(last, checkpoint_id=newer))
+    statistics = replace(statistics, last_failed=None)
+    handle = Handle(replace(view, in_progress=(), checkpoints=statistics))
+    handle.checkpoint_id = 7
+    with serving(handle) as client:
+        begun = client.ask("POST", f"/jobs/{JOB}/checkpoints").json["request-id"]
+        operation = settled(client, f"/jobs/{JOB}/checkpoints/{begun}")["operation"]
+    if failure is None:
+        assert operation == {"checkpointId": 7}
+    else:
+        assert "checkpoint 7 failed: a disk is full" in operation["failureCause"]["stack-trace"]
 
 
 def test_the_next_checkpoint_is_the_answer_where_the_job_always_has_one_in_the_making() -> None:
@@ -188,8 +214,8 @@ def disposal(client: Client, folder: Path) -> str:
 
 def test_only_savepoints_are_deleted(tmp_path: Path) -> None:
     savepoint, photos, dataset = savepoint_in(tmp_path / "savepoint-1"), tmp_path / "photos", tmp_path / "dataset"
-    for folder in (savepoint, photos, dataset):
-        folder.mkdir(exist_ok=True)
+    for folder in (photos, dataset):
+        folder.mkdir()
         (folder / "file").write_text("data")
     parquet.write_table(pa.table({"a": [1]}), dataset / METADATA_NAME)
     with serving(Handle(a_view())) as client:
@@ -197,6 +223,17 @@ def test_only_savepoints_are_deleted(tmp_path: Path) -> None:
         assert "is no savepoint" in disposal(client, photos)
         assert "_metadata" in disposal(client, dataset)
         assert client.ask("POST", "/savepoint-disposal", {}).code == 400
+
+
+def test_a_link_to_a_savepoint_in_use_is_refused(tmp_path: Path) -> None:
+    """G6: what a link leads to is what counts, in the job's path and in the request's."""
+    view = a_view()
+    began, link = savepoint_in(tmp_path / "began"), tmp_path / "link"
+    link.symlink_to(began, target_is_directory=True)
+    held = replace(view.checkpoints, last=None, history=(), restored=RestoredRecord(7, BEGAN_MS, True, link.as_uri()))
+    with serving(Handle(replace(view, checkpoints=held))) as client:
+        assert "in use" in disposal(client, began)
+        assert "in use" in disposal(client, link)
 
 
 def test_a_checkpoint_that_a_running_job_may_go_back_to_is_not_deleted(tmp_path: Path) -> None:

@@ -4,40 +4,61 @@ from __future__ import annotations
 
 import logging
 import stat
+from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import Any, cast, get_args
 
+import msgspec
 import pytest
-from tests.operations.rest.rig import JOB, Handle, a_view, graph_of, serving
+from tests.operations.rest.rig import JOB, SOURCE, Handle, a_view, graph_of, serving
 
 from penstock.base.configuration import Configuration
 from penstock.base.errors import ConfigurationError, UnsupportedError
+from penstock.base.options import REGISTRY
 from penstock.drivers.running_job import RunningJob
 from penstock.operations.dispatcher import DispatchedJob
-from penstock.operations.rest.application import BODY_BYTES_MAX
+from penstock.operations.rest import application
+from penstock.operations.rest.application import BODY_BYTES_MAX, starlette_path
+from penstock.operations.rest.calls.answers import Empty
+from penstock.operations.rest.policies import PAGE_POLICY
 from penstock.operations.rest.settings import RestSettings
+from penstock.operations.rest.table import ROUTES
+from penstock.service.client.address import address_of
 
 OPERATOR = {"authorization": "Bearer operators"}
 READER = {"authorization": "Bearer readers"}
-CHANGING = [
-    ("PATCH", f"/jobs/{JOB}"),
-    ("GET", f"/jobs/{JOB}/yarn-cancel"),
-    ("POST", f"/applications/{JOB}/cancel"),
-    ("POST", f"/jobs/{JOB}/stop"),
-    ("POST", f"/jobs/{JOB}/savepoints"),
-    ("POST", f"/jobs/{JOB}/checkpoints"),
-    ("PUT", f"/jobs/{JOB}/resource-requirements"),
-    ("POST", "/savepoint-disposal"),
-    ("DELETE", "/cluster"),
-]
-REVEALING = [
-    "/jobmanager/config",
-    "/jobmanager/environment",
-    "/jobmanager/log",
-    "/jobmanager/thread-dump",
-    f"/jobs/{JOB}/config",
-    f"/jobs/{JOB}/exceptions",
-]
+ALL_ROUTES = [(route.access, route.method, route.path) for route in ROUTES]
+CREDENTIALS: dict[str, dict[str, str]] = {
+    "nobody": {},
+    "empty": {"authorization": ""},
+    "no token": {"authorization": "Bearer"},
+    "empty token": {"authorization": "Bearer "},
+    "blank token": {"authorization": "Bearer    "},
+    "another scheme": {"authorization": "Basic b3BlcmF0b3JzOm9wZXJhdG9ycw=="},
+    "only the token": {"authorization": "operators"},
+    "wrong": {"authorization": "Bearer wrong"},
+    "part": {"authorization": "Bearer operator"},
+    "longer": {"authorization": "Bearer operatorss"},
+    "both": {"authorization": "Bearer readers operators"},
+    "reader": READER,
+    "operator": OPERATOR,
+}
+#: The code by kind of route with an operator's token alone, and with a reader's, too; 0 lets the request in.
+ALONE = {"open": lambda role: 0, "reveals": lambda role: 0 if role == "operator" else 401}
+ALONE["changes"] = ALONE["reveals"]
+BOTH = {
+    "open": lambda role: 0 if role in ("reader", "operator") else 401,
+    "reveals": lambda role: 0 if role in ("reader", "operator") else 401,
+    "changes": lambda role: {"operator": 0, "reader": 403}.get(role, 401),
+}
+_PLACES = {
+    "jobid": JOB,
+    "applicationid": JOB,
+    "vertexid": SOURCE,
+    "programid": JOB,
+    "triggerid": JOB,
+    "rescaleuuid": JOB,
+}
 
 
 def test_the_server_listens_on_this_host_alone_unless_told() -> None:
@@ -69,29 +90,94 @@ def test_a_profiler_is_refused_rather_than_left_out() -> None:
         RestSettings.of(Configuration.from_dict({"rest.profiling.enabled": "true"}))
 
 
-@pytest.mark.parametrize(("method", "path"), CHANGING)
-def test_what_changes_something_needs_the_operator(method: str, path: str) -> None:
+def path_of(route: str) -> str:
+    """A path of a route, with parameters of the right form."""
+    parts = [_PLACES.get(part[1:], "0") if part.startswith(":") else part for part in route.split("/")]
+    return "/".join(parts)
+
+
+@pytest.mark.parametrize("with_reader", [False, True])
+@pytest.mark.parametrize("prefix", ["", "/v1"])
+def test_each_route_lets_in_those_whom_its_access_names(
+    with_reader: bool, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All routes of the router x all forms of credentials. A request that is let in reaches a handler that says so."""
+    monkeypatch.setattr(application, "ROUTES", [replace(route, handler=lambda _: Empty()) for route in ROUTES])
+    tokens = {"penstock.rest.token": "operators"} | ({"penstock.rest.reader-token": "readers"} if with_reader else {})
+    expected = BOTH if with_reader else ALONE
+    wrong = []
     handle = Handle(a_view())
-    tokens = {"penstock.rest.token": "operators", "penstock.rest.reader-token": "readers"}
     with serving(handle, configuration=tokens) as client:
-        assert client.ask(method, path).code == 401
-        assert client.ask(method, path, headers={"authorization": "Bearer wrong"}).code == 401
-        assert client.ask(method, path, headers=READER).code == 403
-        assert handle.asked == []
-        assert client.ask(method, path, headers=OPERATOR).code not in (401, 403)
+        router = cast("Any", application.application(client.context, client.server.settings).routes)
+        served = {(method, route.path) for route in router for method in route.methods - {"HEAD"}}
+        for access, method, path in [*ALL_ROUTES, ("open", "GET", "/openapi.json")]:
+            served -= {(method, starlette_path(p + path)) for p in ("", "/v1")}
+            for name, headers in CREDENTIALS.items():
+                code = client.ask(method, prefix + path_of(path), headers=headers).code
+                due = expected[access](name)
+                if code in (401, 403) if not due else code != due:
+                    wrong.append(f"{name}: {method} {path} ({access}): {code}, not {due or 'let in'}")
+    assert not wrong, "\n".join(wrong)
+    assert sorted(served) == [("GET", "/"), ("GET", "/assets/{name:str}")], "files of the page, which hold no data"
 
 
-def test_what_reveals_something_needs_a_token_and_the_rest_only_where_there_is_a_readers() -> None:
-    with serving(Handle(a_view()), configuration={"penstock.rest.token": "operators"}) as client:
-        for path in REVEALING:
-            assert client.get(path).code == 401, path
-            assert client.get(path, OPERATOR).code == 200, path
-        assert client.get("/jobs/overview").code == 200
-    tokens = {"penstock.rest.token": "operators", "penstock.rest.reader-token": "readers"}
-    with serving(Handle(a_view()), configuration=tokens) as client:
-        for path in [*REVEALING, "/jobs/overview"]:
-            assert client.get(path).code == 401, path
-            assert client.get(path, READER).code == 200, path
+def test_what_may_hold_the_text_of_an_exception_or_a_value_needs_a_token() -> None:
+    """S11: a failure quotes a record or an address with a password."""
+    open_answers = {route.path: route.answers for route in ROUTES if route.access == "open"}
+    telling = {
+        "failure-cause",
+        "failureCause",
+        "stack-trace",
+        "failure_message",
+        "stringifiedException",
+        "user-accumulators",
+    }
+    telling |= {"accumulator-results", "user-task-accumulators", "exceptionHistory", "value of a user"}
+    assert {path: found for path, kind in open_answers.items() if (found := fields_of(kind) & telling)} == {}
+
+
+def fields_of(kind: Any, seen: set[Any] | None = None) -> set[str]:
+    """The names of all fields of an answer, at any depth."""
+    seen = set() if seen is None else seen
+    found: set[str] = set()
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct) and kind not in seen:
+        seen.add(kind)
+        for field in msgspec.structs.fields(kind):
+            found |= {field.encode_name} | fields_of(field.type, seen)
+    for part in get_args(kind):
+        found |= fields_of(part, seen)
+    return found
+
+
+@pytest.mark.parametrize("key", ["penstock.rest.token", "penstock.rest.reader-token", "security.ssl.rest.key-password"])
+@pytest.mark.parametrize("blank", ["", " ", "\t", "\u00a0 "])
+def test_a_blank_secret_is_refused(key: str, blank: str) -> None:
+    """K3: it would open everything to whoever sends an empty token."""
+    with pytest.raises(ConfigurationError, match=key):
+        Configuration.from_dict({key: blank}).read(REGISTRY[key])
+
+
+@pytest.mark.parametrize("blank", ["", "  "])
+def test_no_server_and_no_client_takes_a_blank_token(blank: str) -> None:
+    """The same on both sides."""
+    with pytest.raises(ConfigurationError, match=r"penstock\.rest\.token"):
+        RestSettings.of(Configuration.from_dict({"rest.port": "0", "penstock.rest.token": blank}))
+    with pytest.raises(ConfigurationError, match=r"penstock\.rest\.token"):
+        address_of(None, {"penstock.rest.token": blank})
+
+
+@pytest.mark.parametrize("token", ["tab\tin it", "line\nbreak", " begins", "ends ", "sch\u00f6n"])
+def test_a_token_that_no_header_carries_is_refused_and_not_shown(token: str) -> None:
+    with pytest.raises(ConfigurationError, match="visible ASCII") as refused:
+        RestSettings.of(Configuration.from_dict({"rest.port": "0", "penstock.rest.token": token}))
+    assert token not in str(refused.value)
+    assert refused.value.__context__ is None
+
+
+def test_the_readers_token_is_another_one() -> None:
+    tokens = {"rest.port": "0", "penstock.rest.token": "same", "penstock.rest.reader-token": "same"}
+    with pytest.raises(ConfigurationError, match="readers could change everything"):
+        RestSettings.of(Configuration.from_dict(tokens))
 
 
 def test_no_token_is_shown_by_the_server_itself() -> None:
@@ -207,3 +293,15 @@ def test_what_changes_something_leaves_a_line(caplog: pytest.LogCaptureFixture) 
         f"PATCH /jobs/{JOB} by nobody from 127.0.0.1: 401",
         f"PATCH /jobs/{JOB} by operator from 127.0.0.1: 202",
     ]
+
+
+def test_every_answer_says_what_a_browser_may_load() -> None:
+    """S9: data loads nothing, and nobody frames it; the page loads its own files."""
+    with serving(Handle(a_view())) as client:
+        for path in ("/overview", "/nowhere", f"/jobs/{JOB}", "/jobs/x"):
+            policy = client.get(path).headers["content-security-policy"]
+            assert policy.startswith("default-src 'none'")
+            assert "frame-ancestors 'none'" in policy
+    page = (Path(__file__).parents[3] / "web" / "vite.config.ts").read_text()
+    in_the_page = page.split('"default-src')[1].split('"')[0]
+    assert PAGE_POLICY.startswith(f"default-src{in_the_page}; ")

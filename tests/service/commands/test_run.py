@@ -141,3 +141,40 @@ def test_info_shows_a_plan_and_runs_nothing(program: Path, tmp_path: Path) -> No
         assert penstock("info", "-o", str(tmp_path / name), str(program)) == [f"The plan is in {tmp_path / name}."]
         assert (tmp_path / name).read_text().startswith(begin)
     penstock("info", str(program), "exit", code=7)
+
+
+RESTORED = """
+import os, sys
+from penstock.common import WatermarkStrategy
+from penstock.connectors.generator import DataGeneratorSource
+from penstock.datastream import StreamExecutionEnvironment
+env = StreamExecutionEnvironment.get_execution_environment()
+source = DataGeneratorSource(lambda i: i, None, rate_per_second=100)
+numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "n").uid("n").key_by(lambda i: i % 3)
+numbers.reduce(max).uid(sys.argv[1]).filter(lambda i: False).print().uid("p")
+job = env.execute_async("restored")
+if len(sys.argv) > 2:
+    while not any(vertex.records_in for vertex in job.get_progress().result().vertices):
+        pass
+    print(job.stop_with_savepoint(False, sys.argv[2]).result())
+    job.get_job_execution_result().result()
+else:
+    job.get_job_execution_result().result()
+"""
+
+
+def test_a_detached_program_whose_savepoint_is_refused_is_an_error(tmp_path: Path) -> None:
+    """H4: "submitted" and exit 0 would be the opposite of what has happened."""
+    program = tmp_path / "restored.py"
+    program.write_text(RESTORED)
+    lines = penstock("run", *LOCAL, str(program), "sum", str(tmp_path / "savepoints"))
+    (path,) = [line for line in lines if "/savepoint-" in line and not line.startswith("Job")]
+    detached = ("run", *LOCAL, "-d", "--log-dir", str(tmp_path / "logs"), "-s")
+    refused = penstock(*detached, path, str(program), "another", code=1)
+    assert not any("submitted" in line for line in refused)
+    assert any(line.startswith("error: ") and "no operator of the job claims the state" in line for line in refused)
+    missing = penstock(*detached, str(tmp_path / "nothing"), str(program), "sum", code=1)
+    assert any("cannot be read" in line for line in missing)
+    accepted = penstock(*detached, path, str(program), "sum")
+    assert accepted[0].startswith("Job has been submitted with JobID ")
+    os.kill(int(accepted[-1].split("process ")[1].split(";")[0]), 15)

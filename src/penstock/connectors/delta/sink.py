@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from penstock.base.durable_files import check_outlives
 from penstock.base.errors import ConfigurationError
 from penstock.base.typeinfo import RowTypeInfo, TypeInformation
 from penstock.connectors.delta.commits import DeltaCommitter, PreparedFiles, add_files
@@ -119,6 +120,7 @@ class DeltaSinkBuilder:
         self, table_path: str | os.PathLike[str], row_type: Any, storage_options: Mapping[str, str] | None
     ) -> None:
         require_library()
+        check_outlives(os.fspath(table_path))
         self._place = TablePlace.of(table_path, storage_options)
         self._columns = None if row_type is None else stored_schema(columns_of_type(row_type, "DeltaSink"))
         self._settings: dict[str, Any] = {}

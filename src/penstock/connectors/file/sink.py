@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from copy import copy
 from typing import Any, Generic, Self, TypeVar
 
+from penstock.base.durable_files import check_outlives
 from penstock.base.errors import ConfigurationError
 from penstock.base.typeinfo import TypeInformation
 from penstock.codecs.serialization import BulkWriterFactory, Encoder, SerializationSchema
@@ -117,6 +118,7 @@ class FileSink(Sink[T]):
         """Collects the settings of a `FileSink`."""
 
         def __init__(self, base_path: str | os.PathLike[str], encoding: Encoding) -> None:
+            check_outlives(os.fspath(base_path))
             self._base_path = absolute_path(base_path)
             self._encoding = encoding
             self._bucket_assigner = BucketAssigner.date_time_bucket_assigner()

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from penstock.base.errors import ConfigurationError, UnsupportedError
+from penstock.base.secrets import remember
 from penstock.connectors.extras import require
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class CatalogLoader:
     @staticmethod
     def of(name: str, properties: Mapping[str, str] | None = None) -> CatalogLoader:
         """A loader for a catalog of this name with these properties; `catalog-type` is another name for `type`."""
+        remember(properties or {})
         found = {("type" if key == "catalog-type" else key): str(value) for key, value in (properties or {}).items()}
         return CatalogLoader(name, tuple(sorted(found.items())))
 

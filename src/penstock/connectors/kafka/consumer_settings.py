@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from penstock.base.errors import ConfigurationError, UnsupportedError
+from penstock.base.secrets import remember
 from penstock.connectors.kafka.offsets import KafkaOffsetResetStrategy
 
 DISCOVERY_INTERVAL: Final = "partition.discovery.interval.ms"
@@ -100,6 +101,7 @@ def consumer_options(properties: Mapping[str, str], client_id_prefix: str | None
         ConfigurationError: for a value that cannot be, or a property that a source sets itself.
         UnsupportedError: for one that librdkafka has no counterpart of.
     """
+    remember(properties)
     if not properties.get("bootstrap.servers"):
         raise ConfigurationError("a Kafka source needs set_bootstrap_servers('host:port,...')")
     interval = _number(properties, DISCOVERY_INTERVAL, -1 if looks_once else _DISCOVERY_INTERVAL_MS)

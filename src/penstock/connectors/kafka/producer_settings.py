@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from penstock.base.errors import ConfigurationError, UnsupportedError
+from penstock.base.secrets import remember
 
 TIMEOUT: Final = "transaction.timeout.ms"
 
@@ -32,6 +33,7 @@ def producer_settings(properties: Mapping[str, str]) -> dict[str, Any]:
         ConfigurationError: for a property that a sink sets itself.
         UnsupportedError: for one that librdkafka has no counterpart of.
     """
+    remember(properties)
     settings: dict[str, Any] = {"partitioner": _PARTITIONER, "enable.idempotence": True, "linger.ms": 5}
     for name, value in properties.items():
         if name in _RESERVED:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import parse_qsl, quote, urlsplit
 
 from penstock.base.errors import ConfigurationError, OperationError, UnsupportedError
+from penstock.base.secrets import remember
 
 if TYPE_CHECKING:
     import psycopg
@@ -46,6 +47,10 @@ _DEFAULTS: Final = {
 #: How long a process that stands still in the middle of a transaction may hold its locks.
 IDLE_IN_TRANSACTION_MS: Final = 60_000
 RETRY_PAUSE_S: Final = 1.0
+#: One or several hosts with ports, as libpq takes them: names, addresses, directories of sockets in %2F form.
+_HOST: Final = r"(?:\[[0-9a-fA-F:.%]*\]|[\w.%~-]*)(?::\d*)?"
+_HOSTS: Final = re.compile(rf"{_HOST}(?:,{_HOST})*")
+_SCHEME: Final = re.compile(r"(?:jdbc:)?[a-z][a-z0-9+.-]{0,20}(?:://|:)")
 _OLDEST: Final = 140_000
 
 
@@ -79,7 +84,8 @@ class Address:
     password: str | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        self.conninfo()
+        remember({"url": self.url, "password": self.password or ""})
+        self._place()
 
     def __repr__(self) -> str:
         return f"Address({self.shown!r})"
@@ -87,7 +93,22 @@ class Address:
     @property
     def shown(self) -> str:
         """Host, port and database."""
-        return urlsplit(self.conninfo()).netloc.rpartition("@")[2] + urlsplit(self.conninfo()).path
+        return self._place()
+
+    def _place(self) -> str:
+        """Host, port and database, without who connects.
+
+        Raises:
+            ConfigurationError: if the URL is malformed. The error quotes nothing that may be a part of a password.
+        """
+        authority, slash, path = self.conninfo().partition("://")[2].partition("/")
+        host, database = authority.rpartition("@")[2].partition("?")[0], path.partition("?")[0]
+        if not _HOSTS.fullmatch(host) or "@" in database:
+            raise ConfigurationError(
+                "the URL of the database is malformed: after user and password come HOST:PORT/DATABASE. In a user or a "
+                "password, / ? # @ : and % are written as %2F %3F %23 %40 %3A %25; or give both as options of their own"
+            )
+        return host + slash + database
 
     def conninfo(self) -> str:
         """The URL for libpq.
@@ -98,10 +119,10 @@ class Address:
         if self.url.startswith(("postgresql://", "postgres://")):
             return self.url
         if not self.url.startswith("jdbc:postgresql://"):
-            scheme = self.url.split("//")[0]
+            scheme = _SCHEME.match(self.url)
             raise ConfigurationError(
                 "the connector jdbc speaks to PostgreSQL alone: a URL begins with jdbc:postgresql://HOST:PORT/DATABASE "
-                f"or postgresql://, not with {scheme!r}"
+                f"or postgresql://, not with {scheme[0] if scheme is not None else 'anything else'!r}"
             )
         plain, _, query = self.url.removeprefix("jdbc:").partition("?")
         parameters = [part for key, value in parse_qsl(query) for part in _parameter(key, value)]

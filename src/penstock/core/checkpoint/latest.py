@@ -26,6 +26,8 @@ class Choice:
     end: JobMark | None = None
     #: why checkpoints that may be newer than all others cannot be read
     damaged: tuple[str, ...] = ()
+    #: the directories of these
+    skipped: tuple[str, ...] = ()
 
     @property
     def is_empty(self) -> bool:
@@ -51,6 +53,7 @@ def choose_latest(left: LeftByJobs) -> Choice:
         # A job that had no time for a checkpoint is where it began.
         path=None if mark is None or whole or mark.status != BEGUN else mark.savepoint,
         damaged=tuple(f"{found.directory} cannot be restored: {found.damage}" for found in damaged),
+        skipped=tuple(found.directory for found in damaged),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -31,6 +31,8 @@ class Recovery:
     damaged: tuple[str, ...]
     #: Those of them that are newer than all others.
     passed_over: tuple[str, ...] = ()
+    #: The ids of these.
+    skipped_ids: tuple[int, ...] = ()
     #: How the job has ended, when it has; `last` is the savepoint that it was stopped with, if that is still there.
     end: JobMark | None = None
     last: CheckpointMetadata | None = None
@@ -63,12 +65,12 @@ def read_recovery(store: CheckpointStore, job_id: str, job_name: str, retained: 
     own = [mark for mark in left.marks if mark.job_id == job_id and mark.status != BEGUN]
     end = max(own, key=lambda mark: mark.job_master, default=None)
     if end is not None:
-        return Recovery((), 0, left, (), (), end, _savepoint_of(store, end))
+        return Recovery((), 0, left, (), (), (), end, _savepoint_of(store, end))
     listed, highest = complete_ids(store.listing())  # which may be late
     counting = {one.checkpoint_id for one in left.checkpoints if one.job_id == job_id}
     ids, highest = sorted(counting.union(listed), reverse=True), max(highest, *counting, 0)
     completed: list[CheckpointMetadata] = []
-    damaged, passed_over = [], 0
+    damaged, skipped_ids = [], []
     for checkpoint_id in filter(counting.__contains__, ids):
         if len(completed) == retained:
             break
@@ -78,9 +80,10 @@ def read_recovery(store: CheckpointStore, job_id: str, job_name: str, retained: 
             continue
         except CheckpointError as error:
             damaged.append(f"checkpoint {checkpoint_id} cannot be restored: {error}")
-            passed_over += not completed
-    newer = tuple(damaged[:passed_over])
-    return Recovery(tuple(reversed(completed)), highest, left, (*damaged, *left.damaged), newer)
+            if not completed:
+                skipped_ids.append(checkpoint_id)
+    newer = tuple(damaged[: len(skipped_ids)])
+    return Recovery(tuple(reversed(completed)), highest, left, (*damaged, *left.damaged), newer, tuple(skipped_ids))
 
 
 def _savepoint_of(store: CheckpointStore, end: JobMark) -> CheckpointMetadata | None:
@@ -109,6 +112,11 @@ def nothing_left(damage: Exception) -> str:
         f"no checkpoint is left to recover from: {damage}. Starting over would lose what was committed; to keep more "
         "than one, set execution.checkpointing.num-retained"
     )
+
+
+def fallen_back(skipped: Sequence[str], taken: str) -> str:
+    """The line for a job that begins from an older checkpoint. Lines before it give the damage of each newer one."""
+    return f"falls back: skips {', '.join(skipped)} as damaged, and takes {taken}"
 
 
 def refusal_to_fall_back(damage: str, before: str) -> str:

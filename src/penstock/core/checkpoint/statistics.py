@@ -8,6 +8,8 @@ from typing import Final
 
 #: How many settled checkpoints the history holds (Flink's `web.checkpoints.history`).
 HISTORY_MAX: Final = 10
+#: Of how many settled checkpoints the outcome is known, for whoever asked for one of them.
+OUTCOMES_MAX: Final = 500
 
 
 class CheckpointStatus(enum.Enum):
@@ -135,6 +137,7 @@ class CheckpointStatistics:
         last_failed: the last checkpoint that failed.
         restored: from where the job began last; None when it began anew.
         restores: how often it began from a checkpoint.
+        outcomes: the ids of the last that completed or failed, with the reason of a failure, newest first.
     """
 
     triggered: int = 0
@@ -147,6 +150,7 @@ class CheckpointStatistics:
     last_failed: CheckpointRecord | None = None
     restored: RestoredRecord | None = None
     restores: int = 0
+    outcomes: tuple[tuple[int, str | None], ...] = ()
 
     def with_triggered(self) -> CheckpointStatistics:
         """One more was begun."""
@@ -170,4 +174,10 @@ class CheckpointStatistics:
         return replace(self, restored=restored, restores=self.restores + 1)
 
     def _remembering(self, record: CheckpointRecord) -> CheckpointStatistics:
-        return replace(self, history=(record, *self.history)[:HISTORY_MAX])
+        failure = (record.failure or "it was given up") if record.status is CheckpointStatus.FAILED else None
+        outcome = record.checkpoint_id, failure
+        return replace(
+            self,
+            history=(record, *self.history)[:HISTORY_MAX],
+            outcomes=(outcome, *self.outcomes)[:OUTCOMES_MAX],
+        )

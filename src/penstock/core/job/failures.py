@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from penstock.base.errors import CallError, JobExecutionError, PenstockError, UserFunctionError
+from penstock.base.secrets import hide
 from penstock.core.connector import RecordError
 from penstock.core.graph.execution_graph import Execution, ExecutionGraph
 from penstock.core.graph.job_graph import JobGraph
@@ -43,7 +44,7 @@ def record_of(
     return FailureRecord(
         at_ms,
         failed[0].id.attempt if failed else graph.attempt,
-        str(error),
+        hide(str(error)),
         None if execution is None else graph.name_of(execution),
         failed[0].worker_id if failed else None,
         None if worker is None else worker.host,
@@ -101,12 +102,12 @@ def _user_error(failure: Failure, job_graph: JobGraph, vertex: int, subtask: int
         failure.operator_name,
         subtask,
         job_graph.vertices[vertex].parallelism,
-        failure.record or "",
-        failure.traceback or failure.reason,
+        hide(failure.record or ""),
+        hide(failure.traceback or failure.reason),
         failure.what,
     )
 
 
 def _other_error(failure: Failure, job_graph: JobGraph, where: str) -> PenstockError:
     details = f"\n{failure.traceback}" if failure.traceback else ""
-    return JobExecutionError(job_graph.name, f"{where}{failure.reason}{details}")
+    return JobExecutionError(job_graph.name, hide(f"{where}{failure.reason}{details}"))

@@ -13,6 +13,7 @@ from penstock.core.checkpoint.in_flight_rescaling import check_in_flight
 from penstock.core.checkpoint.latest import choose_latest, finished_before, refusal_of_latest
 from penstock.core.checkpoint.recovery import (
     Recovery,
+    fallen_back,
     must_not_fall_back,
     nothing_left,
     read_recovery,
@@ -190,6 +191,8 @@ class JobRecovery:
             self._begin_from_path()
         elif choice.checkpoints:
             self._older = list(choice.checkpoints[1:])
+            if choice.damaged:
+                self._effects.log(fallen_back(choice.skipped, str(choice.checkpoints[0].external_path)))
             if self._begins_from(choice.checkpoints[0], option):
                 self._tell(BeginKnown())
         else:
@@ -220,6 +223,9 @@ class JobRecovery:
             self._give_up(refusal_to_fall_back(recovery.passed_over[0], before))
             return
         self._master.checkpoints.recover(recovery.completed, recovery.last_id)
+        if recovery.skipped_ids:
+            skipped = [f"checkpoint {checkpoint_id}" for checkpoint_id in recovery.skipped_ids]
+            self._effects.log(fallen_back(skipped, self.point))
         self._graph.reset(recovery.first_attempt)
         if self._master.checkpoints.completed:
             self._tell(BeginKnown())
@@ -278,10 +284,15 @@ class JobRecovery:
             named = str(before.external_path) if is_initial else f"checkpoint {before.checkpoint_id}"
             self._give_up(refusal_to_fall_back(damage, named))
         elif not is_initial:
+            skipped = self.point
             checkpoints.drop_latest()
+            self._effects.log(fallen_back([skipped], self.point))
             self.prepare_attempt()
-        elif self._begins_from(self._older.pop(0), RECOVERY_FROM_LATEST.key()):
-            self.prepare_attempt()
+        else:
+            skipped = self.point
+            if self._begins_from(self._older.pop(0), RECOVERY_FROM_LATEST.key()):
+                self._effects.log(fallen_back([skipped], self.point))
+                self.prepare_attempt()
 
     @property
     def point(self) -> str:

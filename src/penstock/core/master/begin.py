@@ -15,7 +15,7 @@ from penstock.core.checkpoint.latest import (
     forerunners,
     refusal_of_latest,
 )
-from penstock.core.checkpoint.recovery import must_not_fall_back, refusal_to_fall_back
+from penstock.core.checkpoint.recovery import fallen_back, must_not_fall_back, refusal_to_fall_back
 from penstock.core.checkpoint.restore import as_begun_from, check_fit
 from penstock.core.checkpoint.settings import CheckpointSettings
 from penstock.core.graph.job_graph import JobGraph
@@ -59,14 +59,20 @@ def begin_from_latest(job_graph: JobGraph, job_id: str, configuration: Configura
         if choice.is_empty:
             yield Log(f"{option}: no job named {name!r} has left a checkpoint")
             return Latest(None, before)
-        metadata = yield from _newest_whole(choice, job_graph, configuration)
+        metadata, skipped = yield from _newest_whole(choice, job_graph, configuration)
+        if skipped:
+            yield Log(fallen_back(skipped, str(metadata.external_path)))
     except (CheckpointError, OSError) as error:
         raise JobExecutionError(name, f"{option}: cannot read what jobs of this name have left: {error}") from error
     fitting = yield from _fitting(metadata, option, job_graph, configuration)
     return Latest(fitting, before)
 
 
-def _newest_whole(choice: Choice, job_graph: JobGraph, configuration: Configuration) -> Steps[CheckpointMetadata]:
+def _newest_whole(
+    choice: Choice, job_graph: JobGraph, configuration: Configuration
+) -> Steps[tuple[CheckpointMetadata, list[str]]]:
+    """The newest checkpoint that can be read, and the newer ones, which are skipped."""
+    skipped = list(choice.skipped)
     candidates = list(choice.checkpoints)
     if choice.path is not None:
         candidates = [(yield Load(choice.path, job_graph.name, claims(configuration)))]
@@ -77,13 +83,14 @@ def _newest_whole(choice: Choice, job_graph: JobGraph, configuration: Configurat
         except CheckpointError as error:
             damage = f"{metadata.external_path} cannot be restored: {error}"
             yield Log(damage)
+            skipped.append(str(metadata.external_path))
             if not candidates:
                 raise
             if must_not_fall_back(job_graph, configuration):
                 before = str(candidates[0].external_path)
                 raise JobExecutionError(job_graph.name, refusal_to_fall_back(damage, before)) from error
         else:
-            return metadata
+            return metadata, skipped
 
 
 def claims(configuration: Configuration) -> bool:

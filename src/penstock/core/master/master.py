@@ -12,6 +12,7 @@ from typing import Final
 from penstock.base.configuration import Configuration
 from penstock.base.errors import PenstockError, UserFunctionError
 from penstock.base.job_status import JobStatus
+from penstock.base.secrets import hide
 from penstock.core.batch.figures import JobFigures
 from penstock.core.graph.job_graph import JobGraph
 from penstock.core.graph.states import JOB_MOVES
@@ -144,7 +145,7 @@ class StepwiseMaster(ABC):
         task = None
         if isinstance(error, UserFunctionError):
             task = f"{error.operator_name} ({error.subtask_index + 1}/{error.parallelism})"
-        record = FailureRecord(self.clock.now_ms(), self.history.restarts, str(error), task)
+        record = FailureRecord(self.clock.now_ms(), self.history.restarts, hide(str(error)), task)
         self.on_failure(self.history.failed(record), error)
 
     def _move(self, status: JobStatus, reason: str | None = None) -> Steps[None]:

@@ -63,6 +63,7 @@ class LocalJob(RunningJob):
         self._clock = SystemClock()
         self._started_ms = self._clock.steady_ms()
         storage = StorageSettings.of(configuration, job_id)
+        self._directory = storage.directory
         backends = BackendSettings.of(configuration, job_id).backends()
         self._wake = threading.Event()
         self._coroutines = EventLoopThread(f"penstock-async-{job_graph.name}", self._wake.set)
@@ -155,9 +156,8 @@ class LocalJob(RunningJob):
         runtime_ms = self._clock.steady_ms() - self._started_ms
         accumulators = self._master.accumulators()
         self._ended = status
-        settle(
-            self._result, self._job_id, self._name, status, failure or self._master.failure, runtime_ms, accumulators
-        )
+        failure = failure or self._master.failure
+        settle(self._result, self._job_id, self._name, status, failure, runtime_ms, accumulators, self._directory)
 
     def _clean_up(self) -> None:
         self._cluster.close()

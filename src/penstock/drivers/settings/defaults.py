@@ -19,6 +19,7 @@ from typing import Final
 
 from penstock.base.configuration import Configuration
 from penstock.base.errors import ConfigurationError
+from penstock.base.secrets import remember
 from penstock.drivers.settings.config_file import config_file, read_config_file
 
 #: The variable of the environment that holds options of the command line.
@@ -47,7 +48,9 @@ def default_settings(
     path = config_file(environment, working_directory or Path.cwd())
     if path is not None:
         settings |= {key: Setting(value, str(path)) for key, value in read_config_file(path).items()}
-    return settings | {key: Setting(value, COMMAND_LINE) for key, value in _handed_over(environment).items()}
+    settings |= {key: Setting(value, COMMAND_LINE) for key, value in _handed_over(environment).items()}
+    remember({key: setting.value for key, setting in settings.items()})
+    return settings
 
 
 def default_configuration() -> Configuration:

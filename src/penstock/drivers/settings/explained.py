@@ -9,7 +9,7 @@ from typing import Any
 
 from penstock.base.errors import ConfigurationError, WrongValueError
 from penstock.base.options import REGISTRY
-from penstock.base.secrets import HIDDEN, is_sensitive
+from penstock.base.secrets import is_sensitive, shown_value
 from penstock.base.unknown_options import unknown_options
 from penstock.base.value_types import render
 from penstock.drivers.settings.defaults import Setting
@@ -72,7 +72,7 @@ def _default(key: str) -> str | None:
 
 
 def _hidden(key: str, value: str) -> str:
-    return HIDDEN if is_sensitive(key) else value
+    return shown_value(key, value)
 
 
 def _wrong(key: str, setting: Setting) -> str | None:

@@ -152,4 +152,5 @@ class _SparkJob:
         if self._master is not None:
             accumulators = self._master.accumulators()
             self._last_view = replace(self._master.view(), status=status)
-        settle(self._result, self._job_id, self._job_graph.name, status, failure, runtime_ms, accumulators)
+        name, directory = self._job_graph.name, self._storage.directory
+        settle(self._result, self._job_id, name, status, failure, runtime_ms, accumulators, directory)

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from penstock.base.errors import ConfigurationError, OperationError
 from penstock.base.options import PYTHON_EXECUTABLE
+from penstock.base.secrets import shown_value
 from penstock.drivers.listener import log_to_stderr_by_default
 from penstock.drivers.spark.handle import SparkHandle, short_reason
 from penstock.drivers.spark.java import find_java
@@ -36,6 +37,8 @@ _log = logging.getLogger("penstock.spark")
 #: does not wait 3 s for a processor beside its data. A task that reads from an executor that is gone says so after 2 s,
 #: not 15.
 PROMPT = {"spark.locality.wait": "0s", "spark.shuffle.io.retryWait": "600ms"}
+
+LOOPBACK = "127.0.0.1"
 
 #: Threads of a local master beyond what the first job takes: for more jobs beside it, and for Spark's own work.
 SPARE_THREADS = 32
@@ -169,6 +172,8 @@ def _start(wanted: Mapping[str, str], slots: int) -> _OwnSession:
     variables = dict(_interpreter(settings, os.environ))
     if "spark.remote" not in settings and "SPARK_REMOTE" not in os.environ:
         variables["JAVA_HOME"] = str(find_java(os.environ))
+        if settings.get("spark.master", "").startswith("local") and "SPARK_LOCAL_IP" not in os.environ:
+            variables["SPARK_LOCAL_IP"] = LOOPBACK  # where Spark's own page listens, which no setting says
     log_to_stderr_by_default()
     _log.info("starting Spark on %s", settings.get("spark.master", "the master of its own configuration"))
     with chatter_filtered(), _environment(variables), interrupt_handler_kept():
@@ -185,9 +190,27 @@ def _build(settings: Mapping[str, str]) -> SparkSession:
     for key, value in settings.items():
         builder = builder.config(key, value)
     try:
+        _launch_without_secrets(settings)
         return builder.getOrCreate()
     except Exception as error:  # noqa: BLE001 - whatever Spark raises becomes a reason
         raise OperationError(f"Spark could not be started: {short_reason(error)}") from None
+
+
+def _launch_without_secrets(settings: Mapping[str, str]) -> None:
+    """Start the JVM before the session where settings hold secrets.
+
+    PySpark puts all settings on the command line with which it starts the JVM, and everybody on the host can read it.
+    A session gives them to a JVM that runs already by a connection that only this process has.
+    """
+    if all(shown_value(key, value) == value for key, value in settings.items()) or "spark.remote" in settings:
+        return
+    from pyspark import SparkConf, SparkContext
+
+    plain = SparkConf(loadDefaults=False)
+    for key, value in settings.items():
+        if shown_value(key, value) == value:
+            plain.set(key, value)
+    SparkContext._ensure_initialized(conf=plain)
 
 
 def session_settings(
@@ -215,8 +238,8 @@ def session_settings(
         settings["spark.master"] = f"local[{threads}]"
     if settings.get("spark.master", "").startswith("local"):
         # Nothing outside this machine has business with Spark's ports.
-        settings.setdefault("spark.driver.bindAddress", "127.0.0.1")
-        settings.setdefault("spark.driver.host", "127.0.0.1")
+        settings.setdefault("spark.driver.bindAddress", LOOPBACK)
+        settings.setdefault("spark.driver.host", LOOPBACK)
         settings.setdefault("spark.default.parallelism", str(max(2, os.cpu_count() or 2)))
     return settings, threads
 

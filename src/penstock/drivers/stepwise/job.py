@@ -17,7 +17,7 @@ from penstock.base.errors import CheckpointError, JobExecutionError
 from penstock.base.job_execution_result import JobExecutionResult
 from penstock.base.job_id import JobID
 from penstock.base.job_status import JobStatus
-from penstock.base.options import SAVEPOINT_DIR
+from penstock.base.options import CHECKPOINTING_DIR, SAVEPOINT_DIR
 from penstock.core.checkpoint.savepoints import TakeSavepoint
 from penstock.core.connector import Source
 from penstock.core.graph.job_graph import JobGraph
@@ -168,7 +168,8 @@ class StepwiseJob(RunningJob):
         self._refuse_requests()
         runtime_ms = self.clock.steady_ms() - self._started_ms
         name, accumulators = self.job_graph.name, self._sinks.accumulators()
-        settle(self._result, self._job_id, name, self._status, failure, runtime_ms, accumulators)
+        directory = self.configuration.read(CHECKPOINTING_DIR)
+        settle(self._result, self._job_id, name, self._status, failure, runtime_ms, accumulators, directory)
 
     def _perform(self, step: Step) -> Any:
         try:

@@ -7,6 +7,7 @@ the process ends.
 
 from __future__ import annotations
 
+import logging
 import threading
 from typing import TYPE_CHECKING, Final
 
@@ -22,6 +23,8 @@ from penstock.operations.events.delivering import listener_classes, subscribe_co
 if TYPE_CHECKING:
     from penstock.operations.rest.server import RestServer
 
+_log = logging.getLogger("penstock.rest")
+
 _REPORTERS: Final = ("metrics.reporter", "traces.reporter")
 
 
@@ -33,6 +36,7 @@ class Attachment:
         self._running: dict[RunningJob, DispatchedJob] = {}
         self._dispatcher: Dispatcher | None = None
         self._server: RestServer | None = None
+        self._is_served_elsewhere = False
 
     def dispatcher(self) -> Dispatcher:
         """The dispatcher of this process; from the first call on it knows each job that runs or begins."""
@@ -47,7 +51,7 @@ class Attachment:
     def is_served_elsewhere(self) -> None:
         """Let no job of this process start a server: that of a session serves them."""
         with self._lock:
-            self._serves_rest = True
+            self._is_served_elsewhere = True
 
     def prepare(self, configuration: Configuration) -> None:
         """Start what the configuration of a job asks for, unless it is there; called before the job begins.
@@ -67,6 +71,13 @@ class Attachment:
             asks = configuration.read(REST_PORT) is not None or configuration.read(REST_BIND_PORT) is not None
             if not asks or self._server is not None:
                 return
+            if self._is_served_elsewhere:
+                _log.warning(
+                    "%s and %s are options of the session, which serves this job; the program starts no server",
+                    REST_PORT.key(),
+                    REST_BIND_PORT.key(),
+                )
+                return
             from penstock.operations.rest.server import serve
 
             self._server = serve(self.dispatcher(), configuration)
@@ -79,6 +90,8 @@ class Attachment:
         dispatched = DispatchedJob(job, graph, configuration)
         subscribe_configured(dispatched.events, job, configuration)
         with self._lock:
+            if self._server is not None:
+                self._server.stop_at_exit()
             if self._dispatcher is not None:
                 self._dispatcher.add(dispatched)
                 return

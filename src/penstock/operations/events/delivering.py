@@ -13,10 +13,9 @@ from typing import Any, Final
 from penstock.base.configuration import Configuration
 from penstock.base.errors import ConfigurationError
 from penstock.base.options import EVENT_LISTENERS, EVENTS_FILE
-from penstock.base.secrets import values_to_hide
+from penstock.base.secrets import hide_json
 from penstock.core.job.view import JobView
 from penstock.drivers.job_handle import JobHandle
-from penstock.drivers.log_forms import without_secrets
 from penstock.drivers.named_objects import named_object
 from penstock.operations.events.deriving import Deriver
 from penstock.operations.events.model import EventListener, JobEvent
@@ -111,14 +110,13 @@ class JobEvents:
 class EventFile(EventListener):
     """Appends a JSON object a line: `event`, its class without `Event`, and its attributes."""
 
-    def __init__(self, path: str, secrets: tuple[str, ...] = ()) -> None:
-        self._secrets = secrets
+    def __init__(self, path: str) -> None:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         self._file = Path(path).open("a", encoding="utf-8")  # noqa: SIM115 - `close` closes it
 
     def on_event(self, event: JobEvent) -> None:
         """Append it."""
-        self._file.write(without_secrets(json.dumps(as_dict(event), ensure_ascii=False), self._secrets) + "\n")
+        self._file.write(hide_json(json.dumps(as_dict(event), ensure_ascii=False)) + "\n")
         self._file.flush()
 
     def close(self) -> None:
@@ -160,7 +158,7 @@ def subscribe_configured(events: JobEvents, handle: JobHandle, configuration: Co
     path = configuration.read(EVENTS_FILE)
     makers: list[Callable[[], EventListener]] = [*listener_classes(configuration)]
     if path is not None:
-        makers.append(lambda: EventFile(path, values_to_hide(configuration.to_dict())))
+        makers.append(lambda: EventFile(path))
     listening = False
     for make in makers:
         try:

@@ -1,6 +1,7 @@
 """The ASGI application: from a request to a handler and back.
 
-Handlers run in threads of a pool, so that one that waits keeps no other from being answered. Whatever goes wrong
+Handlers run in threads. Routes that wait for a worker, or for a program's process, have pools of their own. So all
+others are answered, however many of these wait. Whatever goes wrong
 becomes an answer in Flink's form; an error that nobody foresaw is logged with its traceback and answered by 500.
 """
 
@@ -8,27 +9,30 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
+from anyio import CapacityLimiter
+from anyio.to_thread import run_sync
 from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route as StarletteRoute
 
-from penstock.operations.rest.calls.answers import Answer, answer_of, error_answer
+from penstock.base.secrets import hide, hide_json
+from penstock.operations.rest.audit import Audit, printable
+from penstock.operations.rest.calls.answers import JSON_TYPE, TEXT_TYPE, Answer, answer_of, error_answer
 from penstock.operations.rest.calls.context import RestContext
 from penstock.operations.rest.calls.errors import RestError
-from penstock.operations.rest.calls.routing import Call, Route
+from penstock.operations.rest.calls.routing import Call, Pool, Route
 from penstock.operations.rest.guards import check_access, check_host, check_origin, role_of
 from penstock.operations.rest.openapi import document
 from penstock.operations.rest.page_files import page_file
+from penstock.operations.rest.policies import DATA_POLICY
 from penstock.operations.rest.settings import RestSettings
 from penstock.operations.rest.table import ROUTES
 
 _log = logging.getLogger("penstock.rest")
-_audit = logging.getLogger("penstock.audit")
 
 #: The largest body that is read; no request of the API needs more, but for the upload of a program.
 BODY_BYTES_MAX: Final = 1 << 20
@@ -37,10 +41,14 @@ _HEADERS: Final = {
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
     "referrer-policy": "same-origin",
+    "content-security-policy": DATA_POLICY,
 }
+#: How many handlers of each kind run at a time.
+THREADS: Final[dict[Pool, int]] = {"quick": 32, "workers": 16, "programs": 4}
 #: Where the OpenAPI document is; Flink has none.
 OPENAPI_PATH: Final = "/openapi.json"
 
+T = TypeVar("T")
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
@@ -69,6 +77,9 @@ class _Door:
         self._context = context
         self._settings = settings
         self._headers = dict(_HEADERS)
+        self._audit = Audit()
+        #: threads for routes of each kind, made in the event loop
+        self._pools: dict[Pool, CapacityLimiter] = {}
         if settings.allow_origin is not None:
             self._headers["access-control-allow-origin"] = settings.allow_origin
 
@@ -81,7 +92,7 @@ class _Door:
             if route.access == "changes":
                 asker = "anybody" if self._settings.token is None else role
                 where = request.client.host if request.client is not None else "?"
-                _audit.info("%s %s by %s from %s: %d", route.method, request.url.path, asker, where, answer.code)
+                self._audit.note(route.method, request.url.path, asker, where, answer.code)
             return self._response(answer)
 
         return endpoint
@@ -99,20 +110,27 @@ class _Door:
                 await _body(request, self._settings.upload_bytes_max if route.is_upload else BODY_BYTES_MAX),
                 request.headers.get("content-type", ""),
             )
-            return answer_of(route.code, await run_in_threadpool(route.handler, call))
+            return answer_of(route.code, await self._in_thread(route.pool, route.handler, call))
         except RestError as error:
             return error_answer(error.code, error.message)
         except ClientDisconnect:
             return error_answer(400, "the client is gone")
         except Exception:  # noqa: BLE001 - the client gets an answer, and the log the traceback
-            _log.exception("%s %s failed", route.method, request.url.path)
+            _log.exception("%s %s failed", route.method, printable(request.url.path))
             return error_answer(500, "Internal server error; the log of the driver has its traceback.")
+
+    async def _in_thread(self, pool: Pool, function: Callable[[Any], T], argument: Any) -> T:
+        """Call a function in a thread of a pool, and wait for a free one as long as it takes."""
+        limiter = self._pools.get(pool)
+        if limiter is None:
+            limiter = self._pools[pool] = CapacityLimiter(THREADS[pool])
+        return await run_sync(function, argument, limiter=limiter)
 
     async def page(self, request: Request) -> Response:
         """A file of the page. It shows nothing by itself, so it needs no token, which the page itself asks for."""
         try:
             check_host(self._settings, request.headers)
-            return await run_in_threadpool(page_file, request.path_params.get("name"))
+            return await self._in_thread("quick", page_file, request.path_params.get("name"))
         except RestError as refusal:
             return self._response(error_answer(refusal.code, refusal.message))
 
@@ -128,9 +146,14 @@ class _Door:
 
     def _response(self, answer: Answer) -> Response:
         headers = {**self._headers, **answer.headers, "content-type": answer.content_type}
+        body = answer.body
+        if answer.content_type == JSON_TYPE:
+            body = hide_json(body.decode()).encode()
+        elif answer.content_type == TEXT_TYPE:
+            body = hide(body.decode("utf-8", "replace")).encode()
         if answer.code == 401:
             headers["www-authenticate"] = "Bearer"
-        return Response(answer.body, answer.code, headers)
+        return Response(body, answer.code, headers)
 
 
 async def _body(request: Request, bytes_max: int) -> bytes:

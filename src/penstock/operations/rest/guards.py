@@ -5,7 +5,8 @@
 - A request that changes something and that a browser sends for another site's page is refused (CSRF): browsers say so
   by Origin, Referer or Sec-Fetch-Site, and programs send none of them.
 - The operator's token is needed for what changes or reveals something, the reader's or the operator's for what reveals
-  something, or for everything where there is a reader's. Without tokens, this host is trusted.
+  something, or for everything where there is a reader's. Without tokens, this host is trusted. An empty or blank token
+  gives no role, and `RestSettings` refuses one.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def check_origin(settings: RestSettings, headers: Mapping[str, str]) -> None:
 def role_of(settings: RestSettings, headers: Mapping[str, str]) -> Role:
     """Who asks, by their token."""
     kind, _, given = headers.get("authorization", "").partition(" ")
-    if kind.lower() != "bearer":
+    if kind.lower() != "bearer" or not given.strip():
         return "nobody"
     if settings.token is not None and _equal(given.strip(), settings.token):
         return "operator"

@@ -9,11 +9,13 @@ from starlette.responses import FileResponse
 from penstock.base.errors import MissingPathError
 from penstock.operations.page import files
 from penstock.operations.rest.calls.errors import RestError
+from penstock.operations.rest.policies import PAGE_POLICY
 
 _HEADERS: Final = {
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
     "referrer-policy": "same-origin",
+    "content-security-policy": PAGE_POLICY,
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import socket
 import threading
@@ -19,6 +20,7 @@ from penstock.operations.metrics.listing import MetricStore
 from penstock.operations.rest.application import application
 from penstock.operations.rest.calls.context import RestContext
 from penstock.operations.rest.calls.programs import Programs
+from penstock.operations.rest.connections import BoundedSocket, connections_max, protocol_of
 from penstock.operations.rest.settings import RestSettings
 
 _log = logging.getLogger("penstock.rest")
@@ -48,13 +50,16 @@ class RestServer:
             server_header=False,
             ws="none",
             loop="asyncio",
-            http="h11",
+            http=protocol_of(self._socket),
             backlog=_BACKLOG,
             timeout_keep_alive=5,
             ssl_certfile=settings.certificate,
             ssl_keyfile=settings.key,
             ssl_keyfile_password=settings.key_password,
         )
+        uvicorn_log = logging.getLogger("uvicorn")
+        if uvicorn_log.level == logging.NOTSET:  # it warns of each request that is not HTTP, as often as somebody likes
+            uvicorn_log.setLevel(logging.ERROR)
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._run, name="penstock-rest", daemon=True)
         self._failure: BaseException | None = None
@@ -88,6 +93,11 @@ class RestServer:
         self._thread.join(10.0)
         self._socket.close()
 
+    def stop_at_exit(self) -> None:
+        """Free the port when the interpreter ends, before all that is registered so far, such as the end of Spark."""
+        atexit.unregister(self.stop)
+        atexit.register(self.stop)
+
     def _run(self) -> None:
         try:
             self._server.run(sockets=[self._socket])
@@ -107,12 +117,12 @@ class RestServer:
         self._server.should_exit = True
 
 
-def _bound(settings: RestSettings) -> socket.socket:
+def _bound(settings: RestSettings) -> BoundedSocket:
     """A socket at the first port that is free."""
     refused: OSError | None = None
     family = socket.AF_INET6 if ":" in settings.bind_address else socket.AF_INET
     for port in _ports(settings.ports):
-        found = socket.socket(family, socket.SOCK_STREAM)
+        found = BoundedSocket(family, socket.SOCK_STREAM, connections_max())
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             found.bind((settings.bind_address, port))

@@ -86,6 +86,11 @@ class RestSettings:
                 f"{REST_SSL_ENABLED.key()}, or {REST_INSECURE.key()} if all who see its traffic may control the jobs"
             )
         token, reader_token = configuration.read(REST_TOKEN), configuration.read(REST_READER_TOKEN)
+        if reader_token is not None and reader_token == token:
+            raise ConfigurationError(
+                f"{REST_READER_TOKEN.key()} is the same as {REST_TOKEN.key()}, so readers could change everything: "
+                "set another one"
+            )
         if token is None and (not is_local or reader_token is not None):
             token = generated_token(configuration.read(REST_TOKEN_DIRECTORY))
         more = (configuration.read(REST_ALLOWED_HOSTS) or "").split(",")

@@ -9,6 +9,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from penstock.base.errors import WrongValueError
+from penstock.base.options import REST_TOKEN
 from penstock.drivers.settings.defaults import COMMAND_LINE, Setting, default_settings
 
 #: The variable of the environment with the token, which so is in no list of processes.
@@ -60,7 +61,7 @@ def address_of(jobmanager: str | None, options: Mapping[str, str]) -> Address:
 
     Raises:
         WrongValueError: if it is no address.
-        ConfigurationError: if `config.yaml` cannot be read.
+        ConfigurationError: if `config.yaml` cannot be read, or the token is blank.
     """
     settings = {key: setting.value for key, setting in settings_of(options).items()}
     scheme = "https" if settings.get("security.ssl.rest.enabled", "").lower() == "true" else "http"
@@ -73,8 +74,11 @@ def address_of(jobmanager: str | None, options: Mapping[str, str]) -> Address:
         known = False
     if not known:
         raise WrongValueError(f"-m takes host:port, such as {HOST}:{PORT}, not {place!r}")
-    token = options.get(TOKEN_OPTION) or os.environ.get(TOKEN_VARIABLE) or settings.get(TOKEN_OPTION)
-    return Address(url, token or token_of_session(url), settings.get("security.ssl.rest.certificate"))
+    given = options.get(TOKEN_OPTION)
+    if given is None:
+        given = os.environ.get(TOKEN_VARIABLE) or settings.get(TOKEN_OPTION)
+    token = token_of_session(url) if given is None else REST_TOKEN.convert(given)
+    return Address(url, token, settings.get("security.ssl.rest.certificate"))
 
 
 def token_of_session(url: str) -> str | None:

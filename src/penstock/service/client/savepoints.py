@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Callable
-from typing import Any
+from contextlib import suppress
+from typing import Any, Final
 
 import click
 
-from penstock.service.client.jobs import job_id_of
+from penstock.base.errors import OperationError
+from penstock.service.client.jobs import ENDED, job_id_of, overview
 from penstock.service.client.rest_client import RestClient
+
+#: How long (s) the workers of a job that was stopped may take to end, and its program after that.
+RELEASE_SECONDS: Final = 60.0
+END_SECONDS: Final = 5.0
+PAUSE_SECONDS: Final = 0.1
 
 Say = Callable[[str], None]
 Outcome = dict[str, Any]
@@ -17,6 +26,11 @@ Outcome = dict[str, Any]
 def say(is_json: bool) -> Say:
     """Prints lines; says nothing when JSON follows."""
     return (lambda line: None) if is_json else click.echo
+
+
+def where_client_stands(path: str | None) -> str | None:
+    """A path as the client means it: a relative one is in the working directory of the command, not of the server."""
+    return path if path is None or "://" in path or "::" in path else os.path.abspath(path)
 
 
 def stop(
@@ -29,14 +43,37 @@ def stop(
     """
     job = job_id_of(client, named)
     told(f'{"Draining" if drain else "Suspending"} job "{job}" with a {form} savepoint.')
-    body = {"targetDirectory": directory, "drain": drain, "formatType": form}
+    body = {"targetDirectory": where_client_stands(directory), "drain": drain, "formatType": form}
     mode = " in detached mode" if detached else ""
     told(f"Triggering stop-with-savepoint{mode} for job {job}.")
     trigger = client.request("POST", f"/jobs/{job}/stop", body)["request-id"]
     if detached:
         told(f"Successfully trigger stop-with-savepoint in detached mode, triggerId: {trigger}")
         return {"job": job, "trigger": trigger}
-    return {"job": job, "savepoint": _written(client, job, trigger, told)}
+    path = _written(client, job, trigger, told)
+    wait_until_released(client, job)
+    return {"job": job, "savepoint": path}
+
+
+def wait_until_released(
+    client: RestClient,
+    job: str,
+    sleep: Callable[[float], None] = time.sleep,
+    now: Callable[[], float] = time.monotonic,
+) -> None:
+    """Return when a job that was stopped has released its workers, and the program that ends with it its port.
+
+    So the next command can start the job again. A session goes on, and so does a program that runs other jobs, or that
+    has more to do; the latter is waited for `END_SECONDS`.
+    """
+    with suppress(OperationError):  # there is no server any more
+        is_session = client.get("/config")["features"]["web-submit"]
+        until = now() + RELEASE_SECONDS
+        while client.get(f"/jobs/{job}/execution-result")["status"]["id"] != "COMPLETED" and now() < until:
+            sleep(PAUSE_SECONDS)
+        until = now() + END_SECONDS
+        while not is_session and now() < until and all(one["state"] in ENDED for one in overview(client)):
+            sleep(PAUSE_SECONDS)
 
 
 def savepoint(client: RestClient, named: str, directory: str | None, form: str, detached: bool, told: Say) -> Outcome:
@@ -48,7 +85,7 @@ def savepoint(client: RestClient, named: str, directory: str | None, form: str, 
     job = job_id_of(client, named)
     mode = " in detached mode" if detached else ""
     told(f"Triggering savepoint{mode} for job {job}.")
-    body = {"target-directory": directory, "cancel-job": False, "formatType": form}
+    body = {"target-directory": where_client_stands(directory), "cancel-job": False, "formatType": form}
     trigger = client.request("POST", f"/jobs/{job}/savepoints", body)["request-id"]
     if detached:
         told(f"Successfully trigger manual savepoint, triggerId: {trigger}")
@@ -65,7 +102,7 @@ def dispose(client: RestClient, path: str, told: Say) -> Outcome:
         OperationError: if it cannot be deleted.
     """
     told(f"Disposing savepoint '{path}'.")
-    trigger = client.request("POST", "/savepoint-disposal", {"savepoint-path": path})["request-id"]
+    trigger = client.request("POST", "/savepoint-disposal", {"savepoint-path": where_client_stands(path)})["request-id"]
     told("Waiting for response...")
     client.completed(f"/savepoint-disposal/{trigger}")
     told(f"Savepoint '{path}' disposed.")
@@ -107,7 +144,7 @@ def cancel_with_savepoint(client: RestClient, named: str, directory: str | None,
     job = job_id_of(client, named)
     told('DEPRECATION WARNING: Cancelling a job with savepoint is deprecated. Use "stop" instead.')
     told(f"Cancelling job {job} with savepoint to {directory or 'default savepoint directory'}.")
-    body = {"target-directory": directory, "cancel-job": True}
+    body = {"target-directory": where_client_stands(directory), "cancel-job": True}
     trigger = client.request("POST", f"/jobs/{job}/savepoints", body)["request-id"]
     path = client.completed(f"/jobs/{job}/savepoints/{trigger}").get("location")
     told(f"Cancelled job {job}. Savepoint stored in {path}.")

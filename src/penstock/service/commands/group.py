@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from penstock.base.errors import PenstockError
+from penstock.base.secrets import hide
 
 #: What every command takes for help.
 HELP = {"help_option_names": ["-h", "--help"]}
@@ -38,7 +39,7 @@ class Commands(click.Group):
         try:
             return super().invoke(ctx)
         except PenstockError as error:
-            click.echo(f"error: {error}", err=True)
+            click.echo(hide(f"error: {error}"), err=True)
             sys.exit(1)
         except BrokenPipeError:  # whoever read the output, such as head, has seen enough
             sys.stderr.close()

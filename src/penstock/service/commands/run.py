@@ -16,6 +16,14 @@ if TYPE_CHECKING:
 
 #: Options of the command line that say where the session is, and are not for its programs.
 OF_THE_CLIENT = ("rest.", "penstock.rest.", "security.ssl.rest.")
+#: Options with paths, which the client names from where it stands; a session's program has another directory.
+PATHS_OF_THE_CLIENT = {
+    "execution.checkpointing.dir",
+    "execution.checkpointing.savepoint-dir",
+    "execution.state-recovery.path",
+    "penstock.events.file",
+    "penstock.logs.dir",
+}
 _ARGUMENTS = {"ignore_unknown_options": False, "allow_interspersed_args": False}
 
 
@@ -47,6 +55,7 @@ def command(script: str | None, arguments: Sequence[str], detached: bool, is_jso
     Options of penstock stand before JOB.PY, those of the program behind it. Ends as the program does.
     """
     from penstock.service.client.address import address_of, options_of, settings_of
+    from penstock.service.client.savepoints import where_client_stands
     from penstock.service.program.spec import RunFlags, options_of_flags, program_of, with_rest
 
     module = given["module"] or given["entry"]
@@ -71,6 +80,8 @@ def command(script: str | None, arguments: Sequence[str], detached: bool, is_jso
         if given["interpreter"] is not None or given["target"] is not None or given["log_dir"] is not None:
             raise click.UsageError("-pyclientexec, -t and --log-dir are for programs of their own, without -m.")
         of_session = {key: value for key, value in options.items() if not key.startswith(OF_THE_CLIENT)}
+        for key in PATHS_OF_THE_CLIENT & of_session.keys():
+            of_session[key] = str(where_client_stands(of_session[key]))
         spec = program_of(script, module, arguments, of_session, None)
         _submit(spec, address_of(given["jobmanager"], options), detached, is_json)
         return

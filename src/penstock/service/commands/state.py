@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from penstock.base.secrets import hide
 from penstock.service.commands.options import as_json, print_json, result_console
 
 
@@ -37,7 +38,7 @@ def show(path: str, count: bool, is_json: bool) -> None:
 
         print_table(path, count, result_console())
     except (PenstockError, OSError) as error:
-        click.echo(f"error: {error}", err=True)
+        click.echo(hide(f"error: {error}"), err=True)
         sys.exit(1)
 
 

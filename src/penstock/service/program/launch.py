@@ -39,10 +39,13 @@ def run_detached(spec: ProgramSpec, log: Path, told: Callable[[dict[str, Any]], 
         The id of its process.
 
     Raises:
-        OperationError: if it ends before it has begun a job; the message has the end of its output.
+        OperationError: if it ends before it has begun a job, or its job cannot begin from the savepoint; the
+            message has the reason.
     """
     with started_detached(spec.command(), spec.environment(os.environ), log) as (process, reports):
         for event in reports:
+            if event["event"] == "refused":
+                raise OperationError(event["reason"])
             told(event)
             if event["event"] == "submitted":
                 return process.pid

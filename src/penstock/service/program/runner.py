@@ -15,6 +15,7 @@ from contextlib import suppress
 from types import ModuleType
 from typing import Final
 
+from penstock.base.secrets import hide
 from penstock.base.whole_lines import keep_lines_whole
 from penstock.datastream import plan_only
 from penstock.drivers.client import announcement
@@ -104,7 +105,7 @@ def run_to_end(run: Callable[[], None]) -> int:
         inner = error.__traceback__
         while inner is not None and inner.tb_frame.f_code.co_filename in (*OWN_FILES, "<frozen runpy>"):
             inner = inner.tb_next
-        traceback.print_exception(type(error), error, inner)
+        sys.stderr.write(hide("".join(traceback.format_exception(type(error), error, inner))))
         return 1
     return 0
 

@@ -24,15 +24,20 @@ from typing import Any, Final
 from penstock.base.configuration import Configuration
 from penstock.base.errors import PenstockError
 from penstock.base.options import (
+    CHECKPOINTING_DIR,
+    EVENTS_FILE,
     EXECUTION_TARGET,
     HIGH_AVAILABILITY_TYPE,
     JOB_STORE_CAPACITY,
     JOB_STORE_EXPIRATION_MS,
+    LOGS_DIR,
     REST_BIND_PORT,
     REST_PORT,
     REST_TOKEN,
+    SAVEPOINT_DIR,
     UPLOAD_DIRECTORY,
 )
+from penstock.base.secrets import hide
 from penstock.drivers.election.file import LOCK_FILE, FileElection
 from penstock.drivers.election.leader import Election
 from penstock.drivers.election.zookeeper import ZooKeeperElection
@@ -51,6 +56,7 @@ from penstock.service.program.spec import REST_PORTS
 from penstock.service.session.definitions import Definitions, cluster_directory
 from penstock.service.session.programs import SessionPrograms
 from penstock.service.session.uploads import Uploads
+from penstock.storage.files import absolute_url
 
 _log = logging.getLogger("penstock.session")
 
@@ -185,6 +191,10 @@ def session_configuration() -> Configuration:
     """What holds outside of programs, with a port and a token where none is set."""
     options = {key: setting.value for key, setting in default_settings().items()}
     configuration = Configuration.from_dict(options)
+    for option in (CHECKPOINTING_DIR, SAVEPOINT_DIR, LOGS_DIR, EVENTS_FILE):
+        path = configuration.read(option)
+        if path is not None:  # its programs run in directories of their own
+            configuration.set_string(option.key(), absolute_url(path))
     if configuration.read(REST_PORT) is None and configuration.read(REST_BIND_PORT) is None:
         configuration.set_string(REST_BIND_PORT.key(), REST_PORTS)
     if configuration.read(REST_TOKEN) is None:
@@ -198,7 +208,7 @@ def main(arguments: list[str]) -> int:
     try:
         return Session(arguments[0], session_configuration()).run()
     except PenstockError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(hide(f"error: {error}"), file=sys.stderr)
         return 1
 
 

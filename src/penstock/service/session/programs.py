@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol
 
 from penstock.base.errors import MissingPathError, OperationError, PenstockError, WrongValueError, shorten
 from penstock.base.options import EXECUTION_TARGET, PYTHON_FILES, RECOVERY_FROM_LATEST
+from penstock.base.secrets import remember
 from penstock.drivers.program_output import OUTPUT_VARIABLE
 from penstock.drivers.settings.config_file import DIRECTORY_VARIABLES
 from penstock.drivers.settings.defaults import OPTIONS_VARIABLE, handed_over
@@ -140,6 +141,7 @@ class SessionPrograms:
         program = self._uploads.get(upload_id)
         program_id = (submission.program_id or secrets.token_hex(16)).lower()
         options = dict(submission.options)
+        remember(options)
         refused = sorted(key for key in options if key.startswith(("rest.", "high-availability.")))
         if refused:
             raise WrongValueError(f"{refused[0]} is an option of the session, not of its programs")
@@ -245,6 +247,7 @@ class SessionPrograms:
     def _spec(self, program: Program, submission: Submission, directory: Path, is_new: bool = True) -> ProgramSpec:
         """The program as its process runs it."""
         options = {**self._options, **submission.options}
+        remember(options)
         if self._definitions is not None:
             options = with_checkpoints(options, self._definitions.directory)
         if not is_new:

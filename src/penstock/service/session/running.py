@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from penstock.base.configuration import Configuration
+from penstock.base.durable_files import TEMPORARY_VARIABLE
 from penstock.base.job_status import JobStatus
 from penstock.operations.dispatcher import DispatchedJob
 from penstock.operations.rest.calls.programs import ProgramStatus, ProgramView
@@ -74,7 +75,7 @@ class RunningProgram:
         with theirs, output.open("ab") as file:
             self._process = subprocess.Popen(
                 command,
-                env={**environment, SOCKET_VARIABLE: str(theirs.fileno())},
+                env={**environment, SOCKET_VARIABLE: str(theirs.fileno()), TEMPORARY_VARIABLE: str(directory)},
                 cwd=directory,
                 stdin=subprocess.DEVNULL,
                 stdout=file,

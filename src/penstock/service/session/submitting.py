@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from penstock.base.errors import MissingPathError, OperationError
-from penstock.base.options import PYTHON_FILES
-from penstock.service.client.rest_client import RestClient
+from penstock.base.options import PYTHON_FILES, RECOVERY_FROM_LATEST, RECOVERY_PATH
+from penstock.service.client.rest_client import RestClient, first_line
+from penstock.service.program.reports import RESTORE_SECONDS
 from penstock.service.program.spec import ProgramSpec
 
 #: The shortest and the longest pause (s) between two looks at a program.
@@ -29,6 +30,8 @@ class SubmittedProgram:
     def __init__(self, client: RestClient, spec: ProgramSpec, sleep: Callable[[float], None] = time.sleep) -> None:
         self._client = client
         self._sleep = sleep
+        options = spec.options or {}
+        self._restores = RECOVERY_PATH.key() in options or options.get(RECOVERY_FROM_LATEST.key()) == "true"
         name, content = bundle(spec)
         uploaded = client.upload("/jars/upload", "jarfile", name, content)["filename"].rpartition("/")[2]
         options = {key: value for key, value in (spec.options or {}).items() if key != PYTHON_FILES.key()}
@@ -44,16 +47,37 @@ class SubmittedProgram:
             client.request("DELETE", f"/jars/{uploaded}")
 
     def wait_for_job(self) -> str:
-        """The id of its first job, when that has begun.
+        """The id of its first job, when that has begun, from a savepoint too.
 
         Raises:
-            OperationError: if it ends before; the message has the end of its output.
+            OperationError: if it ends before; the message has the end of its output. So it does if the job cannot begin
+                from the savepoint, with the reason.
         """
         program = self._wait(lambda program: bool(program["jobs"]), lambda: None)
         if program["jobs"]:
-            return str(program["jobs"][0])
+            job = str(program["jobs"][0])
+            if self._restores:
+                self._wait_for_restore(job)
+            return job
         failure = program["failure"] or ""
         raise OperationError(f"the program ended with {program['exit-code']} before it began a job\n{failure}".strip())
+
+    def _wait_for_restore(self, job: str) -> None:
+        until = time.monotonic() + RESTORE_SECONDS
+        while time.monotonic() < until:
+            found = self._client.get(f"/jobs/{job}")
+            if found["state"] == "FAILED":
+                result = self._client.get(f"/jobs/{job}/execution-result").get("job-execution-result") or {}
+                cause = result.get("failure-cause") or {"stack-trace": f"job {job} has failed"}
+                raise OperationError(first_line(cause["stack-trace"]))
+            tasks = [vertex["tasks"] for vertex in found["vertices"]]
+            begun = all(
+                sum(count for state, count in one.items() if state in ("RUNNING", "FINISHED")) == sum(one.values())
+                for one in tasks
+            )
+            if found["state"] in ("FINISHED", "CANCELED") or (found["state"] == "RUNNING" and begun):
+                return
+            self._sleep(PAUSE_SECONDS[0])
 
     def follow(self, told: Callable[[str], None]) -> int:
         """Hand on what it prints until it ends; its exit code, as a shell has it."""

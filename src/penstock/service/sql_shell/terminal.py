@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+import os
 from importlib.util import find_spec
 from pathlib import Path
 
-from penstock.base.errors import UnsupportedError
+from penstock.base.errors import ResourceError, UnsupportedError
 from penstock.drivers.listener import log_to_stderr_by_default
 from penstock.service.sql_shell.shell import Shell
 
@@ -29,6 +30,20 @@ def limit_log() -> None:
         logging.getLogger(name).setLevel(logging.INFO)
 
 
+def keep_private(path: Path) -> None:
+    """Let only the user read the file of lines, which may hold passwords; it is made if there is none."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise ResourceError(f"the history {path} cannot be written: {error.strerror}") from error
+    try:
+        if os.fstat(descriptor).st_uid == os.getuid():
+            os.fchmod(descriptor, 0o600)
+    finally:
+        os.close(descriptor)
+
+
 def run_terminal(shell: Shell, session: str | None, history: Path | None) -> int:
     """Read statements from a person until there are no more. Returns the exit code.
 
@@ -42,6 +57,6 @@ def run_terminal(shell: Shell, session: str | None, history: Path | None) -> int
     from penstock.service.sql_shell.prompt import Prompt
 
     path = history_path(session, history)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    keep_private(path)
     Prompt(shell, path, session).run()
     return 0

@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar
 
 from penstock.base.config_options import ConfigOption, ConfigOptions
 from penstock.base.errors import ConfigurationError
+from penstock.base.secrets import remember
 from penstock.table.data.errors import ValidationError
 
 T = TypeVar("T")
@@ -35,6 +36,7 @@ class TableOptions(Mapping[str, str]):
         self.title = title
         self.zone = zone
         self._values = dict(values)
+        remember(values)
         self._prefix = prefix
 
     def __getitem__(self, key: str) -> str:

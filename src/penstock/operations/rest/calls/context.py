@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 from penstock.base.configuration import Configuration
-from penstock.base.secrets import values_to_hide
 from penstock.core.job.view import JobView
 from penstock.drivers.log_settings import LogSettings
 from penstock.operations.dispatcher import DispatchedJob, Dispatcher
@@ -135,10 +134,7 @@ class RestContext:
     began_ms: int = field(default_factory=lambda: int(time.time() * 1000))
 
     def __post_init__(self) -> None:
-        self.own = OwnProcess(LogSettings.of(self.configuration, ""), self._secrets)
-
-    def _secrets(self) -> list[str]:
-        return [value for job in self.dispatcher.jobs() for value in values_to_hide(job.configuration.to_dict())]
+        self.own = OwnProcess(LogSettings.of(self.configuration, ""))
 
     def view(self, job: DispatchedJob) -> JobView:
         """A job as of at most half a second ago, or as it can be told from its graph when it has said nothing yet."""

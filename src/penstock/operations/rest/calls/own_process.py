@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
+from penstock.base.secrets import hide
 from penstock.drivers.driver_log import DRIVER, LastLines
 from penstock.drivers.listener import KEEPS
-from penstock.drivers.log_forms import form_of, without_secrets
+from penstock.drivers.log_forms import form_of
 from penstock.drivers.log_settings import LogSettings
 from penstock.drivers.program_output import OUTPUT_VARIABLE, end_of_file
 from penstock.drivers.questions import FileText
@@ -23,12 +23,10 @@ class OwnProcess:
     """This process: its threads, and the last of what Penstock has logged in it.
 
     Args:
-        settings: the form of the lines, and the secrets of the job that asked for the server.
-        secrets: those of all jobs, asked for whenever somebody reads: a job may come long after the server.
+        settings: the form of the lines.
     """
 
-    def __init__(self, settings: LogSettings, secrets: Callable[[], Sequence[str]]) -> None:
-        self._secrets = secrets
+    def __init__(self, settings: LogSettings) -> None:
         self.tail = LastLines()
         self.tail.set_name(f"{KEEPS}rest")
         self.tail.setFormatter(form_of(settings, DRIVER))
@@ -50,8 +48,8 @@ class OwnProcess:
         return [(LOG_NAME, len(self.log().encode()), self.tail.written_ms)]
 
     def log(self) -> str:
-        """Its text, without secrets of jobs."""
-        return without_secrets(self.tail.text(), self._secrets()) or "nothing was logged yet\n"
+        """Its text, also without the secrets of jobs that came after a line."""
+        return hide(self.tail.text()) or "nothing was logged yet\n"
 
     def stdout(self) -> str:
         """What it has printed, if who started it has said where that goes."""

@@ -34,8 +34,13 @@ _FORMS: Final = {
     "checkpointid": _INTEGER,
 }
 
-#: What someone needs to be to call a route, where tokens are asked for.
+#: The role that a route needs, where tokens are asked for. A route "reveals" if its answer may hold settings, logs,
+#: stacks, paths of files, values of the user's or the text of an exception, which may quote a record.
 Access = Literal["open", "reveals", "changes"]
+#: The ends of paths whose handlers ask the processes of workers.
+_ASKS_PROCESSES: Final = frozenset({"log", "logs", ":filename", "stdout", "thread-dump", "flamegraph", "accumulators"})
+#: What a handler may wait for: nothing, the answer of a worker's process, or the process of a program.
+Pool = Literal["quick", "workers", "programs"]
 
 
 @dataclass(frozen=True)
@@ -145,6 +150,13 @@ class Route:
     def parameters(self) -> list[str]:
         """The names of the parameters in its path."""
         return re.findall(r":(\w+)", self.path)
+
+    @property
+    def pool(self) -> Pool:
+        """What its handler may wait for."""
+        if self.path.startswith("/jars"):
+            return "programs"
+        return "workers" if self.path.rpartition("/")[2] in _ASKS_PROCESSES else "quick"
 
     def check(self, path: Mapping[str, str]) -> dict[str, str]:
         """The parameters of a path; raises 400 for one of the wrong form."""

@@ -111,9 +111,9 @@ def _found(call: Call, view: Any) -> Any:
 
 _OF_JOB = "/jobs/:jobid/checkpoints"
 ROUTES = [
-    Route("GET", _OF_JOB, statistics, "The checkpoints of a job.", Checkpoints),
+    Route("GET", _OF_JOB, statistics, "The checkpoints of a job.", Checkpoints, access="reveals"),
     Route("GET", f"{_OF_JOB}/config", config, "How checkpoints are taken.", CheckpointConfig),
-    Route("GET", f"{_OF_JOB}/details/:checkpointid", details, "A checkpoint.", Checkpoint),
+    Route("GET", f"{_OF_JOB}/details/:checkpointid", details, "A checkpoint.", Checkpoint, access="reveals"),
     Route(
         "GET",
         f"{_OF_JOB}/details/:checkpointid/subtasks/:vertexid",

@@ -260,8 +260,10 @@ ROUTES = [
         access="reveals",
         query=(_MAX_EXCEPTIONS, _LABELS),
     ),
-    Route("GET", f"{_JOB}/accumulators", accumulators, "The accumulators of a job.", JobAccumulators),
-    Route("GET", f"{_JOB}/execution-result", execution_result, "How a job has ended.", ExecutionResult),
+    Route("GET", f"{_JOB}/accumulators", accumulators, "The accumulators of a job.", JobAccumulators, access="reveals"),
+    Route(
+        "GET", f"{_JOB}/execution-result", execution_result, "How a job has ended.", ExecutionResult, access="reveals"
+    ),
     Route(
         "PATCH",
         f"{_JOB}/clientHeartbeat",

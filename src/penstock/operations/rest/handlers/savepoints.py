@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import posixpath
 import time
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from typing import Annotated, Any, Final, Literal
 
-import fsspec
 import msgspec
 
-from penstock.base.errors import CheckpointError, OperationError
+from penstock.base.errors import CheckpointError, OperationError, shorten
+from penstock.base.options import CHECKPOINTING_DIR, RECOVERY_PATH
 from penstock.core.checkpoint.statistics import CheckpointStatus
 from penstock.core.job.view import JobView
 from penstock.drivers.job_handle import JobHandle
@@ -21,9 +22,9 @@ from penstock.operations.rest.calls.routing import Call, Route
 from penstock.operations.rest.handlers.jobs import QueueStatus
 from penstock.operations.rest.shapes.checkpoints import find_checkpoint
 from penstock.operations.rest.shapes.failures import FailureCause, failure_cause
-from penstock.storage.files import load_metadata
-from penstock.storage.metadata import METADATA_NAME
-from penstock.storage.savepoint_directories import delete_savepoint
+from penstock.storage.disposal import check_disposable, delete_snapshot, open_snapshot, real_directory
+from penstock.storage.files import absolute_url
+from penstock.storage.metadata import METADATA_NAME, MissingMetadataError
 
 HexId = Annotated[str, msgspec.Meta(pattern="^[0-9a-fA-F]{32}$")]
 
@@ -105,6 +106,8 @@ class DisposalState(msgspec.Struct, frozen=True):
     status: QueueStatus
     operation: DisposalInfo | None
 
+
+_log = logging.getLogger("penstock.rest")
 
 _IN_PROGRESS: Final = QueueStatus("IN_PROGRESS")
 _COMPLETED: Final = QueueStatus("COMPLETED")
@@ -210,16 +213,23 @@ def checkpoint_state(call: Call) -> CheckpointState:
 
 
 def _checkpoint_state(view: JobView, checkpoint_id: int) -> CheckpointState:
+    """The state of a checkpoint, by its own outcome: the history of a job is short, and a checkpoint soon leaves it."""
+    outcomes = dict(view.checkpoints.outcomes)
     record = find_checkpoint(view, checkpoint_id)
-    if record is not None and record.status is CheckpointStatus.COMPLETED:
-        return CheckpointState(_COMPLETED, CheckpointInfo(checkpoint_id))
-    if record is not None and record.status is CheckpointStatus.FAILED:
-        failed = CheckpointError(f"checkpoint {checkpoint_id} failed: {record.failure}")
+    if record is not None and record.status is not CheckpointStatus.IN_PROGRESS:
+        outcomes[checkpoint_id] = record.failure if record.status is CheckpointStatus.FAILED else None
+    if checkpoint_id in outcomes:
+        failure = outcomes[checkpoint_id]
+        if failure is None:
+            return CheckpointState(_COMPLETED, CheckpointInfo(checkpoint_id))
+        failed = CheckpointError(f"checkpoint {checkpoint_id} failed: {failure}")
         return CheckpointState(_COMPLETED, CheckpointInfo(failure_cause=failure_cause(failed)))
-    newer = any(one.checkpoint_id > checkpoint_id for one in view.checkpoints.history)
-    if record is None and (newer or view.status.is_terminal_state()):
-        gone = CheckpointError(f"checkpoint {checkpoint_id} was given up, or has left the history")
-        return CheckpointState(_COMPLETED, CheckpointInfo(failure_cause=failure_cause(gone)))
+    if record is None and (view.status.is_terminal_state() or any(known > checkpoint_id for known in outcomes)):
+        why = "the job ended before it was complete" if view.status.is_terminal_state() else "its outcome is unknown"
+        lost = CheckpointError(
+            f"checkpoint {checkpoint_id}: {why}; its metadata, if it is there, says that it is complete"
+        )
+        return CheckpointState(_COMPLETED, CheckpointInfo(failure_cause=failure_cause(lost)))
     return CheckpointState(_IN_PROGRESS, None)
 
 
@@ -241,33 +251,42 @@ def dispose(call: Call) -> Triggered:
 
 
 def _delete(context: RestContext, path: str) -> None:
-    """Delete what is a savepoint, and nothing else: other programs have files called `_metadata`, too."""
-    fs, directory = fsspec.core.url_to_fs(path)
-    directory = directory.rstrip("/")
-    if not fs.exists(f"{directory}/{METADATA_NAME}"):
-        raise CheckpointError(f"{path} is no savepoint: there is no {METADATA_NAME} in it")
-    load_metadata(fs, directory)
-    for _, view in context.views():
-        if not view.status.is_terminal_state() and _uses(view, directory):
+    """Delete a savepoint or checkpoint. Other programs also have files called `_metadata`: those are refused."""
+    try:
+        snapshot = open_snapshot(path)
+    except MissingMetadataError as error:
+        raise CheckpointError(f"{path} is no savepoint: there is no {METADATA_NAME} in it") from error
+    ended, roots = set(), set()
+    for job, view in context.views():
+        root = job.configuration.read(CHECKPOINTING_DIR)
+        if root is not None:
+            roots.add(absolute_url(root))
+        if view.status.is_terminal_state():
+            ended.add(view.job_id)
+        elif _uses(view, job.configuration.read(RECOVERY_PATH), snapshot.directory):
             raise CheckpointError(f"{path} is in use by job {view.name!r} ({view.job_id})")
-    delete_savepoint(path)
+    check_disposable(snapshot, ended.__contains__, sorted(roots))
+    left = delete_snapshot(snapshot, sorted(roots))
+    if left:
+        _log.warning(
+            "%s: the savepoint is deleted; its directory stays, because other files are in it: %s",
+            snapshot.url,
+            shorten(", ".join(left)),
+        )
 
 
-def _uses(view: JobView, directory: str) -> bool:
+def _uses(view: JobView, begins_from: str | None, directory: str) -> bool:
     """Whether a job may need it: what the job began from, and all checkpoints beside its own, which share files."""
     known = view.checkpoints
     checkpoints = [one.path for one in (known.last, *known.history) if one is not None and not one.is_savepoint]
+    began = [begins_from]
     if known.restored is not None:
-        if known.restored.is_savepoint and known.restored.path and _plain(known.restored.path) == directory:
-            return True
+        began.append(known.restored.path)
         checkpoints += [] if known.restored.is_savepoint else [known.restored.path]
-    return any(path and posixpath.dirname(_plain(path)) == posixpath.dirname(directory) for path in checkpoints)
-
-
-def _plain(path: str) -> str:
-    """A path without its scheme, as file systems name it."""
-    plain: str = fsspec.core.url_to_fs(path)[1]
-    return plain.rstrip("/")
+    if any(path and real_directory(path)[1] == directory for path in began):
+        return True
+    above = posixpath.dirname(directory)
+    return any(path and posixpath.dirname(real_directory(path)[1]) == above for path in checkpoints)
 
 
 def disposal_state(call: Call) -> DisposalState:
@@ -292,7 +311,14 @@ ROUTES = [
         body=SavepointRequest,
     ),
     Route("POST", f"{_JOB}/stop", stop, "Ends a job with a savepoint.", Triggered, 202, "changes", body=StopRequest),
-    Route("GET", f"{_JOB}/savepoints/:triggerid", savepoint_state, "What has become of it.", SavepointState),
+    Route(
+        "GET",
+        f"{_JOB}/savepoints/:triggerid",
+        savepoint_state,
+        "What has become of it.",
+        SavepointState,
+        access="reveals",
+    ),
     Route(
         "POST",
         f"{_JOB}/checkpoints",
@@ -303,7 +329,14 @@ ROUTES = [
         "changes",
         body=CheckpointRequest,
     ),
-    Route("GET", f"{_JOB}/checkpoints/:triggerid", checkpoint_state, "What has become of it.", CheckpointState),
+    Route(
+        "GET",
+        f"{_JOB}/checkpoints/:triggerid",
+        checkpoint_state,
+        "What has become of it.",
+        CheckpointState,
+        access="reveals",
+    ),
     Route(
         "POST",
         "/savepoint-disposal",
@@ -313,5 +346,12 @@ ROUTES = [
         access="changes",
         body=DisposalRequest,
     ),
-    Route("GET", "/savepoint-disposal/:triggerid", disposal_state, "What has become of that.", DisposalState),
+    Route(
+        "GET",
+        "/savepoint-disposal/:triggerid",
+        disposal_state,
+        "What has become of that.",
+        DisposalState,
+        access="reveals",
+    ),
 ]

@@ -196,13 +196,16 @@ ROUTES = [
     Route("GET", f"{_VERTEX}/subtasktimes", times, "When its subtasks came to each state.", VertexTimes),
     Route("GET", f"{_VERTEX}/taskmanagers", taskmanagers, "Its subtasks by worker.", VertexTaskManagers),
     Route("GET", f"{_VERTEX}/watermarks", watermarks, "The watermarks of its subtasks.", list[Metric]),
-    Route("GET", f"{_VERTEX}/accumulators", vertex_accumulators, "Its accumulators.", VertexAccumulators),
+    Route(
+        "GET", f"{_VERTEX}/accumulators", vertex_accumulators, "Its accumulators.", VertexAccumulators, access="reveals"
+    ),
     Route(
         "GET",
         f"{_VERTEX}/subtasks/accumulators",
         subtasks_accumulators,
         "The accumulators of each subtask.",
         SubtasksAccumulators,
+        access="reveals",
     ),
     Route(
         "GET",
@@ -221,5 +224,6 @@ ROUTES = [
         attempt_accumulators,
         "The accumulators of an attempt.",
         AttemptAccumulators,
+        access="reveals",
     ),
 ]

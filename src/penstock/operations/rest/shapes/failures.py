@@ -6,6 +6,7 @@ import traceback
 
 import msgspec
 
+from penstock.base.secrets import hide
 from penstock.operations.rest.shapes.java_errors import serialized_throwable
 
 
@@ -21,5 +22,5 @@ def failure_cause(error: BaseException) -> FailureCause:
     """Of any error; those that Penstock raises on purpose have no traceback of Penstock's own."""
     kind = type(error)
     name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-    text = "".join(traceback.format_exception_only(error)).strip()
+    text = hide("".join(traceback.format_exception_only(error)).strip())
     return FailureCause(name, text, serialized_throwable(name, text))

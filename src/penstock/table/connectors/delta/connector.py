@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
+from penstock.base.durable_files import check_outlives
 from penstock.base.errors import ConfigurationError, UnsupportedError
 from penstock.connectors.delta.features import check_before_writing
 from penstock.connectors.delta.library import require_library
@@ -95,6 +96,7 @@ class DeltaConnector(TableConnector):
         compaction = options.read(COMPACTION)
         if compaction is not None and compaction < 1:
             raise options.wrong(COMPACTION.key(), f"it must be 1 or above, not {compaction}")
+        check_outlives(options.required(PATH))
         try:
             sink = TableDeltaSink(
                 tuple(schema.types),

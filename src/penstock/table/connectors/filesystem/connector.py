@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from penstock.base.durable_files import check_outlives
 from penstock.base.errors import UnsupportedError
 from penstock.connectors.file.filesystem import absolute_path
 from penstock.table.connectors.abilities import TableScan
@@ -108,6 +109,7 @@ class FilesystemConnector(TableConnector):
         encoding = found.encoding(stored, of_format)
         if encoding.files is None:
             raise only_messages(found.name, options.title)
+        check_outlives(options.required(PATH))
         sink = TableFilesSink(
             absolute_path(options.required(PATH)),
             encoding.files,

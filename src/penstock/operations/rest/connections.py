@@ -1,0 +1,147 @@
+"""Connections to the server: how many there may be, and how long each may keep it waiting.
+
+A connection costs the process a file descriptor, which its jobs need for checkpoints and workers. So connections take
+a quarter of the limit (`ulimit -n`) at most, and never more than 256 descriptors. One more takes the place of the
+oldest idle one. If all are at work, the new one is closed.
+
+A client has 10 s for the head of a request, then a body must not pause for as long, and an answer must be read. Uvicorn
+ends a connection that is idle after an answer, and no other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import resource
+import socket
+import threading
+from typing import Any, Final
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+#: How many connections there are at most, and the part of the limit of descriptors that they may take.
+CONNECTIONS_MAX: Final = 256
+CONNECTIONS_MIN: Final = 8
+SHARE_OF_DESCRIPTORS: Final = 4
+#: How long (s) a client may take for the head of a request, and how long a body may pause.
+HEAD_SECONDS: Final = 10.0
+PAUSE_SECONDS: Final = 10.0
+#: How long (s) a whole body may take, and how long a client may read nothing of an answer.
+BODY_SECONDS: Final = 600.0
+READ_SECONDS: Final = 30.0
+#: How often (s) a connection is looked at.
+LOOK_SECONDS: Final = 1.0
+
+
+def connections_max() -> int:
+    """How many connections this process can afford."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit == resource.RLIM_INFINITY:
+        return CONNECTIONS_MAX
+    return max(CONNECTIONS_MIN, min(CONNECTIONS_MAX, limit // SHARE_OF_DESCRIPTORS))
+
+
+class BoundedSocket(socket.socket):
+    """A socket that listens, and keeps no more than so many connections open."""
+
+    def __init__(self, family: int, kind: int, count_max: int) -> None:
+        super().__init__(family, kind)
+        self._count_max = count_max
+        self._lock = threading.Lock()
+        self._open: list[socket.socket] = []
+        #: the descriptors of connections with a request at work
+        self._busy: set[int] = set()
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        """The next connection.
+
+        Raises:
+            ConnectionAbortedError: if there is no room for one more; the event loop goes on then.
+        """
+        connection, address = super().accept()
+        with self._lock:
+            self._open = [one for one in self._open if one.fileno() != -1]
+            if len(self._open) >= self._count_max and not self._close_idle():
+                connection.close()
+                raise ConnectionAbortedError("too many connections")
+            self._busy.discard(connection.fileno())
+            self._open.append(connection)
+        return connection, address
+
+    def set_busy(self, descriptor: int, is_busy: bool) -> None:
+        """Say whether a request of a connection is at work."""
+        with self._lock:
+            (self._busy.add if is_busy else self._busy.discard)(descriptor)
+
+    def _close_idle(self) -> bool:
+        """End the connection that has been open for the longest without a request at work."""
+        for place, one in enumerate(self._open):
+            if one.fileno() not in self._busy:
+                del self._open[place]
+                with contextlib.suppress(OSError):  # the client was faster
+                    one.shutdown(socket.SHUT_RDWR)  # its transport sees the end, and closes it
+                return True
+        return False
+
+
+def protocol_of(listener: BoundedSocket) -> type[H11Protocol]:
+    """HTTP on a connection of this listener, with deadlines."""
+
+    class DeadlineProtocol(H11Protocol):
+        """See the module's text."""
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            """Begin to look at the connection."""
+            super().connection_made(transport)
+            self._descriptor: int = transport.get_extra_info("socket").fileno()
+            self._seen: object = None
+            self._waits_since = self._data_at = self._request_at = self._read_at = self.loop.time()
+            self._unread = 0
+            self._watch = self.loop.call_later(LOOK_SECONDS, self._look)
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            """Stop looking."""
+            self._watch.cancel()
+            listener.set_busy(self._descriptor, False)
+            super().connection_lost(exc)
+
+        def data_received(self, data: bytes) -> None:
+            """Bytes have come."""
+            self._data_at = self.loop.time()
+            super().data_received(data)
+            if self.cycle is not self._seen:
+                self._seen, self._request_at = self.cycle, self._data_at
+            listener.set_busy(self._descriptor, self._is_at_work)
+
+        def on_response_complete(self) -> None:
+            """The next request may come."""
+            self._waits_since = self.loop.time()
+            listener.set_busy(self._descriptor, False)
+            super().on_response_complete()
+
+        @property
+        def _is_at_work(self) -> bool:
+            cycle: Any = self.cycle  # None before the first request
+            return cycle is not None and not cycle.response_complete
+
+        def _look(self) -> None:
+            if self.transport.is_closing() and not self.transport.get_write_buffer_size():
+                return
+            if self._is_late(self.loop.time()):
+                self.transport.abort()
+            else:
+                self._watch = self.loop.call_later(LOOK_SECONDS, self._look)
+
+        def _is_late(self, now: float) -> bool:
+            unread = self.transport.get_write_buffer_size()
+            if unread == 0 or unread < self._unread:
+                self._read_at = now
+            self._unread = unread
+            if now - self._read_at >= READ_SECONDS:
+                return True
+            if not self._is_at_work:
+                return unread == 0 and now - self._waits_since >= HEAD_SECONDS
+            is_sending = self.cycle.more_body and not self.flow.read_paused
+            return is_sending and (now - self._data_at >= PAUSE_SECONDS or now - self._request_at >= BODY_SECONDS)
+
+    return DeadlineProtocol

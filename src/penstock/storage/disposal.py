@@ -1,0 +1,337 @@
+"""Deletes one savepoint or checkpoint: the files that its metadata names and that nothing else refers to (G6, H1).
+
+A directory may hold files of other programs, and other programs have files called `_metadata`, too. So the metadata is
+decoded first, and no directory is deleted with its contents. A path may be a symbolic link: the directory that it leads
+to is what counts.
+
+A checkpoint is refused as long as its job may run, in this driver or in any other one that shares the directory. A job
+that ends with checkpoints left says so in a file `_ended` beside them. Without this file, only a later job of the same
+name that took over proves that it is gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import posixpath
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final, NamedTuple
+
+import fsspec
+
+from penstock.base.durable_files import has_directories, is_local
+from penstock.base.errors import CheckpointError
+from penstock.storage.files import create, delete_metadata, lists_exactly, load_metadata, shown
+from penstock.storage.job_marks import BEGUN, CHECKPOINT, JobMark, JobMarks, file_of_name
+from penstock.storage.keyed_files import ObjectFiles
+from penstock.storage.keyed_leadership import KeyedLeaders
+from penstock.storage.leadership import Leaders
+from penstock.storage.metadata import (
+    METADATA_NAME,
+    CheckpointMetadata,
+    MissingMetadataError,
+    RevokedError,
+    StateFile,
+)
+from penstock.storage.savepoint_directories import CLAIM_NAME, CLAIMED_NAME
+
+#: The file in a job's directory of checkpoints that says that the job has ended.
+ENDED_NAME: Final = "_ended"
+_CHECKPOINT_DIRECTORY: Final = re.compile(r"chk-(\d+)")
+#: What a claim says of the job that made it.
+_CLAIM: Final = re.compile(r"job .* \((\w+)\)", re.DOTALL)
+
+
+class Snapshot(NamedTuple):
+    """A savepoint or checkpoint whose metadata is decoded; `directory` is free of symbolic links."""
+
+    fs: Any
+    directory: str
+    metadata: CheckpointMetadata
+
+    @property
+    def url(self) -> str:
+        """The directory, as errors name it."""
+        return shown(self.fs, self.directory)
+
+    @property
+    def job_directory(self) -> str | None:
+        """The directory of its job's checkpoints, if it is a checkpoint in its place there."""
+        match = _CHECKPOINT_DIRECTORY.fullmatch(posixpath.basename(self.directory))
+        above = posixpath.dirname(self.directory)
+        is_in_place = (
+            match is not None
+            and int(match[1]) == self.metadata.checkpoint_id
+            and posixpath.basename(above) == self.metadata.job_id
+        )
+        return above if is_in_place else None
+
+    def own_path(self, file: StateFile) -> str | None:
+        """Where a file lies that belongs to the snapshot; None for inline state, and for a file that lies elsewhere.
+
+        Elsewhere is outside the snapshot's directory and, for a checkpoint, outside those of its job's checkpoints.
+        """
+        if file.path is None:
+            return None
+        path = _plain(self.fs, file.path, self.directory)
+        above = posixpath.dirname(path)
+        if above == self.directory:
+            return path
+        is_beside = posixpath.dirname(above) == self.job_directory
+        return path if is_beside and _CHECKPOINT_DIRECTORY.fullmatch(posixpath.basename(above)) else None
+
+
+def real_directory(path: str) -> tuple[Any, str]:
+    """The file system of a savepoint or checkpoint, and its directory there, free of symbolic links.
+
+    Args:
+        path: of the directory, or of the metadata in it.
+    """
+    fs, directory = fsspec.core.url_to_fs(path.rstrip("/").removesuffix(f"/{METADATA_NAME}"))
+    return fs, _real(fs, directory.rstrip("/"))
+
+
+def open_snapshot(path: str) -> Snapshot:
+    """Decode the metadata of a savepoint or checkpoint.
+
+    Raises:
+        MissingMetadataError: if there is no metadata.
+        CheckpointError: if the metadata is not Penstock's, or is damaged.
+    """
+    fs, directory = real_directory(path)
+    fs.invalidate_cache(directory)
+    return Snapshot(fs, directory, load_metadata(fs, directory))
+
+
+def note_end(directory: str, job_id: str) -> None:
+    """Record durably that a job has ended, if it has left anything below `directory`."""
+    fs, root = fsspec.core.url_to_fs(directory)
+    of_job = posixpath.join(root, job_id)
+    fs.invalidate_cache(of_job)
+    if fs.exists(of_job):
+        create(fs, of_job, ENDED_NAME)
+
+
+def forget_end(fs: Any, of_job: str) -> None:
+    """Remove the record of a job's end: a job of the same id begins."""
+    path = posixpath.join(of_job, ENDED_NAME)
+    if fs.exists(path):
+        with contextlib.suppress(FileNotFoundError):
+            fs.rm_file(path)
+
+
+def check_disposable(snapshot: Snapshot, has_ended: Callable[[str], bool], roots: Iterable[str]) -> None:
+    """Refuse what a job of this or another driver may need.
+
+    Args:
+        snapshot: what is to be deleted.
+        has_ended: whether a job, by its id, is known to this driver and has ended.
+        roots: directories of checkpoints that may hold jobs that need it; its own one need not be among them.
+
+    Raises:
+        CheckpointError: if a job may need it; it names the job, and what to do if the job is gone.
+    """
+    of_job = snapshot.job_directory
+    where = [_Root(fs, root, has_ended) for root, fs in _places(snapshot, roots).items()]
+    if of_job is not None:
+        where[0].check_has_ended(snapshot)
+    for root_of_jobs in where:
+        root_of_jobs.check_nobody_begins_from(snapshot)
+    _check_claim(snapshot, where, has_ended)
+
+
+def delete_snapshot(snapshot: Snapshot, roots: Iterable[str] = ()) -> list[str]:
+    """Delete the metadata, then the files that it names and that no other checkpoint refers to, then empty directories.
+
+    Args:
+        snapshot: what is to be deleted.
+        roots: directories of checkpoints whose metadata may refer to its files; its own one need not be among them.
+
+    Returns:
+        What is left in its directory: files of others, or shared ones.
+
+    Raises:
+        CheckpointError: if metadata of the same job is damaged, so that nobody knows what it refers to. Nothing is
+            deleted then.
+    """
+    fs, directory = snapshot.fs, snapshot.directory
+    needed = set(_needed_by_others(snapshot, roots))
+    files = {path for file in snapshot.metadata.state_files() if (path := snapshot.own_path(file)) is not None}
+    delete_metadata(fs, directory)
+    claims = [posixpath.join(directory, name) for name in (CLAIM_NAME, CLAIMED_NAME)]
+    for path in [*sorted(files - needed), *claims]:
+        with contextlib.suppress(FileNotFoundError, IsADirectoryError):
+            fs.rm_file(path)
+    fs.invalidate_cache(directory)
+    for emptied in sorted({directory, *(posixpath.dirname(path) for path in files)}):
+        _remove_if_empty(fs, emptied)
+    if snapshot.job_directory is not None:
+        _remove_end(fs, snapshot.job_directory)
+    return sorted(posixpath.basename(path.rstrip("/")) for path in _listed(fs, directory))
+
+
+class _Root:
+    """A directory of checkpoints, and what its files say of the jobs of any driver."""
+
+    def __init__(self, fs: Any, path: str, has_ended: Callable[[str], bool]) -> None:
+        self.fs = fs
+        self.path = path
+        self._has_ended_here = has_ended
+
+    def has_ended(self, job_id: str) -> bool:
+        """Whether a job has ended, as far as anything says so."""
+        return self._has_ended_here(job_id) or bool(self.fs.exists(posixpath.join(self.path, job_id, ENDED_NAME)))
+
+    def check_has_ended(self, snapshot: Snapshot) -> None:
+        """Raise `CheckpointError` if the job of a checkpoint in this directory may run, or another one continues it."""
+        metadata = snapshot.metadata
+        if self.has_ended(metadata.job_id):
+            return
+        named = f"{metadata.job_name!r} ({metadata.job_id})"
+        leader = self._leader(metadata)
+        if leader is None or leader == metadata.job_id:
+            raise CheckpointError(
+                f"{snapshot.url} is in use by job {named}, as far as is known: no end of the job is recorded. If no "
+                f"driver runs it, create the empty file {shown(self.fs, self._end_of(metadata.job_id))} and ask again"
+            )
+        if not self.has_ended(leader) and not self._has_checkpoint(leader):
+            raise CheckpointError(
+                f"{snapshot.url} is in use: job {leader} continues job {named} and has no checkpoint of its own yet"
+            )
+
+    def check_nobody_begins_from(self, snapshot: Snapshot) -> None:
+        """Raise `CheckpointError` if a job has begun from the snapshot and has no checkpoint of its own yet."""
+        for mark in self._marks():
+            if mark.status != BEGUN or mark.savepoint is None or self.has_ended(mark.job_id):
+                continue
+            if self._leads_to(mark.savepoint, snapshot) and not self._has_checkpoint(mark.job_id):
+                raise CheckpointError(
+                    f"{snapshot.url} is in use: job {mark.job_name!r} ({mark.job_id}) began from it and has no "
+                    f"checkpoint of its own yet. If no driver runs that job, create the empty file "
+                    f"{shown(self.fs, self._end_of(mark.job_id))} and ask again"
+                )
+
+    def metadata_below(self) -> Iterator[tuple[str, str]]:
+        """The job and the directory of every checkpoint that has metadata."""
+        self.fs.invalidate_cache(self.path)
+        for path in sorted(self.fs.glob(f"{self.path}/*/chk-*/{METADATA_NAME}")):
+            match = CHECKPOINT.search(path)
+            if match is not None:
+                yield match[1], posixpath.dirname(path)
+
+    def _marks(self) -> list[JobMark]:
+        """What jobs of all names have said."""
+        marks = JobMarks(self.fs, self.path)
+        found = marks.all()
+        if not lists_exactly(self.fs):
+            for directory in _listed(self.fs, marks.directory):
+                found += KeyedLeaders(ObjectFiles(self.fs), directory.rstrip("/"), "").marks()[0]
+        return found
+
+    def _leads_to(self, path: str, snapshot: Snapshot) -> bool:
+        fs, directory = real_directory(path)
+        return directory == snapshot.directory and type(fs) is type(snapshot.fs)
+
+    def _leader(self, metadata: CheckpointMetadata) -> str | None:
+        """The job of the last job master of a name, if it took over after the checkpoint was completed."""
+        directory = posixpath.join(JobMarks(self.fs, self.path).directory, file_of_name(metadata.job_name))
+        leaders: Leaders | KeyedLeaders = (
+            Leaders(self.fs, directory, metadata.job_name)
+            if lists_exactly(self.fs)
+            else KeyedLeaders(ObjectFiles(self.fs), directory, metadata.job_name)
+        )
+        highest = leaders.highest()
+        if highest <= metadata.job_master:
+            return None
+        return dict(leaders.former(highest + 1)).get(highest)
+
+    def _has_checkpoint(self, job_id: str) -> bool:
+        return any(job_id == other for other, _ in self.metadata_below())
+
+    def _end_of(self, job_id: str) -> str:
+        return posixpath.join(self.path, job_id, ENDED_NAME)
+
+
+def _check_claim(snapshot: Snapshot, roots: Iterable[_Root], has_ended: Callable[[str], bool]) -> None:
+    """Refuse what a job has claimed that may run: the job deletes it itself."""
+    path = posixpath.join(snapshot.directory, CLAIMED_NAME)
+    try:
+        owner = snapshot.fs.cat_file(path).decode("utf-8", "replace")
+    except FileNotFoundError:
+        return
+    match = _CLAIM.fullmatch(owner)
+    job_id = "" if match is None else match[1]
+    if not has_ended(job_id) and not any(root.has_ended(job_id) for root in roots if job_id):
+        raise CheckpointError(
+            f"{snapshot.url} is in use: it is claimed by {owner or 'another job'}, which deletes it. If that job is "
+            f"gone, delete {shown(snapshot.fs, path)} and ask again"
+        )
+
+
+def _places(snapshot: Snapshot, roots: Iterable[str]) -> dict[str, Any]:
+    """Directories of checkpoints with their file systems: first that of the snapshot, if it is a checkpoint."""
+    of_job = snapshot.job_directory
+    places = {} if of_job is None else {posixpath.dirname(of_job): snapshot.fs}
+    for url in roots:
+        fs, root = fsspec.core.url_to_fs(url)
+        places.setdefault(_real(fs, root.rstrip("/")), fs)
+    return places
+
+
+def _needed_by_others(snapshot: Snapshot, roots: Iterable[str]) -> Iterator[str]:
+    """The paths of all files that other checkpoints refer to."""
+    for root, fs in _places(snapshot, roots).items():
+        for job_id, directory in _Root(fs, root, lambda _: False).metadata_below():
+            real = _real(fs, directory)
+            if real == snapshot.directory:
+                continue
+            try:
+                other = load_metadata(fs, directory)
+            except (RevokedError, MissingMetadataError):
+                continue
+            except CheckpointError as damage:
+                if job_id != snapshot.metadata.job_id:
+                    continue  # a checkpoint refers to no file of another job
+                raise CheckpointError(
+                    f"{snapshot.url} cannot be deleted, because another checkpoint of its job may need its files: "
+                    f"{damage}. Delete that checkpoint's {METADATA_NAME} first"
+                ) from damage
+            yield from (_plain(fs, file.path, real) for file in other.state_files() if file.path is not None)
+
+
+def _plain(fs: Any, path: str, directory: str) -> str:
+    """The path of a state file in its file system; metadata of savepoints names files without a directory."""
+    if "://" in path:
+        path = fsspec.core.url_to_fs(path)[1]
+    path = path if "/" in path else posixpath.join(directory, path)
+    # The file itself may be a link: then the link is deleted, and not what it leads to.
+    return posixpath.join(_real(fs, posixpath.dirname(path)), posixpath.basename(path))
+
+
+def _real(fs: Any, path: str) -> str:
+    return os.path.realpath(path) if is_local(fs) else path
+
+
+def _listed(fs: Any, directory: str) -> list[str]:
+    fs.invalidate_cache(directory)
+    try:
+        found: list[str] = fs.ls(directory, detail=False)
+    except FileNotFoundError:
+        return []
+    return found
+
+
+def _remove_if_empty(fs: Any, directory: str) -> None:
+    # HDFS deletes the contents of a directory too, so it has to be asked first.
+    if has_directories(fs) and not _listed(fs, directory):
+        with contextlib.suppress(OSError):
+            fs.rmdir(directory)
+
+
+def _remove_end(fs: Any, of_job: str) -> None:
+    """Remove the directory of a job that has ended and has nothing left but the record of its end."""
+    if [posixpath.basename(path.rstrip("/")) for path in _listed(fs, of_job)] == [ENDED_NAME]:
+        with contextlib.suppress(FileNotFoundError):
+            fs.rm_file(posixpath.join(of_job, ENDED_NAME))
+        _remove_if_empty(fs, of_job)
