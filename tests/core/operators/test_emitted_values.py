@@ -154,6 +154,7 @@ def test_a_function_whose_results_cannot_change_is_trusted(make: Callable[[int],
 
     with OneInputOperatorHarness(lambda: ProcessOperator(Makes())) as harness:
         harness.process_batch(list(range(LOOKED_INTO_MIN)))
+        assert isinstance(harness.operator, ProcessOperator)
         assert harness.operator._check.is_close() == is_looked_into
 
 
@@ -165,6 +166,7 @@ def test_a_function_that_emits_nothing_at_first_is_not_decided_upon() -> None:
             return None if value < LOOKED_INTO_MIN else [value]
 
     with OneInputOperatorHarness(lambda: ProcessOperator(Late())) as harness:
+        assert isinstance(harness.operator, ProcessOperator)
         check = harness.operator._check
         harness.process_batch(list(range(LOOKED_INTO_MIN)))
         assert not check.is_undecided()
