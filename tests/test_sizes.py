@@ -15,7 +15,7 @@ FUNCTION_LINES_MAX = 70
 # Where bytes become objects, and objects bytes. Bytes from others are unpickled in few places, each of which says why
 # it may; a module joins this list together with its reason.
 PICKLING = {
-    "codecs": "column_data pickling row_batches script",
+    "codecs": "cloud column_data pickling row_batches script",
     "connectors": "cached collect",
     "core": "accumulators supersteps",
     "core/batch": "edges exchange figures task",
@@ -25,9 +25,8 @@ PICKLING = {
     "drivers/client": "iterations superstep_loop",
     "drivers/simulation": "savepoint_checks",
     "drivers/simulation/stepwise": "driver",
-    "drivers/spark": "batch_frames batch_job batch_stage entry epoch_stage lockstep_peers route_stage worker",
+    "drivers/spark": "batch_job batch_stage epoch_stage lockstep_peers route_stage worker",
     "drivers/stepwise": "commits exchange sinks",
-    "plan": "job_graph",
     "state": "broadcast_state loading shapes snapshot",
     "state/rocksdb": "backend cache canonical classes rewriting rows",
     "state_processor": "history layouts spark_jobs table",

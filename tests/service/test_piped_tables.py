@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from rich.table import Table
 
 from penstock.service.cli import main
-from penstock.service.commands.options import result_console
+from penstock.service.program.consoles import result_console
 
 LONG = "a name with more characters than a line of a small terminal has, such as that of an operator of SQL"
 

@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from itertools import repeat
 from typing import Any
 
-import cloudpickle
-
 from penstock.base.errors import PenstockError, shorten
+from penstock.codecs import cloud
 
 
 class PicklingError(PenstockError, ValueError):
@@ -27,7 +26,7 @@ def dumps(value: Any) -> bytes:
     try:
         return pickle.dumps(value, protocol=5)
     except Exception:  # noqa: BLE001 - pickling calls user code, which may raise anything
-        data: bytes = cloudpickle.dumps(value, protocol=5)
+        data: bytes = cloud.dumps(value)
         return data
 
 

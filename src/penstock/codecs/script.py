@@ -23,9 +23,8 @@ from io import BytesIO
 from types import FunctionType, ModuleType
 from typing import Any, Final
 
-import cloudpickle
-
 from penstock.base.errors import PenstockError, shorten
+from penstock.codecs import cloud
 
 MAIN: Final = "__main__"
 #: The size limit of a class or function with all that it refers to; in a program it may be larger.
@@ -112,7 +111,7 @@ class _BoundedFile(BytesIO):
 
 def _pickle_item(value: Any) -> bytes:
     file = _BoundedFile()
-    cloudpickle.Pickler(file, protocol=5).dump(value)
+    cloud.Pickler(file, protocol=5).dump(value)
     return file.getvalue()
 
 

@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-import cloudpickle
-
 from penstock.base.configuration import Configuration
 from penstock.base.errors import ConfigurationError, shorten
 from penstock.base.options import (
@@ -21,6 +19,7 @@ from penstock.base.options import (
     RUNTIME_MODE,
     TIMERS_AFTER_END_MAX,
 )
+from penstock.codecs import cloud
 from penstock.codecs.script import pack_script
 from penstock.core.connector import Boundedness, Source
 from penstock.core.graph.job_graph import BACK_FILL, JobEdge, JobGraph, JobVertex, OperatorInfo
@@ -265,7 +264,7 @@ def _check_picklable(node: StreamNode) -> None:
 
 def _dumps(value: Any, name: str) -> bytes:
     try:
-        serialised: bytes = cloudpickle.dumps(value, protocol=5)
+        serialised: bytes = cloud.dumps(value)
         return serialised
     except Exception as error:
         raise ConfigurationError(

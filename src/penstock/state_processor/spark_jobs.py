@@ -13,9 +13,9 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-import cloudpickle
 import pyarrow as pa
 
+from penstock.codecs import cloud
 from penstock.codecs.pickling import dumps
 from penstock.codecs.script import as_main, pack_script
 from penstock.drivers.spark.handle import SparkHandle, short_reason
@@ -67,7 +67,7 @@ def run_tasks(spark: SparkSession, tasks: Sequence[Callable[[], T]], what: str) 
     if not tasks:
         return []
     ship_package(spark)
-    pickled, script = [cloudpickle.dumps(task) for task in tasks], pack_script()
+    pickled, script = [cloud.dumps(task) for task in tasks], pack_script()
 
     def run(batches: Iterable[Any]) -> Iterator[Any]:
         for batch in batches:
@@ -91,7 +91,7 @@ def write_frame(
     ship_package(frame.sparkSession)
     script = pack_script()
     # By cloudpickle itself: Spark's own copy would make other classes of the user's script.
-    payload = cloudpickle.dumps((shape, target))
+    payload = cloud.dumps((shape, target))
     part_of = [number for number, (first, last) in enumerate(parts) for _ in range(first, last + 1)]
 
     def encode(batches: Iterable[Any]) -> Iterator[Any]:

@@ -14,12 +14,11 @@ from concurrent.futures import wait
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-import cloudpickle
-
 from penstock.base.aggregators import ConvergenceCriterion
 from penstock.base.configuration import Configuration
 from penstock.base.errors import JobExecutionError, OperationError
 from penstock.base.options import CACHE_DIR, CHECKPOINTING_DIR
+from penstock.codecs import cloud
 from penstock.connectors.cached import CachedSource, directory_of_job, is_whole
 from penstock.connectors.file.filesystem import remove_directory
 from penstock.core.graph.job_graph import JobGraph
@@ -151,7 +150,7 @@ class SuperstepLoop:
 
     def _run(self, graph: JobGraph, number: int, previous: Mapping[str, Any]) -> dict[str, Any]:
         """Run a job and take over what it wrote; return the results of its aggregators."""
-        superstep = Superstep(self._jobs.name, number, self._aggregators, cloudpickle.dumps(dict(previous), protocol=5))
+        superstep = Superstep(self._jobs.name, number, self._aggregators, cloud.dumps(dict(previous)))
         name = f"{self._jobs.name}, superstep {number}" if number else f"{self._jobs.name}, input"
         if not self._end.max_iterations:
             name = self._jobs.name  # what is called its input is all that there is

@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import cloudpickle
-
+from penstock.codecs import cloud
 from penstock.core.batch.edges import keeps_step
 from penstock.core.batch.exchange import HASH_BITS
 from penstock.core.batch.rows import MARK_PLACE, NO_KEY_PLACE
@@ -225,7 +224,7 @@ def make_stage(module: str, settings: Any, script: bytes, is_local: bool) -> Ent
 
     Pickled by value, it holds nothing of Penstock. `script` is what the user's script defines.
     """
-    payload = cloudpickle.dumps(settings)
+    payload = cloud.dumps(settings)
     paths = tuple(path or os.getcwd() for path in sys.path) if is_local else ()
 
     def stage(batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:

@@ -7,8 +7,7 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import cloudpickle
-
+from penstock.codecs import cloud
 from penstock.drivers.spark.handle import PYTHON_REMEDY
 from penstock.drivers.spark.worker_settings import FAILED, RETRIED
 
@@ -25,7 +24,7 @@ def make_entry(settings: WorkerSettings) -> Entry:
     It is pickled by value and holds nothing of Penstock but bytes. It can therefore first make sure that the worker's
     Python finds Penstock, and say in plain words when it does not.
     """
-    payload = cloudpickle.dumps(settings)
+    payload = cloud.dumps(settings)
     own = f"{sys.executable} ({sys.version.split()[0]})"
     remedy = f"{PYTHON_REMEDY}, to a Python with the packages of this program's Python, {own}"
     paths = tuple(path or os.getcwd() for path in sys.path) if settings.is_local else ()

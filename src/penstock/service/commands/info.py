@@ -8,7 +8,8 @@ from pathlib import Path
 
 import click
 
-from penstock.service.commands.options import as_json, client_of, of_client, print_json, result_console
+from penstock.service.commands.options import as_json, client_of, of_client, print_json
+from penstock.service.program.consoles import result_console
 
 
 @click.command("info", context_settings={"allow_interspersed_args": False})

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from penstock.service.client.rest_client import RestClient
-
-#: Characters of a line where no terminal is. Tables take only the width that they need.
-_PIPED_WIDTH: Final = 2_000
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -46,11 +40,3 @@ def client_of(jobmanager: str | None, properties: Sequence[str]) -> RestClient:
 def print_json(value: object) -> None:
     """A value as indented JSON, on stdout."""
     click.echo(json.dumps(value, indent=2, ensure_ascii=False))
-
-
-def result_console() -> Console:
-    """The console for tables and pictures on stdout, which are not cut where they go into a file or a pipe."""
-    from rich.console import Console
-
-    console = Console()
-    return console if console.is_terminal or "COLUMNS" in os.environ else Console(width=_PIPED_WIDTH)

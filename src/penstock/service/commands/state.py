@@ -5,7 +5,8 @@ from __future__ import annotations
 import click
 
 from penstock.base.secrets import hide
-from penstock.service.commands.options import as_json, print_json, result_console
+from penstock.service.commands.options import as_json, print_json
+from penstock.service.program.consoles import result_console
 
 
 @click.group("state")

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import click
 
-from penstock.service.commands.options import as_json, client_of, of_client, print_json, result_console
+from penstock.service.commands.options import as_json, client_of, of_client, print_json
+from penstock.service.program.consoles import result_console
 
 
 @click.command("top")

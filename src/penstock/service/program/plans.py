@@ -46,7 +46,7 @@ def show_program(
     elif is_json:
         click.echo(found.stdout.rstrip())
     else:
-        from penstock.service.commands.options import result_console
+        from penstock.service.program.consoles import result_console
         from penstock.service.program.pictures import picture
 
         result_console().print(picture({"name": Path(script).name} | json.loads(found.stdout)))

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -32,7 +32,13 @@ TEMPOS: dict[str, Callable[..., History]] = {
 }
 
 
-class SeedRange(click.ParamType[range]):
+if TYPE_CHECKING:
+    _RangeType = click.ParamType[range]
+else:
+    _RangeType = click.ParamType  # takes no type before click 8.2
+
+
+class SeedRange(_RangeType):
     """`A..B`: the seeds from A to B, both included. `N`: this many fresh ones, beginning anywhere."""
 
     name = "A..B|N"
