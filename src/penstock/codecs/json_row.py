@@ -7,8 +7,6 @@ numbers keep all their digits. The classes are PyFlink's of `datastream.formats.
 
 from __future__ import annotations
 
-import decimal
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,6 +18,7 @@ from penstock.codecs.arrow_types import arrow_schema
 from penstock.codecs.column_data import ColumnData
 from penstock.codecs.json_schema import type_of_json_schema
 from penstock.codecs.json_structs import StructReader, StructWriter
+from penstock.codecs.json_text import parse_message
 from penstock.codecs.json_values import row_reader
 from penstock.codecs.messages import BAD_RECORD, Deserialized, decode_each
 from penstock.codecs.row_columns import BAD_VALUE, columns_by_name, fields_of_rows, to_columns
@@ -50,8 +49,8 @@ class JsonRowDeserializationSchema(DeserializationSchema[Row]):
     def deserialize(self, message: bytes) -> Row | None:
         """Returns the row of a message, with the fields' names.
 
-        A null is None for every type, and so is a field that is missing. A message that cannot be read is dropped if
-        such messages are skipped.
+        A null is None for every type, and so is a field that is missing. A message that is null gives None. A message
+        that cannot be read is dropped if such messages are skipped.
 
         Raises:
             FormatError: if the message is not a JSON object of the right form.
@@ -73,15 +72,17 @@ class JsonRowDeserializationSchema(DeserializationSchema[Row]):
             found = decode_each(self._record, messages)
             return found if self._arrow is None else to_columns(found, self._arrow)
 
-    def _record(self, message: bytes) -> Row:
+    def _record(self, message: bytes) -> Row | None:
         try:
             return self._read_struct.row(message)
         except BAD_RECORD:
             return self._record_at_length(message)
 
-    def _record_at_length(self, message: bytes) -> Row:
+    def _record_at_length(self, message: bytes) -> Row | None:
         """As `StructReader` reads it, taking more: a number as text and the like. Its errors name the field."""
-        parsed = json.loads(message, parse_float=decimal.Decimal)
+        parsed = parse_message(message, takes_controls=False)
+        if parsed is None:
+            return None
         if not isinstance(parsed, dict):
             raise FormatError("not a JSON object")
         row: Row = self._read(parsed)

@@ -19,6 +19,7 @@ import msgspec
 from penstock.base.basic_types import BasicType, BasicTypeInfo, TypeInformation
 from penstock.base.composite_types import MapTypeInfo, RowTypeInfo, TupleTypeInfo
 from penstock.base.types import Row
+from penstock.codecs.json_text import check_utf8
 from penstock.codecs.json_values import ARRAYS, BYTES, Convert, nullable, reader, writer
 from penstock.codecs.row_batches import make_rows
 
@@ -53,12 +54,14 @@ class StructReader:
 
     def rows(self, messages: Sequence[bytes]) -> list[Row]:
         """The row of each object. Raises one of `BAD_RECORD` if one of them is not exactly of the type."""
+        check_utf8(b"\n".join(messages))
         if any(self._converts):
             return make_rows(self._names, map(list, zip(*self.columns(messages), strict=True)))
         return make_rows(self._names, map(list, map(self._values, map(self._decode, messages))))
 
     def columns(self, messages: Sequence[bytes]) -> list[Sequence[Any]]:
         """The values of each field. Raises one of `BAD_RECORD` if an object is not exactly of the type."""
+        check_utf8(b"\n".join(messages))
         columns: list[Sequence[Any]] = list(zip(*map(self._values, map(self._decode, messages)), strict=True))
         return [
             column if convert is None else list(map(convert, column))

@@ -34,6 +34,7 @@ from penstock.base.composite_types import (
 from penstock.base.errors import FormatError, WrongTypeError
 from penstock.base.time import Instant
 from penstock.base.types import Row, values_by_names
+from penstock.codecs.json_text import NumberText, float_of
 from penstock.codecs.messages import BAD_RECORD, reason_of
 from penstock.codecs.row_batches import make_rows
 
@@ -104,7 +105,7 @@ def _basic_reader(type_info: BasicTypeInfo) -> Convert:
     if kind in (BasicType.STRING, BasicType.CHAR):
         return _read_text
     if kind in (BasicType.FLOAT, BasicType.DOUBLE):
-        return lambda value: float(_scalar(value))
+        return lambda value: float(value) if isinstance(_scalar(value), str) else float_of(value)
     if kind is BasicType.BIG_DEC:
         return lambda value: decimal.Decimal(_scalar(value))
     if kind is BasicType.INSTANT:
@@ -128,8 +129,10 @@ def _read_boolean(value: Any) -> bool:
 
 def _read_text(value: Any) -> str:
     """Text as it is; any other JSON value as it is written."""
-    if isinstance(value, (str, decimal.Decimal)):
-        return str(value)
+    if isinstance(value, NumberText):
+        return value.text
+    if isinstance(value, str):
+        return value
     return json.dumps(value, ensure_ascii=False, default=float)
 
 
@@ -147,7 +150,11 @@ def _read_instant(value: Any) -> Instant:
 def _scalar(value: Any) -> Any:
     if isinstance(value, bool) or not isinstance(value, (int, float, str, decimal.Decimal)):
         raise FormatError(f"{value!r} is not a number")
-    return value.strip() if isinstance(value, str) else value
+    if isinstance(value, str):
+        if "_" in value:  # which Python takes for a separator of digits
+            raise FormatError(f"{value!r} is not a number")
+        return value.strip()
+    return value
 
 
 def _expect(kind: type, value: Any) -> Any:

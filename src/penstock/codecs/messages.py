@@ -22,7 +22,16 @@ X = TypeVar("X")
 OnError = Literal["fail", "skip"]
 
 #: What parsing one record may raise; anything else is an error of the program and not of the data.
-BAD_RECORD: Final = (ValueError, ArithmeticError, LookupError, TypeError, csv.Error, msgspec.MsgspecError)
+#: A RecursionError comes of values that are nested too deeply.
+BAD_RECORD: Final = (
+    ValueError,
+    ArithmeticError,
+    LookupError,
+    TypeError,
+    csv.Error,
+    msgspec.MsgspecError,
+    RecursionError,
+)
 
 
 class BadMessage(NamedTuple):

@@ -171,13 +171,13 @@ def test_what_is_no_json_says_column_and_value(count: int) -> None:
     """Good lines around it are read."""
     schema = schema_of(a="INT", t="TIMESTAMP(3)")
     good = b'{"a": 1}'
-    bad = [b'{"a": "x"}', b"[]", b"{", b'{"a": 3000000000}', b'{"t": "2020-01-02T03:04:05"}']
+    bad = [b'{"a": "x"}', b'"x"', b"{", b'{"a": 3000000000}', b'{"t": "2020-01-02T03:04:05"}']
     found = decoded("json", schema, [good] * count + bad)
     assert held_rows(found.columns, schema.types) == [(1, None)] * count
     assert [one.place for one in found.bad] == [count + place for place in range(5)]
     texts = [one.reason for one in found.bad]
     assert texts[0].startswith("column 'a': 'x' cannot be read")
-    assert texts[1] == "it is no object"
+    assert texts[1] == "it is not an object"
     assert texts[3] == "column 'a': '3000000000' cannot be read: it is no number of 32 bits"
     assert texts[4].endswith("there must be a space between day and time")
 

@@ -14,6 +14,7 @@ import msgspec
 
 from penstock.base.config_options import ConfigOption
 from penstock.base.errors import FormatError
+from penstock.codecs.json_text import check_utf8, normalize_message
 from penstock.table.connectors.formats.changelog import (
     Change,
     ChangelogDecoder,
@@ -102,11 +103,23 @@ class JsonEnvelope(Envelope):
 
     def told(self, message: bytes) -> Told | None:
         """See `Envelope`. A message of no bytes, or null, tells that earlier ones of its key are not needed."""
-        found = self.decoder.decode(message) if message else None
+        message, found = self._parse(message) if message else (message, None)
         changes = None if found is None else self.changes(found)
         if changes is None:
             return None
         return Told(changes, self._metadata(msgspec.json.decode(message)) if self._wanted else ())
+
+    def _parse(self, message: bytes) -> tuple[bytes, Any]:
+        """The message in a form that msgspec parses, and the parsed message."""
+        check_utf8(message)
+        try:
+            return message, self.decoder.decode(message)
+        except (msgspec.MsgspecError, RecursionError):
+            message = normalize_message(message)
+        try:
+            return message, self.decoder.decode(message)
+        except RecursionError as error:
+            raise FormatError("JSON is malformed: objects and arrays are nested too deeply") from error
 
     def where_metadata_is(self, parsed: Any) -> Any:
         """The part of a message, as dicts, in which the values of METADATA columns are found."""
@@ -153,7 +166,7 @@ class JsonChangelogFormat(TableFormat):
         come = [*of_rows, *of_messages]
         decoder = ChangelogDecoder(
             self.envelope([metadata[place] for place in of_messages], self.settings(options)),
-            JsonMessageDecoder(RowSchema(tuple(schema[place] for place in of_rows)), rules),
+            JsonMessageDecoder(RowSchema(tuple(schema[place] for place in of_rows)), rules, takes_arrays=False),
             [(schema[place], self.envelope.known[metadata[place]].type) for place in of_messages],
             None if come == list(wanted) else [come.index(place) for place in wanted],
         )

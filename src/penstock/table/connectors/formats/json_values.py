@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import base64
 import decimal
+import re
 from collections.abc import Callable
 from typing import Any, Final
 
-import msgspec
-
 from penstock.base.errors import FormatError, UnsupportedError
+from penstock.codecs.json_text import NumberText, float_of, json_of
 from penstock.table.connectors.formats.json_rules import JsonRules
 from penstock.table.data import logical_types as types
 from penstock.table.data.errors import TableRuntimeError
@@ -22,7 +22,8 @@ from penstock.table.functions.type_rules import INTEGERS
 ReadValue = Callable[[Any], Any]
 BAD: Final = (ValueError, TypeError, ArithmeticError, FormatError, TableRuntimeError)
 
-_TO_TEXT: Final = msgspec.json.Encoder(decimal_format="number").encode
+_BLANKS: Final = "".join(map(chr, range(33)))  # Java's trim() removes these
+_WHOLE: Final = re.compile(r"[+-]?\d+")
 
 
 def value_reader(kind: DataType, rules: JsonRules, what: str) -> ReadValue:
@@ -34,7 +35,8 @@ def value_reader(kind: DataType, rules: JsonRules, what: str) -> ReadValue:
             bits = 8 * 2 ** INTEGERS.index(type(kind)) - 1
             return lambda value: _whole(value, bits)
         case types.FloatType() | types.DoubleType():
-            return _float
+            of_number_text = reader(kind, Session())
+            return lambda value: of_number_text(value) if isinstance(value, str) else _float(value)
         case types.DecimalType():
             from_text = reader(kind, Session())
             return lambda value: from_text(_scalar_text(value))
@@ -88,10 +90,17 @@ def _boolean(value: Any) -> bool:
 def _whole(value: Any, bits: int) -> int:
     if isinstance(value, bool):
         raise FormatError("it is no number")
-    number = value if isinstance(value, int) else int(value.strip()) if isinstance(value, str) else _exact_whole(value)
+    number = value if isinstance(value, int) else _whole_of(value) if isinstance(value, str) else _exact_whole(value)
     if not -(2**bits) <= number < 2**bits:
         raise FormatError(f"it is no number of {bits + 1} bits")
     return number
+
+
+def _whole_of(text: str) -> int:
+    digits = text.strip(_BLANKS)
+    if _WHOLE.fullmatch(digits) is None:
+        raise FormatError("it is no whole number")
+    return int(digits)
 
 
 def _exact_whole(value: Any) -> int:
@@ -103,17 +112,17 @@ def _exact_whole(value: Any) -> int:
 def _float(value: Any) -> float:
     if isinstance(value, bool | list | dict):
         raise FormatError("it is no number")
-    return float(value)
+    return float_of(value)
 
 
 def _text(value: Any) -> str:
-    return value if isinstance(value, str) else _TO_TEXT(value).decode()
+    return value if isinstance(value, str) else json_of(value).decode()
 
 
 def _scalar_text(value: Any) -> str:
     if isinstance(value, list | dict):
         raise FormatError("it is no single value")
-    return str(value)
+    return value.text if isinstance(value, NumberText) else str(value)
 
 
 def _given_text(value: Any) -> str:

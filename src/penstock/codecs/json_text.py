@@ -1,0 +1,138 @@
+"""JSON messages as Jackson reads them, whose rules Flink's formats follow.
+
+msgspec parses most messages. It refuses a few that Jackson accepts: a control character inside of a text, half a
+surrogate pair, a number that is too large for 64 bits, a byte order mark. `parse_message` is the definition for those.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+import re
+from decimal import Decimal
+from typing import Any, Final, NoReturn
+
+import msgspec
+
+from penstock.base.errors import FormatError, WrongTypeError
+
+#: Python refuses to convert more digits, because that takes time in the square of their number
+_INTEGER_DIGITS_MAX: Final = 4_000
+#: an escape of half a surrogate pair, or its three bytes
+_SURROGATES: Final = re.compile(rb"\\u[dD][89a-fA-F]|\xed[\xa0-\xbf]")
+_UNPAIRED: Final = "?"
+
+
+class NumberText(Decimal):
+    """A number with a point or an exponent, and its text in the message."""
+
+    text: str
+
+    def __new__(cls, text: str) -> NumberText:
+        """Makes the number of its text."""
+        number = super().__new__(cls, text)
+        number.text = text
+        return number
+
+
+def check_utf8(message: bytes) -> None:
+    """Raises `UnicodeDecodeError` if a message is not UTF-8; msgspec skips unknown fields without a check."""
+    if not message.isascii():
+        message.decode()
+
+
+def parse_message(message: bytes, takes_controls: bool = True) -> Any:
+    """The only JSON value of a message: dicts, lists, texts, integers, `NumberText`, Booleans and None.
+
+    The encoding is UTF-8, or UTF-16 or UTF-32 if the first bytes are. The last of several fields with the same name
+    counts. Half a surrogate pair becomes a question mark.
+
+    Args:
+        message: the bytes.
+        takes_controls: whether a text may hold control characters that are not escaped, such as a tab. Flink's formats
+            of tables take them, and its schemas of the DataStream API do not.
+
+    Raises:
+        FormatError: if it is not JSON, or nested too deeply.
+        UnicodeDecodeError: if the bytes are not text.
+    """
+    text = _text_of(message)
+    try:
+        value = (_DECODER if takes_controls else _STRICT_DECODER).decode(text)
+    except json.JSONDecodeError as error:
+        raise FormatError(f"JSON is malformed: {error.msg} (character {error.pos})") from error
+    except RecursionError as error:
+        raise FormatError("JSON is malformed: objects and arrays are nested too deeply") from error
+    except ArithmeticError as error:
+        raise FormatError("JSON is malformed: a number has too large an exponent") from error
+    return _without_surrogates(value) if _SURROGATES.search(message) else value
+
+
+def normalize_message(message: bytes) -> bytes:
+    """The same JSON value in a form that msgspec parses. Raises what `parse_message` raises."""
+    return json_of(parse_message(message))
+
+
+def float_of(number: int | float | Decimal) -> float:
+    """A number that `parse_message` returns, as a float. An integer -0 is 0.0, which is what msgspec makes of it."""
+    return 0.0 if isinstance(number, NumberText) and number.text == "-0" else float(number)
+
+
+def json_of(value: Any) -> bytes:
+    """The JSON text of what `parse_message` returns, without blanks; numbers keep their digits."""
+    return _ENCODER.encode(value)
+
+
+def _text_of(message: bytes) -> str:
+    encoding = json.detect_encoding(message)
+    if encoding.startswith("utf-8"):
+        # Java's own writers may write each half of a surrogate pair by itself.
+        return message.removeprefix(codecs.BOM_UTF8).decode("utf-8", "surrogatepass")
+    return message.decode(encoding)
+
+
+def _integer(digits: str) -> int | Decimal:
+    if digits == "-0" or len(digits) >= _INTEGER_DIGITS_MAX:
+        return NumberText(digits)  # as a text -0 has its sign
+    return int(digits)
+
+
+def _refuse_constant(word: str) -> NoReturn:
+    raise FormatError(f"JSON is malformed: {word} is not a JSON value")
+
+
+def _make_decoder(strict: bool) -> json.JSONDecoder:
+    return json.JSONDecoder(parse_float=NumberText, parse_int=_integer, parse_constant=_refuse_constant, strict=strict)
+
+
+_DECODER: Final = _make_decoder(strict=False)
+_STRICT_DECODER: Final = _make_decoder(strict=True)
+
+
+def _write_number(value: Any) -> msgspec.Raw:
+    if isinstance(value, NumberText):
+        return msgspec.Raw(value.text.encode())
+    raise WrongTypeError(f"not a JSON value: {value!r}")
+
+
+_ENCODER: Final = msgspec.json.Encoder(enc_hook=_write_number, decimal_format="number")
+
+
+def _without_surrogates(value: Any) -> Any:
+    if isinstance(value, str):
+        return _joined(value)
+    if isinstance(value, list):
+        return [_without_surrogates(element) for element in value]
+    if isinstance(value, dict):
+        return {_joined(key): _without_surrogates(element) for key, element in value.items()}
+    return value
+
+
+def _joined(text: str) -> str:
+    """A text whose surrogate pairs are one character each, and unpaired surrogates question marks."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        paired = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+        return paired.encode("utf-8", "replace").decode()
+    return text

@@ -1,0 +1,333 @@
+"""JSON objects as columns: msgspec parses each message as the columns say, and Arrow arrays are made of the values.
+
+A message is read here only if every field has exactly the JSON type of its column. Any other message is left to
+`JsonMessageDecoder`, which reads it by itself, so the result for a message does not depend on its neighbours. Arrow's
+own JSON reader does not take part: it aborts the process for some messages that are not objects.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
+from typing import Annotated, Any, Final, NamedTuple
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.codecs.json_text import check_utf8
+from penstock.table.connectors.formats.json_rules import JsonRules
+from penstock.table.connectors.formats.json_values import BAD, ReadValue, value_reader
+from penstock.table.data import logical_types as types
+from penstock.table.data.arrow_types import arrow_type
+from penstock.table.data.logical_types import DataType
+from penstock.table.data.values import column_of
+from penstock.table.functions.cast_from_text import from_text_kernel
+from penstock.table.functions.definition import Session
+from penstock.table.functions.type_rules import INTEGERS
+from penstock.table.plan.row_schema import RowSchema
+
+_STRING: Final = types.VarCharType(types.LENGTH_MAX)
+_TEXTS: Final = (types.CharType, types.VarCharType)
+_MOMENTS: Final = (types.TimestampType, types.LocalZonedTimestampType)
+_NULL: Final = msgspec.Raw(b"null")
+_NUMBER_STARTS: Final = frozenset(b"-0123456789")
+#: a kernel takes longer than single values below this number of texts
+_KERNEL_TEXTS_MIN: Final = 32
+#: more objects in memory at the same time cost more in Python's cycle collector than in parsing
+_AT_ONCE: Final = 512
+_REFUSED: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+
+
+class Built(NamedTuple):
+    """A column, and the indices of values that have to be read by themselves; there the column holds anything."""
+
+    array: pa.Array
+    unread: Sequence[int] = ()
+
+
+#: makes a column of values as msgspec parsed them
+BuildColumn = Callable[[Sequence[Any]], Built]
+
+
+class ParsedColumns(NamedTuple):
+    """The columns of messages, the index of each row's message, and the indices of messages that are left, in order."""
+
+    arrays: list[pa.Array]
+    places: Sequence[int]
+    left: list[int]
+
+
+class JsonColumns:
+    """Reads messages of one object each as columns.
+
+    Args:
+        schema: the columns.
+        rules: the options of the format.
+
+    Raises:
+        UnsupportedError: for types that JSON does not have; it names the column.
+    """
+
+    def __init__(self, schema: RowSchema, rules: JsonRules) -> None:
+        fields = [(column.name, column.type) for column in schema]
+        struct, self._builds = _struct(fields, rules)
+        self._decode = msgspec.json.Decoder(struct).decode
+        self._values = _values_of(struct)
+
+    def parse(self, messages: Sequence[bytes]) -> ParsedColumns:
+        """The columns of all messages whose fields have exactly the columns' types."""
+        parts = [
+            self._parse(messages[start : start + _AT_ONCE], start)
+            for start in range(0, max(len(messages), 1), _AT_ONCE)
+        ]
+        if len(parts) == 1:
+            return parts[0]
+        return ParsedColumns(
+            [pa.concat_arrays(arrays) for arrays in zip(*(part.arrays for part in parts), strict=True)],
+            list(itertools.chain.from_iterable(part.places for part in parts)),
+            list(itertools.chain.from_iterable(part.left for part in parts)),
+        )
+
+    def _parse(self, messages: Sequence[bytes], start: int) -> ParsedColumns:
+        objects, refused = self._objects(messages)
+        columns = list(zip(*map(self._values, objects), strict=True)) or [()] * len(self._builds)
+        built = [build(column) for build, column in zip(self._builds, columns, strict=True)]
+        arrays = [column.array for column in built]
+        places: Sequence[int] = range(start, start + len(messages))
+        if refused:
+            places = [start + index for index in sorted(set(range(len(messages))).difference(refused))]
+        unread = set(itertools.chain.from_iterable(column.unread for column in built))
+        left = [start + index for index in refused]
+        if unread:
+            kept = [row for row in range(len(places)) if row not in unread]
+            arrays = [array.take(pa.array(kept, pa.int64())) for array in arrays]
+            left = sorted([*left, *(places[row] for row in unread)])
+            places = [places[row] for row in kept]
+        return ParsedColumns(arrays, places, left)
+
+    def _objects(self, messages: Sequence[bytes]) -> tuple[list[Any], list[int]]:
+        """The objects of messages, and the indices of messages that msgspec refuses."""
+        objects: list[Any] = []
+        left: list[int] = []
+        decode = self._decode if _are_utf8(messages) else self._decode_checked
+        remaining = iter(messages)
+        while True:
+            try:
+                # The list keeps the objects before a message that is refused.
+                objects.extend(map(decode, remaining))
+                return objects, left
+            except _REFUSED:
+                left.append(len(objects) + len(left))
+
+    def _decode_checked(self, message: bytes) -> Any:
+        check_utf8(message)
+        return self._decode(message)
+
+
+def _are_utf8(messages: Sequence[bytes]) -> bool:
+    try:
+        check_utf8(b"\n".join(messages))
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _struct(fields: Iterable[tuple[str, DataType]], rules: JsonRules) -> tuple[type[msgspec.Struct], list[BuildColumn]]:
+    """A class for objects with these fields, and how the column of each is made."""
+    definitions: list[Any] = []
+    names: dict[str, str] = {}
+    builds: list[BuildColumn] = []
+    for place, (name, kind) in enumerate(fields):
+        parsed, build = _column(kind, rules, name)
+        default = () if rules.fails_on_missing else (_NULL if parsed is msgspec.Raw else None,)
+        definitions.append((f"f{place}", parsed, *default))
+        names[f"f{place}"] = name
+        builds.append(build)
+    return msgspec.defstruct("Object", definitions, rename=names, gc=False, eq=False), builds
+
+
+def _values_of(struct: type[msgspec.Struct]) -> Callable[[Any], tuple[Any, ...]]:
+    names = struct.__struct_fields__
+    return attrgetter(*names) if len(names) > 1 else msgspec.structs.astuple
+
+
+def _column(kind: DataType, rules: JsonRules, what: str) -> tuple[Any, BuildColumn]:
+    """As what msgspec parses values of a type, and how their column is made."""
+    match kind:
+        case types.BooleanType():
+            return bool | None, _plain(kind)
+        case types.IntegralType():
+            limit = 1 << 8 * 2 ** INTEGERS.index(type(kind)) - 1
+            return Annotated[int, msgspec.Meta(ge=-limit, le=limit - 1)] | None, _plain(kind)
+        case types.FloatType() | types.DoubleType():
+            return float | None, _plain(kind)
+        case types.DecimalType():
+            return msgspec.Raw, _decimals(kind)
+        case types.CharType() | types.VarCharType():
+            return str | None, _plain(kind)
+        case types.DateType() | types.TimeType() | types.TimestampType() | types.LocalZonedTimestampType():
+            return str | None, _times(kind, rules, what)
+        case types.RowType() if kind.fields:
+            struct, builds = _struct([(field.name, field.data_type) for field in kind.fields], rules)
+            return struct | None, _row(kind, struct, builds)
+        case types.MultisetType(element_type=element) if isinstance(element, _TEXTS):
+            return _map(kind, element, types.IntType(), rules, what)
+        case types.MapType(key_type=key, value_type=item) if isinstance(key, _TEXTS):
+            return _map(kind, key, item, rules, what)
+        case types.ArrayType(element_type=element) if not isinstance(kind, types.MultisetType):
+            parsed, build = _column(element, rules, what)
+            return list[parsed] | None, _array(kind, build)  # type: ignore[valid-type]
+    return str | None, _each(kind, value_reader(kind, rules, what))
+
+
+def _plain(kind: DataType) -> BuildColumn:
+    wanted = arrow_type(kind)
+    return lambda values: Built(pa.array(values, wanted))
+
+
+def _each(kind: DataType, read: ReadValue) -> BuildColumn:
+    """Values that are read one after the other."""
+
+    def build(values: Sequence[Any]) -> Built:
+        found: list[Any] = []
+        unread: list[int] = []
+        for index, value in enumerate(values):
+            try:
+                found.append(None if value is None else read(value))
+            except BAD:
+                found.append(None)
+                unread.append(index)
+        return Built(column_of(found, kind), unread)
+
+    return build
+
+
+def _texts(kind: DataType, read: ReadValue, prepare: Callable[[pa.Array], pa.Array]) -> BuildColumn:
+    """Texts that a kernel reads; `prepare` replaces texts by NULL that the kernel must not read."""
+    build_each = _each(kind, read)
+    kernel = from_text_kernel(_STRING, kind, Session(), True)
+
+    def build(values: Sequence[Any]) -> Built:
+        if len(values) < _KERNEL_TEXTS_MIN:
+            return build_each(values)
+        texts = pa.array(values, pa.string())
+        found = kernel(prepare(texts))
+        if found.null_count == texts.null_count:
+            return Built(found)
+        unread = pc.and_(texts.is_valid(), found.is_null())
+        return Built(found, np.flatnonzero(unread.to_numpy(zero_copy_only=False)).tolist())
+
+    return build
+
+
+def _decimals(kind: types.DecimalType) -> BuildColumn:
+    """Numbers, which are parsed no further than their digits."""
+    build_texts = _texts(kind, value_reader(kind, JsonRules(), ""), lambda texts: texts)
+
+    def build(values: Sequence[msgspec.Raw]) -> Built:
+        texts: list[str | None] = []
+        others: list[int] = []
+        for index, raw in enumerate(map(bytes, values)):
+            if raw[0] in _NUMBER_STARTS:
+                texts.append(raw.decode())
+            else:
+                texts.append(None)
+                if raw != b"null":
+                    others.append(index)
+        built = build_texts(texts)
+        return Built(built.array, [*built.unread, *others]) if others else built
+
+    return build
+
+
+def _times(kind: DataType, rules: JsonRules, what: str) -> BuildColumn:
+    read = value_reader(kind, rules, what)
+    if not isinstance(kind, _MOMENTS):
+        return _texts(kind, read, lambda texts: texts)
+    is_zoned = isinstance(kind, types.LocalZonedTimestampType)
+    nothing = pa.scalar(None, pa.string())
+
+    def prepare(texts: pa.Array) -> pa.Array:
+        has_t = pc.match_substring(texts, "T")
+        texts = pc.if_else(has_t if rules.is_iso else pc.invert(has_t), texts, nothing)
+        if rules.is_iso:
+            texts = pc.replace_substring(texts, "T", " ")
+        if is_zoned:
+            texts = pc.if_else(pc.ends_with(texts, "Z"), texts, nothing)
+            texts = pc.utf8_slice_codeunits(texts, 0, -1)
+        return texts
+
+    return _texts(kind, read, prepare)
+
+
+def _row(kind: types.RowType, struct: type[msgspec.Struct], builds: Sequence[BuildColumn]) -> BuildColumn:
+    wanted = list(arrow_type(kind))
+    values_of = _values_of(struct)
+    nothing = struct(*[_NULL if parsed is msgspec.Raw else None for parsed in struct.__annotations__.values()])
+
+    def build(values: Sequence[Any]) -> Built:
+        missing = None
+        try:
+            rows = list(map(values_of, values))
+        except (AttributeError, TypeError):  # a value is None
+            missing = pa.array([value is None for value in values], pa.bool_())
+            rows = [values_of(nothing if value is None else value) for value in values]
+        columns = list(zip(*rows, strict=True)) or [()] * len(builds)
+        built = [build_field(column) for build_field, column in zip(builds, columns, strict=True)]
+        array = pa.StructArray.from_arrays([column.array for column in built], fields=wanted, mask=missing)
+        return Built(array, sorted({index for column in built for index in column.unread}))
+
+    return build
+
+
+def _array(kind: DataType, build_elements: BuildColumn) -> BuildColumn:
+    wanted = arrow_type(kind)
+
+    def build(values: Sequence[Any]) -> Built:
+        ends, elements = _flattened(values)
+        built = build_elements(elements)
+        return Built(pa.ListArray.from_arrays(_offsets(values, ends), built.array, type=wanted), _owners(ends, built))
+
+    return build
+
+
+def _map(kind: DataType, key: DataType, item: DataType, rules: JsonRules, what: str) -> tuple[Any, BuildColumn]:
+    wanted = arrow_type(kind)
+    build_keys = _plain(key)
+    parsed, build_items = _column(item, rules, what)
+
+    def build(values: Sequence[Any]) -> Built:
+        ends, keys = _flattened(values)
+        items = list(itertools.chain.from_iterable(value.values() for value in values if value is not None))
+        built = build_items(items)
+        offsets = _offsets(values, ends)
+        array = pa.MapArray.from_arrays(offsets, build_keys(keys).array, built.array, type=wanted)
+        return Built(array, _owners(ends, built))
+
+    return dict[str, parsed] | None, build  # type: ignore[valid-type]
+
+
+def _flattened(values: Sequence[Any]) -> tuple[list[int], list[Any]]:
+    """The end of each value in the list of all elements, and that list."""
+    try:
+        return list(itertools.accumulate(map(len, values))), list(itertools.chain.from_iterable(values))
+    except TypeError:  # a value is None
+        return _flattened([() if value is None else value for value in values])
+
+
+def _offsets(values: Sequence[Any], ends: Sequence[int]) -> pa.Array:
+    offsets: Sequence[int | None] = [0, *ends]
+    if None in values:
+        starts = zip(offsets, values, strict=False)
+        offsets = [*(None if value is None else start for start, value in starts), offsets[-1]]
+    return pa.array(offsets, pa.int32())
+
+
+def _owners(ends: Sequence[int], built: Built) -> Sequence[int]:
+    """The values whose elements were not read."""
+    if not built.unread:
+        return ()
+    return sorted(set(np.searchsorted(ends, built.unread, side="right").tolist()))
