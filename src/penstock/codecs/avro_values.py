@@ -58,11 +58,16 @@ class PythonValues:
                 time_unit = _unit(name)
                 return Logical(
                     lambda v: isinstance(v, datetime.time),
-                    lambda v: (datetime.datetime.combine(_EPOCH, v.replace(tzinfo=None)) - _EPOCH) // time_unit,
+                    lambda v: _since_midnight(v) // time_unit,
+                    lambda v: not _since_midnight(v) % time_unit,
                 )
             case "timestamp-millis" | "timestamp-micros" | "local-timestamp-millis" | "local-timestamp-micros" as name:
                 unit = _unit(name)
-                return Logical(lambda v: isinstance(v, datetime.datetime), lambda v: (_utc(v) - _EPOCH) // unit)
+                return Logical(
+                    lambda v: isinstance(v, datetime.datetime),
+                    lambda v: (_utc(v) - _EPOCH) // unit,
+                    lambda v: not (_utc(v) - _EPOCH) % unit,
+                )
             case "decimal":
                 return decimals(logical)
         return None
@@ -95,6 +100,10 @@ def decimals(logical: AvroType) -> Logical:
 
 def _unit(logical: str) -> datetime.timedelta:
     return _MILLISECOND if logical.endswith("millis") else _MICROSECOND
+
+
+def _since_midnight(value: datetime.time) -> datetime.timedelta:
+    return datetime.datetime.combine(_EPOCH, value.replace(tzinfo=None)) - _EPOCH
 
 
 def _utc(value: datetime.datetime) -> datetime.datetime:

@@ -24,11 +24,22 @@ WRITE_ERRORS: Final = (
 _VARINT_BYTES_MAX: Final = 10
 
 
+def _always(value: Any) -> bool:
+    return True
+
+
 class Logical(NamedTuple):
-    """How values of a logical type are written: which fit, and what they are in Avro's plain types."""
+    """How values of a logical type are written.
+
+    Attributes:
+        fits: whether a value is of the type.
+        lower: the value in Avro's plain types.
+        keeps: whether a value that fits loses nothing, such as microseconds as milliseconds.
+    """
 
     fits: Callable[[Any], bool]
     lower: Callable[[Any], Any]
+    keeps: Callable[[Any], bool] = _always
 
 
 class Lowers(Protocol):
@@ -133,13 +144,35 @@ def _plain_lines(kind: AvroType, value: str, names: dict[str, Any]) -> list[str]
 
 
 class _Codec:
-    """How values of one type are recognised and written."""
+    """How values of one type are recognised and written.
 
-    __slots__ = ("fits", "write")
+    Args:
+        fits: whether a value is of the type.
+        write: appends its bytes.
+        keeps: whether the bytes of a value that fits hold all of it; by default all do.
+        is_float: whether numbers become floats.
+    """
 
-    def __init__(self, fits: Callable[[Any], bool], write: Callable[[bytearray, Any], None]) -> None:
+    __slots__ = ("fits", "is_float", "keeps", "write")
+
+    def __init__(
+        self,
+        fits: Callable[[Any], bool],
+        write: Callable[[bytearray, Any], None],
+        keeps: Callable[[Any], bool] = _always,
+        is_float: bool = False,
+    ) -> None:
         self.fits = fits
         self.write = write
+        self.keeps = keeps
+        self.is_float = is_float
+
+    def holds(self, value: Any) -> bool:
+        """Whether a value is of the type, and loses nothing when it is written."""
+        try:
+            return self.fits(value) and self.keeps(value)
+        except WRITE_ERRORS:
+            return False
 
 
 class _Maker:
@@ -151,7 +184,11 @@ class _Maker:
         """How values of a type are written."""
         match kind.kind:
             case "union":
-                return _union([self.codec(branch) for branch in kind.parts])
+                branches = [self.codec(branch) for branch in kind.parts]
+                kinds = [branch.kind for branch in kind.parts]
+                if len(branches) == 2 and "null" in kinds:
+                    return _optional(branches, kinds.index("null"))
+                return _union(branches)
             case "record":
                 return self._records.get(id(kind)) or self._record(kind)
             case "array":
@@ -183,7 +220,11 @@ class _Maker:
             for codec, item in zip(codecs, _values_of(value, names), strict=True):
                 codec.write(out, item)
 
-        self._records[id(kind)] = found = _Codec(fits, write)  # before its fields, which may refer to it
+        def keeps(value: Any) -> bool:
+            values = _values_of(value, names)
+            return all(codec.holds(item) for codec, item in zip(codecs, values, strict=True))
+
+        self._records[id(kind)] = found = _Codec(fits, write, keeps)  # before its fields, which may refer to it
         codecs.extend(_named(field.name, self.codec(field.type)) for field in kind.fields)
         return found
 
@@ -204,7 +245,10 @@ class _Maker:
                     item.write(out, element)
             out.append(0)
 
-        return _Codec(fits, write)
+        def keeps(value: Any) -> bool:
+            return all(item.holds(element) for _, element in entries_of(value) or ())
+
+        return _Codec(fits, write, keeps)
 
 
 def _named(name: str, codec: _Codec) -> _Codec:
@@ -217,19 +261,53 @@ def _named(name: str, codec: _Codec) -> _Codec:
         except WRITE_ERRORS as error:
             raise FormatError(f"field {name!r}: {error}") from error
 
-    return _Codec(codec.fits, write)
+    return _Codec(codec.fits, write, codec.keeps, codec.is_float)
+
+
+def _optional(branches: Sequence[_Codec], null: int) -> _Codec:
+    """A union of null and another type, which is nearly every union; `null` is the index of the former."""
+    other = branches[1 - null]
+
+    def write(out: bytearray, value: Any) -> None:
+        if value is None:
+            out.append(null << 1)
+        elif other.fits(value):
+            out.append(1 - null << 1)
+            other.write(out, value)
+        else:
+            raise FormatError(f"{value!r} fits no branch of the union")
+
+    return _Codec(
+        lambda value: value is None or other.fits(value),
+        write,
+        lambda value: value is None or other.keeps(value),
+        other.is_float,
+    )
 
 
 def _union(branches: Sequence[_Codec]) -> _Codec:
-    def write(out: bytearray, value: Any) -> None:
-        for index, branch in enumerate(branches):
-            if branch.fits(value):
-                write_long(out, index)
-                branch.write(out, value)
-                return
-        raise FormatError(f"{value!r} fits no branch of the union")
+    def choose(value: Any) -> int:
+        """The first branch that holds the value, an integer rather as an integer; else the first that it fits."""
+        fitting = [index for index, branch in enumerate(branches) if branch.fits(value)]
+        if len(fitting) > 1:
+            holding = [index for index in fitting if branches[index].holds(value)]
+            if isinstance(value, int):
+                holding.sort(key=lambda index: branches[index].is_float)
+            fitting = holding or fitting
+        if not fitting:
+            raise FormatError(f"{value!r} fits no branch of the union")
+        return fitting[0]
 
-    return _Codec(lambda value: any(branch.fits(value) for branch in branches), write)
+    def write(out: bytearray, value: Any) -> None:
+        index = choose(value)
+        write_long(out, index)
+        branches[index].write(out, value)
+
+    return _Codec(
+        lambda value: any(branch.fits(value) for branch in branches),
+        write,
+        lambda value: any(branch.holds(value) for branch in branches),
+    )
 
 
 def _array(item: _Codec) -> _Codec:
@@ -240,7 +318,11 @@ def _array(item: _Codec) -> _Codec:
                 item.write(out, element)
         out.append(0)
 
-    return _Codec(lambda value: isinstance(value, (list, tuple)) and all(map(item.fits, value)), write)
+    return _Codec(
+        lambda value: isinstance(value, (list, tuple)) and all(map(item.fits, value)),
+        write,
+        lambda value: all(map(item.holds, value)),
+    )
 
 
 def _enum(symbols: Sequence[str]) -> _Codec:
@@ -273,15 +355,26 @@ def _primitive(kind: str) -> _Codec:
             )
         case "float" | "double":
             form = struct.Struct("<f" if kind == "float" else "<d")
-            return _checked(
-                lambda v: isinstance(v, (int, float)) and not isinstance(v, bool),
-                lambda out, v: out.extend(form.pack(v)),
-                kind,
-            )
+
+            def keeps(value: float) -> bool:
+                return bool(value != value or form.unpack(form.pack(value))[0] == value)
+
+            def fits(value: Any) -> bool:
+                return isinstance(value, float) or (type(value) is int and _is_kept(value, keeps))
+
+            codec = _checked(fits, lambda out, v: out.extend(form.pack(v)), kind)
+            return _Codec(codec.fits, codec.write, keeps, is_float=True)
         case "bytes":
             return _checked(lambda v: isinstance(v, (bytes, bytearray)), _write_bytes, kind)
         case _:
             return _checked(lambda v: isinstance(v, str), lambda out, v: _write_bytes(out, v.encode()), kind)
+
+
+def _is_kept(value: int, keeps: Callable[[float], bool]) -> bool:
+    try:
+        return keeps(value)
+    except (OverflowError, struct.error):
+        return False
 
 
 def _checked(fits: Callable[[Any], bool], put: Callable[[bytearray, Any], None], kind: str) -> _Codec:
@@ -296,14 +389,14 @@ def _checked(fits: Callable[[Any], bool], put: Callable[[bytearray, Any], None],
 
 
 def _lowered(base: _Codec, logical: Logical, name: str) -> _Codec:
-    fits, lower = logical
+    fits, lower, keeps = logical
 
     def write(out: bytearray, value: Any) -> None:
         if not fits(value):
             raise FormatError(f"{value!r} is not of the logical type {name}")
         base.write(out, lower(value))
 
-    return _Codec(fits, write)
+    return _Codec(fits, write, lambda value: keeps(value) and base.fits(lower(value)))
 
 
 def write_long(out: bytearray, value: int) -> None:
