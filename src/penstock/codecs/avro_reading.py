@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import itertools
 import struct
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, Protocol
 
@@ -43,7 +44,11 @@ _PROMOTIONS: Final = {
     ("enum", "string"),  # which Avro itself does not do, and tables need
     ("string", "bytes"),
     ("bytes", "string"),
+    ("fixed", "bytes"),
 }
+#: a wider type as a narrower one, where each value has to fit; Avro itself refuses the schema
+_NARROWINGS: Final = {("long", "int"), ("double", "float")}
+_UUID_BYTES: Final = 16
 _FORMS: Final = {"float": struct.Struct("<f"), "double": struct.Struct("<d")}
 
 
@@ -70,13 +75,15 @@ class RecordReader:
         writer: the schema with which they were written.
         reader: the schema as which they are wanted.
         values: what values become.
+        narrows: whether a long may be read as an int and a double as a float, where each value has to fit. Avro refuses
+            such schemas.
 
     Raises:
         FormatError: if records of the one can never be read as the other; it names the field.
     """
 
-    def __init__(self, writer: AvroType, reader: AvroType, values: Values) -> None:
-        maker = _Maker(values)
+    def __init__(self, writer: AvroType, reader: AvroType, values: Values, narrows: bool = False) -> None:
+        maker = _Maker(values, narrows)
         try:
             top = maker.function(writer, reader, is_inner=False)
         except _UnfitError as error:
@@ -148,8 +155,9 @@ def _with_path(path: Sequence[str], reason: str) -> str:
 class _Maker:
     """Writes the text of functions, one after the other. `finished` has the lines of all with the field of each."""
 
-    def __init__(self, values: Values, outer: _Maker | None = None) -> None:
+    def __init__(self, values: Values, narrows: bool, outer: _Maker | None = None) -> None:
         self._values = values
+        self._narrows = narrows
         self.finished: list[tuple[str, list[str]]] = [] if outer is None else outer.finished
         self.names: dict[str, Any] = {} if outer is None else outer.names
         self._functions: dict[tuple[int, int, bool], str] = {} if outer is None else outer._functions
@@ -164,7 +172,7 @@ class _Maker:
         if key in self._functions:
             return self._functions[key]
         name = self._functions[key] = self._new("read_")
-        inner = _Maker(self._values, self)
+        inner = _Maker(self._values, self._narrows, self)
         try:
             inner._body(name, writer, reader, is_inner)
         except _UnfitError as error:
@@ -230,11 +238,11 @@ class _Maker:
             self._branches(writer, lambda branch: self._read_branch(branch, reader, target))
             return
         if reader.kind == "union":
-            fitting = _branch_for(writer, reader)
+            fitting = _branch_for(writer, reader, self._narrows)
             if fitting is None:
                 raise self._error(f"{writer} cannot be read as {reader}")
             reader = fitting
-        if not _fits(writer, reader):
+        if not _fits(writer, reader, self._narrows):
             raise self._error(f"{writer} cannot be read as {reader}")
         match writer.kind:
             case "record":
@@ -266,7 +274,10 @@ class _Maker:
                 self._enum(writer, reader if reader.kind == "enum" else writer, target)
                 return
         self._plain(writer, reader, target)
-        logical = writer if writer.logical else reader
+        if _is_uuid(writer) and reader.kind == "string":
+            self._line(f"{target} = {self._hold(_uuid_text)}({target})")
+        # A reader's schema without a logical type asks for the plain value.
+        logical = writer if writer.logical and reader.logical else reader
         if logical.logical and (lift := self._values.lift(logical)) is not None:
             self._line(f"{target} = {self._hold(lift)}({target})")
 
@@ -281,10 +292,14 @@ class _Maker:
                 self._long(target)
                 if reader.kind in _FORMS:
                     self._line(f"{target} = float({target})")
+                elif (writer.kind, reader.kind) == ("long", "int") and not _are_times(writer, reader):
+                    self._line(f"if not {-(1 << 31)} <= {target} < {1 << 31}: {_raise(target, 'INT')}")
             case "float" | "double":
                 form = _FORMS[writer.kind]
                 self._line(f"{target} = {self._hold(form.unpack_from)}(m, p)[0]")
                 self._line(f"p += {form.size}")
+                if (writer.kind, reader.kind) == ("double", "float"):
+                    self._line(f"if not {self._hold(_is_single)}({target}): {_raise(target, 'FLOAT')}")
             case "fixed":
                 self._line(f"{target} = m[p:p + {writer.size}]")
                 self._line(f"p += {writer.size}")
@@ -392,17 +407,51 @@ class _Maker:
         return _UnfitError(list(self._path), reason)
 
 
-def _fits(writer: AvroType, reader: AvroType) -> bool:
+def _raise(target: str, kind: str) -> str:
+    return f"raise ValueError(f'{{{target}}} does not fit into {kind}')"
+
+
+def _is_single(value: float) -> bool:
+    form = _FORMS["float"]
+    return value != value or abs(value) == float("inf") or _round_trip(form, value) == value
+
+
+def _round_trip(form: struct.Struct, value: float) -> float | None:
+    try:
+        packed: float = form.unpack(form.pack(value))[0]
+    except OverflowError:
+        return None
+    return packed
+
+
+def _is_uuid(kind: AvroType) -> bool:
+    return kind.kind == "fixed" and kind.logical == "uuid" and kind.size == _UUID_BYTES
+
+
+def _uuid_text(data: bytes) -> str:
+    return str(uuid.UUID(bytes=data))
+
+
+def _are_times(writer: AvroType, reader: AvroType) -> bool:
+    """Whether both are times of day, which become the same value whatever their units."""
+    return writer.logical == "time-micros" and reader.logical == "time-millis"
+
+
+def _fits(writer: AvroType, reader: AvroType, narrows: bool) -> bool:
+    kinds = writer.kind, reader.kind
+    if kinds == ("fixed", "string"):
+        return _is_uuid(writer)
     if writer.kind != reader.kind:
-        return (writer.kind, reader.kind) in _PROMOTIONS
+        return kinds in _PROMOTIONS or (narrows and kinds in _NARROWINGS)
     if writer.kind == "fixed":
         return writer.size == reader.size
     return True
 
 
-def _branch_for(writer: AvroType, union: AvroType) -> AvroType | None:
+def _branch_for(writer: AvroType, union: AvroType, narrows: bool) -> AvroType | None:
     """The branch as which a type is read: one of the same kind and name, else of the same kind, else a wider one."""
     same = [one for one in union.parts if one.kind == writer.kind]
     named = [one for one in same if one.name.rpartition(".")[2] == writer.name.rpartition(".")[2]]
-    wider = [one for one in union.parts if _fits(writer, one)]
-    return next(iter([*named, *same, *wider]), None)
+    others = [one for one in union.parts if _fits(writer, one, narrows)]
+    others.sort(key=lambda branch: (writer.kind, branch.kind) in _NARROWINGS)
+    return next(iter([*named, *same, *others]), None)

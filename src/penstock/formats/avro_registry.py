@@ -33,12 +33,16 @@ class RegistryReader:
         settings: the registry.
         wanted: the schema as which records are wanted; None for the one with which each was written.
         values: what values become.
+        narrows: see `RecordReader`.
     """
 
-    def __init__(self, settings: RegistrySettings, wanted: AvroType | None, values: Values) -> None:
+    def __init__(
+        self, settings: RegistrySettings, wanted: AvroType | None, values: Values, narrows: bool = False
+    ) -> None:
         self._settings = settings
         self._wanted = wanted
         self._values = values
+        self._narrows = narrows
         self._readers: dict[int, tuple[RecordReader, tuple[str, ...]]] = {}
 
     def values(self, message: bytes) -> tuple[tuple[str, ...], list[Any]]:
@@ -72,7 +76,7 @@ class RegistryReader:
             written = parse_record(registry_of(self._settings).schema(schema_id))
             wanted = self._wanted or written
             try:
-                reader = RecordReader(written, wanted, self._values)
+                reader = RecordReader(written, wanted, self._values, self._narrows)
             except FormatError as error:
                 raise FormatError(f"records of schema {schema_id} cannot be read: {error}") from error
             found = self._readers[schema_id] = reader, tuple(field.name for field in wanted.fields)

@@ -120,7 +120,7 @@ class RegisteredRecords:
 
     def __init__(self, settings: RegistrySettings, wanted: AvroSchema) -> None:
         self._parts = settings, wanted
-        self._reader = RegistryReader(settings, wanted.record, HeldValues())
+        self._reader = RegistryReader(settings, wanted.record, HeldValues(), narrows=True)
 
     def values(self, message: bytes) -> list[Any]:
         """See `RecordsReader`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Protocol
 
@@ -53,8 +54,10 @@ class HeldValues:
             return decimals(logical)
         if name == "time-micros":
             return Logical(_is_whole, lambda value: value * _MICROSECONDS)
+        if name == "uuid" and logical.kind == "fixed":
+            return Logical(lambda value: isinstance(value, str | bytes), _uuid_bytes)
         if (unit := _unit(name)) is not None:
-            return Logical(_is_whole, lambda value: value // unit)
+            return Logical(_is_whole, lambda value: value // unit, lambda value: value % unit == 0)
         return None
 
     def entries(self, value: Any) -> Iterable[tuple[Any, Any]] | None:
@@ -65,6 +68,10 @@ class HeldValues:
 def _unit(logical: str) -> int | None:
     kind, _, unit = logical.rpartition("-")
     return _TIMESTAMP_NS.get(unit) if kind in ("timestamp", "local-timestamp") else None
+
+
+def _uuid_bytes(value: str | bytes) -> bytes:
+    return uuid.UUID(value).bytes if isinstance(value, str) else value
 
 
 def _is_whole(value: Any) -> bool:
@@ -88,7 +95,7 @@ class PlainRecords:
 
     def __init__(self, written: AvroSchema, wanted: AvroSchema) -> None:
         self._parts = written, wanted
-        self._reader = RecordReader(written.record, wanted.record, HeldValues())
+        self._reader = RecordReader(written.record, wanted.record, HeldValues(), narrows=True)
 
     def values(self, message: bytes) -> list[Any]:
         """See `RecordsReader`."""
