@@ -34,7 +34,6 @@ from penstock.base.composite_types import (
 from penstock.base.errors import FormatError, WrongTypeError
 from penstock.base.time import Instant
 from penstock.base.types import Row, values_by_names
-from penstock.codecs.json_text import NumberText, float_of
 from penstock.codecs.messages import BAD_RECORD, reason_of
 from penstock.codecs.row_batches import make_rows
 
@@ -105,7 +104,7 @@ def _basic_reader(type_info: BasicTypeInfo) -> Convert:
     if kind in (BasicType.STRING, BasicType.CHAR):
         return _read_text
     if kind in (BasicType.FLOAT, BasicType.DOUBLE):
-        return lambda value: float(value) if isinstance(_scalar(value), str) else float_of(value)
+        return lambda value: float(_scalar(value))
     if kind is BasicType.BIG_DEC:
         return lambda value: decimal.Decimal(_scalar(value))
     if kind is BasicType.INSTANT:
@@ -129,10 +128,8 @@ def _read_boolean(value: Any) -> bool:
 
 def _read_text(value: Any) -> str:
     """Text as it is; any other JSON value as it is written."""
-    if isinstance(value, NumberText):
-        return value.text
-    if isinstance(value, str):
-        return value
+    if isinstance(value, (str, decimal.Decimal)):
+        return str(value)
     return json.dumps(value, ensure_ascii=False, default=float)
 
 
