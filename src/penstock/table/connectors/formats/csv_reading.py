@@ -172,7 +172,7 @@ class _CsvDecoder(LineDecoder[Any]):
 
 
 def split_records(block: bytes, rules: CsvRules, last: bool) -> tuple[list[Record], int]:
-    """The records of a block, and how many bytes they take. The last one may go on behind it, unless it is `last`.
+    """The records of a block, and their length in bytes. A record may continue in the next block unless `last`.
 
     As for Arrow and in Flink, a line ends with a line feed, a carriage return, or both.
     """
