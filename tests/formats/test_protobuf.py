@@ -28,6 +28,7 @@ from penstock.table.data.values import column_of
 from penstock.table.plan.row_schema import PlanColumn, RowSchema
 
 Order: Any = shop_pb2.Order  # type: ignore[attr-defined]
+Line: Any = shop_pb2.Line  # type: ignore[attr-defined]
 FULL = {
     "id": 7,
     "open": True,
@@ -238,6 +239,18 @@ def test_value_that_no_column_holds_is_of_a_bad_message() -> None:
     assert found.columns.to_pylist() == [{"large": 1}]
     assert [bad.place for bad in found.bad] == [1]
     assert "column 'large' cannot be read as BIGINT" in found.bad[0].reason
+
+
+def test_unsigned_numbers_of_32_bits_may_be_columns_of_int() -> None:
+    """K4: as in tables of Flink; a number that INT does not hold is not made negative."""
+    columns = {"lines": "ARRAY<ROW<`count` INT>>"}
+    messages = [Order(lines=[Line(count=count)]).SerializeToString() for count in (2**31 - 1, 2**31)]
+    found = decoded(columns, messages)
+    assert held_rows(found.columns, schema_of(columns).types) == [([(2**31 - 1,)],)]
+    assert [bad.place for bad in found.bad] == [1]
+    assert encoded(columns, [([(7,)],)]) == [Order(lines=[Line(count=7)]).SerializeToString()]
+    with pytest.raises(FormatError, match=r"field 'count': Value out of range: -1"):
+        encoded(columns, [([(-1,)],)])
 
 
 @pytest.mark.parametrize(

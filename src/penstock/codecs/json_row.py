@@ -18,7 +18,7 @@ from penstock.codecs.arrow_types import arrow_schema
 from penstock.codecs.column_data import ColumnData
 from penstock.codecs.json_schema import type_of_json_schema
 from penstock.codecs.json_structs import StructReader, StructWriter
-from penstock.codecs.json_text import parse_message
+from penstock.codecs.json_text import parse_strictly
 from penstock.codecs.json_values import row_reader
 from penstock.codecs.messages import BAD_RECORD, Deserialized, decode_each
 from penstock.codecs.row_columns import BAD_VALUE, columns_by_name, fields_of_rows, to_columns
@@ -80,7 +80,7 @@ class JsonRowDeserializationSchema(DeserializationSchema[Row]):
 
     def _record_at_length(self, message: bytes) -> Row | None:
         """As `StructReader` reads it, taking more: a number as text and the like. Its errors name the field."""
-        parsed = parse_message(message, takes_controls=False)
+        parsed = parse_strictly(message)
         if parsed is None:
             return None
         if not isinstance(parsed, dict):

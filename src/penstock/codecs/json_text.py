@@ -9,6 +9,7 @@ from __future__ import annotations
 import codecs
 import json
 import re
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, Final, NoReturn
 
@@ -20,19 +21,20 @@ from penstock.base.errors import FormatError, WrongTypeError
 _INTEGER_DIGITS_MAX: Final = 4_000
 #: an escape of half a surrogate pair, or its three bytes
 _SURROGATES: Final = re.compile(rb"\\u[dD][89a-fA-F]|\xed[\xa0-\xbf]")
-_UNPAIRED: Final = "?"
+#: an integer whose sign msgspec drops
+_MINUS_ZERO: Final = re.compile(rb"-0[\s,\]}]")
 
 
-class NumberText(Decimal):
-    """A number with a point or an exponent, and its text in the message."""
+class NumberText:
+    """The text of a number with a point or an exponent."""
 
-    text: str
+    __slots__ = ("text",)
 
-    def __new__(cls, text: str) -> NumberText:
-        """Makes the number of its text."""
-        number = super().__new__(cls, text)
-        number.text = text
-        return number
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __str__(self) -> str:
+        return self.text
 
 
 def check_utf8(message: bytes) -> None:
@@ -41,24 +43,44 @@ def check_utf8(message: bytes) -> None:
         message.decode()
 
 
-def parse_message(message: bytes, takes_controls: bool = True) -> Any:
+def parse_message(message: bytes) -> Any:
     """The only JSON value of a message: dicts, lists, texts, integers, `NumberText`, Booleans and None.
 
     The encoding is UTF-8, or UTF-16 or UTF-32 if the first bytes are. The last of several fields with the same name
-    counts. Half a surrogate pair becomes a question mark.
-
-    Args:
-        message: the bytes.
-        takes_controls: whether a text may hold control characters that are not escaped, such as a tab. Flink's formats
-            of tables take them, and its schemas of the DataStream API do not.
+    counts. Half a surrogate pair becomes a question mark. A text may hold control characters that are not escaped, such
+    as a tab: Flink's formats of tables take them.
 
     Raises:
         FormatError: if it is not JSON, or nested too deeply.
         UnicodeDecodeError: if the bytes are not text.
     """
+    return _parse(message, _DECODER)
+
+
+def parse_strictly(message: bytes) -> Any:
+    """The same, without control characters and with numbers as `Decimal`: the rules of Flink's DataStream schemas."""
+    return _parse(message, _STRICT_DECODER)
+
+
+def message_parser(keeps_digits: bool) -> Callable[[bytes], Any]:
+    """A quicker `parse_message`. Without `keeps_digits` a number with a point or an exponent may be a float."""
+    parse_quickly = msgspec.json.Decoder(float_hook=NumberText if keeps_digits else None).decode
+
+    def parse(message: bytes) -> Any:
+        try:
+            if not (keeps_digits and _MINUS_ZERO.search(message)):
+                return parse_quickly(message)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            pass
+        return parse_message(message)
+
+    return parse
+
+
+def _parse(message: bytes, decoder: json.JSONDecoder) -> Any:
     text = _text_of(message)
     try:
-        value = (_DECODER if takes_controls else _STRICT_DECODER).decode(text)
+        value = decoder.decode(text)
     except json.JSONDecodeError as error:
         raise FormatError(f"JSON is malformed: {error.msg} (character {error.pos})") from error
     except RecursionError as error:
@@ -73,9 +95,11 @@ def normalize_message(message: bytes) -> bytes:
     return json_of(parse_message(message))
 
 
-def float_of(number: int | float | Decimal) -> float:
+def float_of(number: float | NumberText) -> float:
     """A number that `parse_message` returns, as a float. An integer -0 is 0.0, which is what msgspec makes of it."""
-    return 0.0 if isinstance(number, NumberText) and number.text == "-0" else float(number)
+    if not isinstance(number, NumberText):
+        return float(number)
+    return 0.0 if number.text == "-0" else float(number.text)
 
 
 def json_of(value: Any) -> bytes:
@@ -91,22 +115,26 @@ def _text_of(message: bytes) -> str:
     return message.decode(encoding)
 
 
-def _integer(digits: str) -> int | Decimal:
+def _integer(digits: str) -> int | NumberText:
     if digits == "-0" or len(digits) >= _INTEGER_DIGITS_MAX:
         return NumberText(digits)  # as a text -0 has its sign
     return int(digits)
+
+
+def _strict_integer(digits: str) -> int | Decimal:
+    return int(digits) if len(digits) < _INTEGER_DIGITS_MAX else Decimal(digits)
 
 
 def _refuse_constant(word: str) -> NoReturn:
     raise FormatError(f"JSON is malformed: {word} is not a JSON value")
 
 
-def _make_decoder(strict: bool) -> json.JSONDecoder:
-    return json.JSONDecoder(parse_float=NumberText, parse_int=_integer, parse_constant=_refuse_constant, strict=strict)
-
-
-_DECODER: Final = _make_decoder(strict=False)
-_STRICT_DECODER: Final = _make_decoder(strict=True)
+_DECODER: Final = json.JSONDecoder(
+    parse_float=NumberText, parse_int=_integer, parse_constant=_refuse_constant, strict=False
+)
+_STRICT_DECODER: Final = json.JSONDecoder(
+    parse_float=Decimal, parse_int=_strict_integer, parse_constant=_refuse_constant
+)
 
 
 def _write_number(value: Any) -> msgspec.Raw:
@@ -115,7 +143,7 @@ def _write_number(value: Any) -> msgspec.Raw:
     raise WrongTypeError(f"not a JSON value: {value!r}")
 
 
-_ENCODER: Final = msgspec.json.Encoder(enc_hook=_write_number, decimal_format="number")
+_ENCODER: Final = msgspec.json.Encoder(enc_hook=_write_number)
 
 
 def _without_surrogates(value: Any) -> Any:

@@ -172,9 +172,12 @@ class _CsvDecoder(LineDecoder[Any]):
 
 
 def split_records(block: bytes, rules: CsvRules, last: bool) -> tuple[list[Record], int]:
-    """The records of a block, and how many bytes they take. The last one may go on behind it, unless it is `last`."""
+    """The records of a block, and their length in bytes. A record may continue in the next block unless `last`.
+
+    As for Arrow and in Flink, a line ends with a line feed, a carriage return, or both.
+    """
     csv.field_size_limit(sys.maxsize)  # the reader of the file bounds the record
-    lines = block.splitlines(keepends=True) if b"\r" not in block else _lines(block)
+    lines = block.splitlines(keepends=True)
     records: list[Record] = []
     done = 0
     while done < len(lines):
@@ -193,12 +196,6 @@ def split_records(block: bytes, rules: CsvRules, last: bool) -> tuple[list[Recor
         else:
             done = len(lines)
     return records, sum(map(len, lines[:done]))
-
-
-def _lines(block: bytes) -> list[bytes]:
-    lines = [line + b"\n" for line in block.split(b"\n")]
-    lines[-1] = lines[-1][:-1]
-    return lines if lines[-1] else lines[:-1]
 
 
 def _reader(source: Iterator[str], rules: CsvRules) -> Any:

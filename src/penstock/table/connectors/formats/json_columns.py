@@ -37,7 +37,9 @@ _NUMBER_STARTS: Final = frozenset(b"-0123456789")
 #: a kernel takes longer than single values below this number of texts
 _KERNEL_TEXTS_MIN: Final = 32
 #: more objects in memory at the same time cost more in Python's cycle collector than in parsing
-_AT_ONCE: Final = 512
+_AT_ONCE: Final = 2048
+#: when as many messages from the first on are refused, the others are not tried
+_TRIES: Final = 16
 _REFUSED: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
@@ -53,7 +55,13 @@ BuildColumn = Callable[[Sequence[Any]], Built]
 
 
 class ParsedColumns(NamedTuple):
-    """The columns of messages, the index of each row's message, and the indices of messages that are left, in order."""
+    """Messages after parsing.
+
+    Attributes:
+        arrays: the columns; none if no message was parsed.
+        places: the index of each row's message.
+        left: the indices of the other messages, in order.
+    """
 
     arrays: list[pa.Array]
     places: Sequence[int]
@@ -76,6 +84,7 @@ class JsonColumns:
         struct, self._builds = _struct(fields, rules)
         self._decode = msgspec.json.Decoder(struct).decode
         self._values = _values_of(struct)
+        self._tries = _TRIES
 
     def parse(self, messages: Sequence[bytes]) -> ParsedColumns:
         """The columns of all messages whose fields have exactly the columns' types."""
@@ -86,13 +95,15 @@ class JsonColumns:
         if len(parts) == 1:
             return parts[0]
         return ParsedColumns(
-            [pa.concat_arrays(arrays) for arrays in zip(*(part.arrays for part in parts), strict=True)],
+            [pa.concat_arrays(arrays) for arrays in zip(*(part.arrays for part in parts if part.places), strict=True)],
             list(itertools.chain.from_iterable(part.places for part in parts)),
             list(itertools.chain.from_iterable(part.left for part in parts)),
         )
 
     def _parse(self, messages: Sequence[bytes], start: int) -> ParsedColumns:
         objects, refused = self._objects(messages)
+        if not objects:
+            return ParsedColumns([], (), [start + index for index in refused])
         columns = list(zip(*map(self._values, objects), strict=True)) or [()] * len(self._builds)
         built = [build(column) for build, column in zip(self._builds, columns, strict=True)]
         arrays = [column.array for column in built]
@@ -118,9 +129,14 @@ class JsonColumns:
             try:
                 # The list keeps the objects before a message that is refused.
                 objects.extend(map(decode, remaining))
+                self._tries = _TRIES
                 return objects, left
             except _REFUSED:
                 left.append(len(objects) + len(left))
+                if not objects and len(left) >= self._tries:
+                    # Probably all have other types than the columns, such as objects in a column of text.
+                    self._tries = 1
+                    return objects, list(range(len(messages)))
 
     def _decode_checked(self, message: bytes) -> Any:
         check_utf8(message)

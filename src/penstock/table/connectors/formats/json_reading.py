@@ -9,12 +9,14 @@ import pyarrow as pa
 
 from penstock.base.errors import FormatError
 from penstock.codecs.column_data import ColumnData
-from penstock.codecs.json_text import parse_message
+from penstock.codecs.json_text import json_of, message_parser
 from penstock.codecs.messages import BadMessage, Deserialized, reason_of
 from penstock.table.connectors.formats.format import MessageDecoder
 from penstock.table.connectors.formats.json_columns import JsonColumns
 from penstock.table.connectors.formats.json_rules import JsonRules
 from penstock.table.connectors.formats.json_values import BAD, ReadValue, nullable, value_reader
+from penstock.table.data import logical_types as types
+from penstock.table.data.logical_types import DataType
 from penstock.table.data.values import column_of
 from penstock.table.plan.row_schema import RowSchema
 
@@ -42,11 +44,12 @@ class JsonMessageDecoder(MessageDecoder):
             nullable(value_reader(column.type, rules, f"column '{column.name}'"), rules) for column in schema
         ]
         self._columns = JsonColumns(schema, rules)
+        self._parse = message_parser(keeps_digits=any(map(_wants_digits, schema.types)))
 
     def decode(self, messages: Sequence[bytes]) -> Deserialized:
         """See `MessageDecoder`."""
         arrays, places, left = self._columns.parse(messages)
-        if not left:
+        if places and not left:
             return Deserialized(ColumnData(pa.RecordBatch.from_arrays(arrays, self._schema.names)))
         bad: list[BadMessage] = []
         rows: list[tuple[Any, ...]] = []
@@ -60,22 +63,26 @@ class JsonMessageDecoder(MessageDecoder):
                 rows += found
                 row_places += [place] * len(found)
         all_places: Sequence[int] = places
-        if rows:
-            values = zip(*rows, strict=True)
-            others = [column_of(column, kind) for column, kind in zip(values, self._schema.types, strict=True)]
+        if not places:
+            columns = list(zip(*rows, strict=True)) or [()] * len(self._schema)
+            arrays = [column_of(column, kind) for column, kind in zip(columns, self._schema.types, strict=True)]
+            all_places = row_places
+        elif rows:
+            columns = list(zip(*rows, strict=True))
+            others = [column_of(column, kind) for column, kind in zip(columns, self._schema.types, strict=True)]
             order = sorted(range(len(places) + len(row_places)), key=[*places, *row_places].__getitem__)
             taken = pa.array(order, pa.int64())
             arrays = [pa.concat_arrays(pair).take(taken) for pair in zip(arrays, others, strict=True)]
             all_places = sorted([*places, *row_places])
-        columns = ColumnData(pa.RecordBatch.from_arrays(arrays, self._schema.names))
-        is_each_a_row = len(all_places) == len(messages) and not bad and len(set(all_places)) == len(messages)
-        return Deserialized(columns, None if is_each_a_row else all_places, bad)
+        values = ColumnData(pa.RecordBatch.from_arrays(arrays, self._schema.names))
+        is_each_a_row = not bad and len(messages) == len(all_places) == len(set(all_places))
+        return Deserialized(values, None if is_each_a_row else all_places, bad)
 
     def _rows(self, message: bytes) -> list[tuple[Any, ...]]:
         """The rows of one message, whose fields may have other JSON types than their columns."""
         if not message:
             return []
-        value = parse_message(message)
+        value = self._parse(message)
         if self._takes_arrays and isinstance(value, list):
             return list(map(self._row, value))
         return [self._row(value)]
@@ -91,9 +98,16 @@ class JsonMessageDecoder(MessageDecoder):
             try:
                 values.append(read(field))
             except BAD as error:
-                text = str(field)[:_TEXT_CHARS_MAX]
+                text = (field if isinstance(field, str) else json_of(field).decode())[:_TEXT_CHARS_MAX]
                 raise FormatError(f"column '{name}': {text!r} cannot be read: {error}") from error
         return tuple(values)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), self._parts
+
+
+def _wants_digits(kind: DataType) -> bool:
+    """Whether a column wants more of a number than a float holds."""
+    if isinstance(kind, types.DecimalType | types.BigIntType | types.CharType | types.VarCharType):
+        return True
+    return any(map(_wants_digits, kind.children()))

@@ -23,6 +23,7 @@ ReadValue = Callable[[Any], Any]
 BAD: Final = (ValueError, TypeError, ArithmeticError, FormatError, TableRuntimeError)
 
 _BLANKS: Final = "".join(map(chr, range(33)))  # Java's trim() removes these
+_NUMBER: Final = re.compile(r"-?[0-9]+(?:\.[0-9]+)?")
 _WHOLE: Final = re.compile(r"[+-]?\d+")
 
 
@@ -35,8 +36,8 @@ def value_reader(kind: DataType, rules: JsonRules, what: str) -> ReadValue:
             bits = 8 * 2 ** INTEGERS.index(type(kind)) - 1
             return lambda value: _whole(value, bits)
         case types.FloatType() | types.DoubleType():
-            of_number_text = reader(kind, Session())
-            return lambda value: of_number_text(value) if isinstance(value, str) else _float(value)
+            of_text = reader(kind, Session())
+            return lambda value: _float_of_text(value, of_text) if isinstance(value, str) else _float(value)
         case types.DecimalType():
             from_text = reader(kind, Session())
             return lambda value: from_text(_scalar_text(value))
@@ -104,6 +105,8 @@ def _whole_of(text: str) -> int:
 
 
 def _exact_whole(value: Any) -> int:
+    if isinstance(value, NumberText):
+        value = decimal.Decimal(value.text)
     if not isinstance(value, float | decimal.Decimal) or value != int(value):
         raise FormatError("it is no whole number")
     return int(value)
@@ -115,6 +118,12 @@ def _float(value: Any) -> float:
     return float_of(value)
 
 
+def _float_of_text(text: str, read: Callable[[str], Any]) -> float:
+    """The same float as a cast gives, which is slow: Python reads the usual form of a number."""
+    found: float = float(text) if _NUMBER.fullmatch(text) else read(text)
+    return found
+
+
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else json_of(value).decode()
 
@@ -122,7 +131,7 @@ def _text(value: Any) -> str:
 def _scalar_text(value: Any) -> str:
     if isinstance(value, list | dict):
         raise FormatError("it is no single value")
-    return value.text if isinstance(value, NumberText) else str(value)
+    return str(value)
 
 
 def _given_text(value: Any) -> str:

@@ -192,16 +192,16 @@ def _element(field: Any, kind: DataType) -> Wanted:
 
 
 def _fitting(field: Any) -> tuple[type[DataType], ...]:
-    """The types of columns that hold all values of a field."""
+    """The types of columns for a field. A value that its column does not hold makes the message malformed."""
     if field.type == field.TYPE_BYTES:
         return types.BinaryType, types.VarBinaryType
     by_kind: dict[int, tuple[type[DataType], ...]] = {
         field.CPPTYPE_STRING: _TEXTS,
         field.CPPTYPE_BOOL: (types.BooleanType,),
         field.CPPTYPE_INT32: (types.IntType, types.BigIntType),
-        field.CPPTYPE_UINT32: (types.BigIntType,),
+        field.CPPTYPE_UINT32: (types.BigIntType, types.IntType),
         field.CPPTYPE_INT64: (types.BigIntType,),
-        field.CPPTYPE_UINT64: (types.BigIntType,),  # with an error above its limit
+        field.CPPTYPE_UINT64: (types.BigIntType,),
         field.CPPTYPE_FLOAT: (types.FloatType, types.DoubleType),
         field.CPPTYPE_DOUBLE: (types.DoubleType,),
     }
