@@ -235,6 +235,8 @@ def test_data_files_in_avro_are_refused_while_planning(lake: Lake, monkeypatch: 
     tables.execute_sql(f"CREATE TABLE t (id BIGINT) WITH ({lake.options()})")
     with pytest.raises(UnsupportedError, match="files in AVRO"):
         tables.execute_sql("SELECT * FROM t")
+    with pytest.raises(UnsupportedError, match="files in AVRO"):
+        IcebergSource.builder().table_loader(lake.loader("t")).build()
 
 
 def test_statistics_of_promoted_and_strange_columns_lose_no_row(lake: Lake) -> None:
