@@ -119,6 +119,8 @@ def test_what_cannot_be_read_is_refused_while_planning(
     with pytest.raises(UnsupportedTableError, match=f"{tmp_path} .*{text}"):
         declare(tmp_path).execute_sql("SELECT * FROM t")
     with pytest.raises(UnsupportedTableError, match=text):
+        DeltaSource.for_bounded_row_data(tmp_path).build()
+    with pytest.raises(UnsupportedTableError, match=text):
         declare(tmp_path).execute_sql("INSERT INTO t VALUES (2, 2.5)")
 
 

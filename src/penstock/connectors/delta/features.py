@@ -72,12 +72,7 @@ def check_readable(scanned: Scanned, table: DeltaTable) -> None:
         ConfigurationError: if changes are to be read and the table keeps none.
     """
     place, configuration = scanned.place, table.metadata().configuration
-    _refuse(place, "read", _features(table.protocol().reader_features), _READ)
-    mapping = configuration.get(_MAPPING, "none")
-    if mapping != "none":
-        raise UnsupportedTableError(
-            f"the Delta table {place.path} maps columns by {mapping}, which is not read: read a copy of it"
-        )
+    check_features(place, table)
     check_vectors(place, table)
     if scanned.reads_changes and configuration.get(_CHANGE_FEED) != "true":
         raise ConfigurationError(
@@ -85,6 +80,16 @@ def check_readable(scanned: Scanned, table: DeltaTable) -> None:
             "from the version on that this makes"
         )
     check_columns(place, [(one.name, one.type) for one in scanned.columns], schema_of(table))
+
+
+def check_features(place: TablePlace, table: DeltaTable) -> None:
+    """Raise `UnsupportedTableError` for features of a table that are not read; it names them."""
+    _refuse(place, "read", _features(table.protocol().reader_features), _READ)
+    mapping = table.metadata().configuration.get(_MAPPING, "none")
+    if mapping != "none":
+        raise UnsupportedTableError(
+            f"the Delta table {place.path} maps columns by {mapping}, which is not read: read a copy of it"
+        )
 
 
 def check_writable(place: TablePlace, table: DeltaTable, is_by_key: bool) -> None:
@@ -103,6 +108,8 @@ def check_writable(place: TablePlace, table: DeltaTable, is_by_key: bool) -> Non
     for key, value in configuration.items():
         if key.startswith("delta.constraints.") or (key == _MAPPING and value != "none"):
             raise UnsupportedTableError(f"the Delta table {path} has {key} = {value}, which the sink does not keep to")
+    if is_by_key:
+        check_vectors(place, table)  # files are written again without them
     if is_by_key and configuration.get(_APPEND_ONLY) == "true":
         raise UnsupportedTableError(
             f"the Delta table {path} has {_APPEND_ONLY} = true, so the sink cannot replace or delete rows by key: set "

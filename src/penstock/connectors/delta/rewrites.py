@@ -7,7 +7,6 @@ that are read. The comparison is exact: floats are compared by their bits, and N
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -84,15 +83,15 @@ def _read_column(
 
 def _comparable_type(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_nested(kind):
-        return pa.binary()
+        return pa.string()
     return {pa.float64(): pa.int64(), pa.float32(): pa.int32()}.get(kind, kind)
 
 
 def _to_comparable(values: pa.Array) -> pa.Array:
     """The same values in a type that Arrow compares bit by bit."""
     if pa.types.is_nested(values.type):
-        texts = [None if value is None else pickle.dumps(value, 5) for value in values.to_pylist()]
-        return pa.array(texts, pa.binary())
+        texts = [None if value is None else repr(value) for value in values.to_pylist()]
+        return pa.array(texts, pa.string())
     return values.view(_comparable_type(values.type)) if pa.types.is_floating(values.type) else values
 
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from penstock.base.errors import ConfigurationError, UnknownNameError
 from penstock.connectors.delta.enumerator import DeltaEnumerator
+from penstock.connectors.delta.features import check_features
 from penstock.connectors.delta.library import require_library
 from penstock.connectors.delta.place import TablePlace, schema_of
 from penstock.connectors.delta.reader import DeltaReader
@@ -101,8 +102,11 @@ class _Builder:
         Raises:
             MissingPathError: if there is no table.
             UnknownNameError: for columns that it does not have.
+            UnsupportedTableError: for features that are not read.
         """
-        there = schema_of(self._scanned.place.open())
+        table = self._scanned.place.open()
+        check_features(self._scanned.place, table)
+        there = schema_of(table)
         names = self._names or tuple(there.names)
         lacking = [name for name in names if name not in there.names]
         if lacking:

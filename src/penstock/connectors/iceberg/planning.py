@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from penstock.base.errors import ConfigurationError, OperationError
 from penstock.connectors.iceberg.catalog import MissingTableError
-from penstock.connectors.iceberg.refusals import check_columns, first_files, refuse_equality_deletes, refuse_formats
+from penstock.connectors.iceberg.equality_deletes import EqualityDeletes, has_equality_deletes
+from penstock.connectors.iceberg.refusals import check_columns, first_files, refuse_formats
 from penstock.connectors.iceberg.scanned import IcebergSplit, Scanned, StreamingStartingStrategy, splits_of
 
 if TYPE_CHECKING:
@@ -47,10 +48,15 @@ def _scan(table: Table, scanned: Scanned, snapshot: Snapshot, schema_id: int | N
         snapshot_id=snapshot.snapshot_id,
     )
     schema_id = table.schema().schema_id if schema_id is None else schema_id
-    refuse_equality_deletes(table, scanned, snapshot)
-    files = list(found.plan_files())
-    refuse_formats(scanned, (one.file for one in files))
-    return splits_of(files, snapshot.sequence_number or 0, schema_id, scanned.row_filter)
+    title = scanned.loader.title
+    if not has_equality_deletes(table, snapshot):
+        files = list(found.plan_files())
+        refuse_formats(title, (one.file for one in files))
+        return splits_of(files, snapshot.sequence_number or 0, schema_id, scanned.row_filter)
+    deletes = EqualityDeletes()
+    files = list(found._manifest_planner.plan_files(snapshot.manifests(table.io), deletes.take))
+    refuse_formats(title, [*(one.file for one in files), *deletes.files()])
+    return splits_of(files, snapshot.sequence_number or 0, schema_id, scanned.row_filter, deletes)
 
 
 def check_before_reading(scanned: Scanned) -> None:
@@ -58,7 +64,7 @@ def check_before_reading(scanned: Scanned) -> None:
 
     Raises:
         ConfigurationError: for columns that the table does not have so, or a snapshot that it does not have.
-        UnsupportedError: for deletions, files or types that cannot be read.
+        UnsupportedError: for files or types that cannot be read.
     """
     try:
         with scanned.loader.opened() as table:
@@ -66,8 +72,7 @@ def check_before_reading(scanned: Scanned) -> None:
             check_columns(scanned, _schema(table, scanned, snapshot))
             if snapshot is None or not _reads_whole(scanned):
                 return
-            refuse_equality_deletes(table, scanned, snapshot)
-            refuse_formats(scanned, first_files(table, snapshot))
+            refuse_formats(scanned.loader.title, first_files(table, snapshot))
     except MissingTableError:
         return
     except OSError as error:
@@ -182,7 +187,7 @@ def follow(table: Table, scanned: Scanned, last: int | None) -> Followed:
             )
             schema_id = table.schema().schema_id
             files = list(appended.plan_files())
-            refuse_formats(scanned, (one.file for one in files))
+            refuse_formats(scanned.loader.title, (one.file for one in files))
             splits += splits_of(files, snapshot.sequence_number or 0, schema_id, scanned.row_filter)
     return Followed(splits, head.snapshot_id)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from penstock.base.errors import UnsupportedError
 from penstock.connectors.background import Background
+from penstock.connectors.iceberg.equality_deletes import load_keys
 from penstock.connectors.iceberg.reading import read_column
 from penstock.connectors.iceberg.refusals import check_columns
 from penstock.connectors.iceberg.scanned import IcebergSplit, Scanned
@@ -45,10 +46,15 @@ class OpenTable:
         elif isinstance(condition, str):
             condition = parse(condition)
         task = split.task()
-        scan = ArrowScan(table.metadata, table.io, self._projected(table.schemas()[split.schema_id]), condition)
+        schema = table.schemas()[split.schema_id]
+        deleted = load_keys(table, schema, split.equality_deletes, self._scanned.loader.title)
+        names = dict.fromkeys(name for one in deleted for name in one.names)
+        scan = ArrowScan(table.metadata, table.io, self._projected(schema, names), condition)
         deletes = _read_all_delete_files(table.io, [task])
         left = split.position
         for batch in scan._record_batches_from_scan_tasks_and_deletes([task], deletes):
+            for one in deleted:
+                batch = one.keep(batch)
             skipped = min(left, batch.num_rows)
             left -= skipped
             if skipped < batch.num_rows:
@@ -61,8 +67,8 @@ class OpenTable:
             self._table = self._scanned.loader.load_table(self._catalog)
         return self._table
 
-    def _projected(self, schema: Schema) -> Schema:
-        names = [column.name for column in self._scanned.columns]
+    def _projected(self, schema: Schema, more: Iterable[str]) -> Schema:
+        names = dict.fromkeys([*(column.name for column in self._scanned.columns), *more])
         check_columns(self._scanned, schema)
         return schema.select(*names)
 

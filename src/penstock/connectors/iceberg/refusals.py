@@ -36,36 +36,14 @@ def check_columns(scanned: Scanned, schema: Schema) -> None:
             )
 
 
-def refuse_equality_deletes(table: Table, scanned: Scanned, snapshot: Snapshot) -> None:
-    """Raise `UnsupportedError` for a snapshot with rows that are deleted by equality, as Flink's sink does."""
-    from pyiceberg.manifest import DataFileContent, ManifestContent
-
-    count = None if snapshot.summary is None else snapshot.summary.get("total-equality-deletes")
-    if count is None:
-        deletes = [one for one in snapshot.manifests(table.io) if one.content == ManifestContent.DELETES]
-        has_some = any(
-            entry.data_file.content == DataFileContent.EQUALITY_DELETES
-            for manifest in deletes
-            for entry in manifest.fetch_manifest_entry(table.io)
-        )
-    else:
-        has_some = int(count) > 0
-    if has_some:
-        raise UnsupportedError(
-            f"snapshot {snapshot.snapshot_id} of table {scanned.loader.title} has rows that are deleted by equality, "
-            "which pyiceberg does not read: rewrite its files first (CALL …rewrite_data_files with 'delete-file-"
-            "threshold' = '1'), or read an older snapshot"
-        )
-
-
-def refuse_formats(scanned: Scanned, files: Iterable[DataFile]) -> None:
+def refuse_formats(title: str, files: Iterable[DataFile]) -> None:
     """Raise `UnsupportedError` for data files in a format that pyiceberg does not read."""
     from pyiceberg.manifest import FileFormat
 
     for file in files:
         if file.file_format not in (FileFormat.PARQUET, FileFormat.ORC):
             raise UnsupportedError(
-                f"table {scanned.loader.title} has data files in {file.file_format.value}, which pyiceberg does not "
+                f"table {title} has files in {file.file_format.value}, which pyiceberg does not "
                 f"read, such as {file.file_path}: rewrite them as Parquet (write.format.default = parquet)"
             )
 

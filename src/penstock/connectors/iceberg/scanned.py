@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from penstock.connectors.iceberg.catalog import TableLoader
 from penstock.connectors.iceberg.data_files import StoredFile, restored, stored
+from penstock.connectors.iceberg.equality_deletes import EQUALITY, EqualityDeletes
 from penstock.connectors.iceberg.settings import MAIN
 
 if TYPE_CHECKING:
@@ -18,7 +19,15 @@ if TYPE_CHECKING:
 
 INTERVAL_MS: Final = 60_000
 #: What a reader has to know of a file; the rest is for planning.
-_NEEDED: Final = ("content", "file_path", "file_format", "partition", "record_count", "file_size_in_bytes")
+_NEEDED: Final = (
+    "content",
+    "file_path",
+    "file_format",
+    "partition",
+    "record_count",
+    "file_size_in_bytes",
+    "equality_ids",
+)
 
 
 class StreamingStartingStrategy(Enum):
@@ -95,7 +104,7 @@ class IcebergSplit:
         schema_id: the schema of the table under which it is read.
         file: as plain values.
         spec_id: of its partitioning.
-        deletes: of files of deletions: the partitioning, and plain values.
+        deletes: of files of deletions, by position or by equality: the partitioning, and plain values.
         row_filter: only rows for which it is true are counted and given.
         position: how many of these have been given.
     """
@@ -112,11 +121,22 @@ class IcebergSplit:
         """As pyiceberg reads it."""
         from pyiceberg.table import FileScanTask
 
-        deletes = {restored(values, spec_id) for spec_id, values in self.deletes}
+        deletes = {restored(values, spec_id) for spec_id, values in self.deletes if values["content"] != EQUALITY}
         return FileScanTask(restored(self.file, self.spec_id), deletes)
 
+    @property
+    def equality_deletes(self) -> tuple[tuple[int, StoredFile], ...]:
+        """The files of deletions by equality."""
+        return tuple(one for one in self.deletes if one[1]["content"] == EQUALITY)
 
-def splits_of(tasks: Iterable[FileScanTask], sequence: int, schema_id: int, row_filter: Any) -> list[IcebergSplit]:
+
+def splits_of(
+    tasks: Iterable[FileScanTask],
+    sequence: int,
+    schema_id: int,
+    row_filter: Any,
+    equality_deletes: EqualityDeletes | None = None,
+) -> list[IcebergSplit]:
     """The splits of what pyiceberg has planned, in the order of their files' names."""
     found = sorted(tasks, key=lambda task: task.file.file_path)
     return [
@@ -125,7 +145,13 @@ def splits_of(tasks: Iterable[FileScanTask], sequence: int, schema_id: int, row_
             schema_id,
             _needed(stored(task.file)),
             task.file.spec_id,
-            tuple((file.spec_id, _needed(stored(file))) for file in sorted(task.delete_files, key=_path)),
+            tuple(
+                (file.spec_id, _needed(stored(file)))
+                for file in [
+                    *sorted(task.delete_files, key=_path),
+                    *(() if equality_deletes is None else equality_deletes.of(task.file)),
+                ]
+            ),
             row_filter,
         )
         for place, task in enumerate(found)

@@ -8,6 +8,7 @@ from typing import Any
 from penstock.base.errors import ConfigurationError, UnknownNameError
 from penstock.connectors.iceberg.catalog import TableLoader
 from penstock.connectors.iceberg.enumerator import IcebergEnumerator
+from penstock.connectors.iceberg.planning import check_before_reading
 from penstock.connectors.iceberg.reader import IcebergReader
 from penstock.connectors.iceberg.reading import plain_type
 from penstock.connectors.iceberg.scanned import (
@@ -167,6 +168,7 @@ class IcebergSourceBuilder:
         Raises:
             ConfigurationError: for settings that do not fit together, without a table, or without pyiceberg.
             UnknownNameError: for a column that the table does not have.
+            UnsupportedError: for files or types that cannot be read.
         """
         if self._loader is None:
             raise ConfigurationError("an IcebergSource needs table_loader()")
@@ -199,7 +201,9 @@ class IcebergSourceBuilder:
             )
         names = self._columns or there.names
         columns = tuple(ScannedColumn(name, name, plain_type(there.field(name).type)) for name in names)
-        return IcebergSource(replace(scanned, columns=columns))
+        made = replace(scanned, columns=columns)
+        check_before_reading(made)
+        return IcebergSource(made)
 
 
 def checked(scanned: Scanned, branch: str | None, tag: str | None) -> Scanned:

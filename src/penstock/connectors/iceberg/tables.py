@@ -17,6 +17,7 @@ import pyarrow as pa
 from penstock.base.errors import ConfigurationError, UnsupportedError
 from penstock.connectors.iceberg.catalog import MissingTableError, TableLoader
 from penstock.connectors.iceberg.columns import fits, stored_type
+from penstock.connectors.iceberg.equality_deletes import refuse_equality_deletes
 from penstock.connectors.iceberg.reading import is_uuid
 
 if TYPE_CHECKING:
@@ -177,8 +178,16 @@ def check(title: str, table: Table, declared: pa.Schema) -> None:
             )
 
 
-def check_before_writing(loader: TableLoader, declared: DeclaredTable, evolves: bool) -> None:
+def check_before_writing(
+    loader: TableLoader, declared: DeclaredTable, evolves: bool, replaced_branch: str | None
+) -> None:
     """Check, while a statement is planned, that rows can be written into the table. A missing one is left to the job.
+
+    Args:
+        loader: of the table.
+        declared: the columns that are written.
+        evolves: whether columns are added to the table.
+        replaced_branch: the branch whose rows are replaced; None if rows are only added.
 
     Raises:
         ConfigurationError: for columns that it does not take.
@@ -187,6 +196,8 @@ def check_before_writing(loader: TableLoader, declared: DeclaredTable, evolves: 
     try:
         with loader.opened() as table:
             _refuse_format(loader.title, table)
+            if replaced_branch is not None:
+                refuse_equality_deletes(loader.title, table, table.metadata.snapshot_by_name(replaced_branch))
             if not evolves:
                 check(loader.title, table, declared.stored_schema())
     except MissingTableError:

@@ -127,7 +127,9 @@ class IcebergConnector(TableConnector):
             retention_ms=retention_ms,
         )
         assert settings.declared is not None
-        check_before_writing(settings.loader, settings.declared, settings.evolves)
+        check_before_writing(
+            settings.loader, settings.declared, settings.evolves, settings.branch if is_by_key else None
+        )
         sink = TableIcebergSink(settings, write.schema)
         if not is_by_key:
             return TableWriter(sink, INSERTS, takes_columns=True)

@@ -1,0 +1,155 @@
+"""Rows that are deleted by equality: a file has values of some columns, and every older row with these is deleted.
+
+Flink's sink writes such files for changes by key. pyiceberg does not read them: it plans without, and the rows are
+left out here. A file deletes rows of data files with a smaller sequence number: those of its own partition, or of
+the whole table if it has no partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.base.errors import UnsupportedError
+from penstock.connectors.iceberg.data_files import StoredFile, restored
+from penstock.connectors.last_changes import has_key
+
+if TYPE_CHECKING:
+    from pyiceberg.manifest import DataFile, ManifestEntry
+    from pyiceberg.schema import Schema
+    from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot
+
+#: The content of a data file and of a file of equality deletes, as the specification numbers them.
+DATA, EQUALITY = 0, 2
+
+
+def has_equality_deletes(table: Table, snapshot: Snapshot) -> bool:
+    """Whether a snapshot has rows that are deleted by equality, as by Flink's sink."""
+    from pyiceberg.manifest import DataFileContent, ManifestContent
+
+    count = None if snapshot.summary is None else snapshot.summary.get("total-equality-deletes")
+    if count is not None:
+        return int(count) > 0
+    deletes = [one for one in snapshot.manifests(table.io) if one.content == ManifestContent.DELETES]
+    return any(
+        entry.data_file.content == DataFileContent.EQUALITY_DELETES
+        for manifest in deletes
+        for entry in manifest.fetch_manifest_entry(table.io)
+    )
+
+
+def refuse_equality_deletes(title: str, table: Table, snapshot: Snapshot | None) -> None:
+    """Raise `UnsupportedError` for a snapshot with such deletions, whose rows are to be replaced by key."""
+    if snapshot is not None and has_equality_deletes(table, snapshot):
+        raise UnsupportedError(
+            f"snapshot {snapshot.snapshot_id} of table {title} has rows that are deleted by equality, with which "
+            "changes by key cannot be written: rewrite its files first (CALL … rewrite_data_files with "
+            "'delete-file-threshold' = '1')"
+        )
+
+
+class EqualityDeletes:
+    """Collects the files of deletions while pyiceberg plans a scan, and keeps them from it."""
+
+    def __init__(self) -> None:
+        self._sequences: dict[str, int] = {}
+        self._deletes: list[tuple[int, DataFile]] = []
+
+    def take(self, entry: ManifestEntry) -> bool:
+        """Whether pyiceberg plans with an entry."""
+        file, sequence = entry.data_file, entry.sequence_number or 0
+        if int(file.content) == EQUALITY:
+            self._deletes.append((sequence, file))
+            return False
+        if int(file.content) == DATA:
+            self._sequences[file.file_path] = sequence
+        return True
+
+    def files(self) -> list[DataFile]:
+        """All files of deletions."""
+        return [file for _, file in self._deletes]
+
+    def of(self, file: DataFile) -> list[DataFile]:
+        """The files that delete rows of a data file, in the order of their paths."""
+        sequence = self._sequences[file.file_path]
+        found = [
+            deletes
+            for number, deletes in self._deletes
+            if number > sequence
+            and (
+                not len(deletes.partition) or (deletes.spec_id == file.spec_id and deletes.partition == file.partition)
+            )
+        ]
+        return sorted(found, key=lambda one: str(one.file_path))
+
+
+class DeletedKeys(NamedTuple):
+    """Values of columns: rows that have them are deleted."""
+
+    names: list[str]
+    keys: pa.Table
+
+    def keep(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """The other rows."""
+        table = _plain(pa.Table.from_batches([rows.select(self.names)]))
+        return rows.filter(pc.invert(has_key(table, self.keys.cast(table.schema))))
+
+
+def load_keys(table: Table, schema: Schema, deletes: Sequence[tuple[int, StoredFile]], title: str) -> list[DeletedKeys]:
+    """The values in files of deletions, for each set of columns.
+
+    Args:
+        table: that they belong to.
+        schema: under which rows are read.
+        deletes: the partitioning, and the file.
+        title: of the table, for errors.
+
+    Raises:
+        UnsupportedError: for columns that the schema does not have.
+    """
+    by_columns: dict[tuple[int, ...], list[pa.RecordBatch]] = {}
+    for spec_id, file in deletes:
+        ids = tuple(sorted(file["equality_ids"]))
+        names = [_name_of(schema, number, title) for number in ids]
+        by_columns.setdefault(ids, []).extend(_read(table, schema.select(*names), file, spec_id))
+    found = []
+    for ids, batches in by_columns.items():
+        names = [_name_of(schema, number, title) for number in ids]
+        if batches:
+            found.append(DeletedKeys(names, _plain(pa.Table.from_batches(batches).select(names))))
+    return found
+
+
+def _read(table: Table, schema: Schema, file: StoredFile, spec_id: int) -> Iterator[pa.RecordBatch]:
+    from pyiceberg.expressions import AlwaysTrue
+    from pyiceberg.io.pyarrow import ArrowScan
+    from pyiceberg.table import FileScanTask
+
+    task = FileScanTask(restored({**file, "content": DATA}, spec_id), set())
+    scan = ArrowScan(table.metadata, table.io, schema, AlwaysTrue())
+    yield from scan._record_batches_from_scan_tasks_and_deletes([task], {})
+
+
+def _name_of(schema: Schema, field_id: int, title: str) -> str:
+    name = schema.find_column_name(field_id)
+    if name is None or "." in name:
+        raise UnsupportedError(
+            f"rows of table {title} are deleted by equality of the field {field_id}, which is no column of the table "
+            "now: rewrite its files first (rewrite_data_files)"
+        )
+    return name
+
+
+def _plain(table: pa.Table) -> pa.Table:
+    """The same without extension types, which cannot be compared."""
+    columns: list[Any] = [
+        pa.chunked_array([chunk.storage for chunk in column.chunks], column.type.storage_type)
+        if isinstance(column.type, pa.BaseExtensionType)
+        else column
+        for column in table.itercolumns()
+    ]
+    return pa.table(columns, names=table.column_names)
