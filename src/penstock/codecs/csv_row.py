@@ -128,6 +128,8 @@ class CsvRowDeserializationSchema(DeserializationSchema[Row]):
         if len(lines) > 1:
             raise FormatError(f"{len(lines)} lines in one message")
         fields = lines[0] if lines and lines[0] else [""]
+        if len(fields) == len(self._readers) + 1 and not fields[-1].strip():
+            fields = fields[:-1]  # a delimiter at the end of the line
         if len(fields) != len(self._readers):
             raise FormatError(f"{len(fields)} fields, expected {len(self._readers)}")
         values = []
@@ -392,10 +394,8 @@ def _join(delimiter: str, items: list[str]) -> str:
 
 
 def _to_boolean(text: str) -> bool:
-    lowered = text.strip().lower()
-    if lowered not in ("true", "false"):
-        raise FormatError(f"{text!r} is not a Boolean")
-    return lowered == "true"
+    """As Java's `Boolean.parseBoolean`, with which Flink reads them: any text but `true` is False."""
+    return text.strip().lower() == "true"
 
 
 _TEXTS = (BasicTypeInfo(BasicType.STRING), BasicTypeInfo(BasicType.CHAR))

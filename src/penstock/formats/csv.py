@@ -180,6 +180,9 @@ class _CsvDecoder(LineDecoder[Any]):
     def _from_rows(self, rows: list[list[str]]) -> list[Any]:
         if self._format.extra_fields:
             rows = [row[: self._width] for row in rows]
+        if any(len(row) == self._width + 1 for row in rows):
+            # A line may end with a delimiter, as in Flink.
+            rows = [row[:-1] if len(row) == self._width + 1 and not row[-1].strip() else row for row in rows]
         widths = set(map(len, rows))
         if widths - {self._width}:
             raise FormatError(f"{max(widths - {self._width})} fields, expected {self._width}")

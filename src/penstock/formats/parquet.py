@@ -131,7 +131,10 @@ class _ParquetWriter(ArrowWriter):
     def __init__(self, factory: ParquetWriterFactory, stream: BinaryIO) -> None:
         super().__init__(factory)
         self._row_group_rows = factory.group_rows
-        self._writer = pq.ParquetWriter(stream, factory.schema, compression=factory.compression)
+        # Flink reads decimals of up to 18 digits only from integers where a column has a dictionary.
+        self._writer = pq.ParquetWriter(
+            stream, factory.schema, compression=factory.compression, store_decimal_as_integer=True
+        )
 
     def write(self, table: pa.Table) -> None:
         self._writer.write_table(table, row_group_size=self._row_group_rows)

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import pickle
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import hypothesis.strategies as st
 import pyarrow as pa
 import pytest
 from hypothesis import given
-from tests.table.connectors.tables import held_rows
+from tests.table.connectors.tables import held_rows, reader_of, rows_of
 
 from penstock.base.errors import UnsupportedError
+from penstock.codecs.csv_row import CsvRowDeserializationSchema
 from penstock.codecs.messages import Deserialized
+from penstock.common import Types
+from penstock.formats.csv import CsvFormat
 from penstock.table.catalog.schema import type_of
 from penstock.table.connectors.formats.built_in import built_in_formats
 from penstock.table.connectors.table_options import TableOptions
@@ -105,6 +109,49 @@ def test_csv_lines_of_a_file_are_messages_one_behind_the_other(values: list[tupl
     messages = encoder.encode(columns)
     assert encoder.lines(columns) == b"".join(one + b"\n" for one in messages)
     assert rows("csv", schema, messages) == [(text or "", moment) for text, moment in values[start:]]
+
+
+@pytest.mark.parametrize("is_file", [True, False])
+@pytest.mark.parametrize("count", [1, 3])
+def test_csv_line_may_end_with_a_delimiter(tmp_path: Path, is_file: bool, count: int) -> None:
+    """K2: one delimiter and blanks, as Flink 2.3 reads them; TPC-H's own files have it."""
+    schema = schema_of(id="INT", name="STRING")
+    good = [b"1|a|", b"2|b| ", b"3|", b'4|"c"|', b"5|d"][:: 1 if count > 1 else 4] * count
+    expected = [(1, "a"), (2, "b"), (3, ""), (4, "c"), (5, "d")][:: 1 if count > 1 else 4] * count
+    if not is_file:
+        assert rows("csv", schema, good, field_delimiter="|") == expected
+        assert [place for place, _ in reasons(decoded("csv", schema, [b"1|a||", b"1|a|x"], field_delimiter="|"))] == [
+            0,
+            1,
+        ]
+        return
+    for lines, values in ((good, expected), ([b"1|a|"] * 9, [(1, "a")] * 9)):
+        (tmp_path / "f").write_bytes(b"\n".join(lines) + b"\n")
+        reader = reader_of(
+            "CREATE TABLE t (id INT, name STRING) WITH ('connector' = 'filesystem', 'format' = 'csv', "
+            f"'path' = '{tmp_path}', 'csv.field-delimiter' = '|')"
+        )
+        assert reader.source is not None
+        found = rows_of(reader.source)
+        assert [tuple(one) for one in found] == values
+
+
+def test_csv_line_may_end_with_a_delimiter_in_streams() -> None:
+    """K2."""
+    types = Types.ROW_NAMED(["id", "ok"], [Types.INT(), Types.BOOLEAN()])
+    messages = CsvRowDeserializationSchema.Builder(types).build().deserialize_batch([b"1,true,", b"2,yes, "])
+    assert [tuple(row) for row in messages.values] == [(1, True), (2, False)]
+    lines = CsvFormat({"id": int, "name": str}, header=False, as_tuple=True).create_decoder(b"")
+    assert list(lines.decode(b"1,a,\n2,b\n3,\n", True).values) == [(1, "a"), (2, "b"), (3, "")]
+
+
+def test_csv_booleans_are_those_of_flink() -> None:
+    """K2: TRUE in any letters, and any other text is FALSE; the empty text stays NULL."""
+    schema = schema_of(id="INT", b="BOOLEAN", a="ARRAY<BOOLEAN>")
+    texts = ["1", "yes", "true", " TRUE ", "tRuE", "t", "true1", "0", ""]
+    found = rows("csv", schema, [f"1,{one},{one};true".encode() for one in texts])
+    expected = [False, False, True, True, True, False, False, False, None]
+    assert [(b, a) for _, b, a in found] == [(one, [one, True]) for one in expected]
 
 
 def test_csv_moments_are_as_short_as_they_are_exact() -> None:

@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 
 from penstock.codecs.column_data import ColumnData
@@ -67,6 +68,8 @@ class CsvColumns:
         good, bad = [], []
         for one in records:
             fields = one.fields
+            if fields is not None and len(fields) == self.width + 1 and not fields[-1].strip():
+                fields = fields[:-1]  # a delimiter at the end of the line
             if fields is not None and len(fields) < self.width and self._rules.ignores_errors:
                 fields = fields + [None] * (self.width - len(fields))  # type: ignore[list-item]
             if fields is None:
@@ -137,8 +140,11 @@ class _CsvDecoder(LineDecoder[Any]):
         self._special = [
             one.encode() for one in (rules.quote, rules.escape, "#" if rules.has_comments else None) if one
         ]
-        names = [str(place) for place in range(columns.width)]
-        self._read = pyarrow.csv.ReadOptions(use_threads=False, column_names=names)
+        # The last column is for files whose lines end with a delimiter.
+        names = [str(place) for place in range(columns.width + 1)]
+        self._read = pyarrow.csv.ReadOptions(use_threads=False, column_names=names[:-1])
+        self._read_longer = pyarrow.csv.ReadOptions(use_threads=False, column_names=names)
+        self._delimiter = rules.delimiter.encode()
         self._parse = pyarrow.csv.ParseOptions(
             delimiter=rules.delimiter, quote_char=False, double_quote=False, escape_char=False
         )
@@ -156,12 +162,17 @@ class _CsvDecoder(LineDecoder[Any]):
 
     def _at_once(self, block: bytes) -> pa.RecordBatch | None:
         """The columns of a block by Arrow; None where something is wrong with it."""
+        is_longer = block.partition(b"\n")[0].count(self._delimiter) == self._columns.width
+        options = self._read_longer if is_longer else self._read
         try:
-            self._read.block_size = len(block) + 1
-            table = pyarrow.csv.read_csv(io.BytesIO(block), self._read, self._parse, self._convert)
+            options.block_size = len(block) + 1
+            table = pyarrow.csv.read_csv(io.BytesIO(block), options, self._parse, self._convert)
         except pa.ArrowException:
             return None
-        columns, bad = self._columns.of_texts([one.combine_chunks() for one in table.columns])
+        texts = [one.combine_chunks() for one in table.columns]
+        if is_longer and pc.any(pc.not_equal(pc.utf8_trim_whitespace(texts.pop()), "")).as_py():
+            return None
+        columns, bad = self._columns.of_texts(texts)
         return None if bad else columns
 
     def decode_lines(self, block: bytes) -> list[Any]:

@@ -52,16 +52,34 @@ class OrcTableFormat(TableFormat):
         """See `TableFormat`."""
         found = options.read(COMPRESS).lower()
         inner = OrcWriterFactory(
-            orc_columns(schema),
+            pa.schema([field.with_type(_without_zone(field.type)) for field in orc_columns(schema)]),
             compression="uncompressed" if found == "none" else found,
             stripe_bytes=options.read(STRIPE_SIZE),
         )
-        return Encoding(GatheringWriterFactory(schema, inner))
+        return Encoding(GatheringWriterFactory(schema, inner, _plain_times))
 
 
 def orc_columns(schema: RowSchema) -> pa.Schema:
     """The columns of a file. Raises `UnsupportedError` for a type that the format has no form for."""
     return arrow_columns(schema, "ORC", _REFUSED)
+
+
+def _plain_times(column: pa.Array) -> pa.Array:
+    """Moments as plain timestamps in UTC: Spark and Flink do not read ORC's own type for moments."""
+    return column.view(_without_zone(column.type)) if pa.types.is_timestamp(column.type) else column
+
+
+def _without_zone(kind: pa.DataType) -> pa.DataType:
+    """A type with timestamps without a zone, also inside of lists, maps and structs."""
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp(kind.unit)
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_without_zone(field.type)) for field in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(_without_zone(kind.key_type), _without_zone(kind.item_type))
+    if pa.types.is_list(kind):
+        return pa.list_(_without_zone(kind.value_type))
+    return kind
 
 
 class TypedOrcFormat(BulkFormat[Any]):

@@ -69,6 +69,8 @@ def _reader(kind: DataType, rules: TextRules, what: str) -> ReadColumn:
             return Read
         case types.BinaryType() | types.VarBinaryType():
             return _binaries
+        case types.BooleanType():
+            return _booleans
         case types.MultisetType() | types.MapType():
             raise UnsupportedError(f"{what} of type {kind} cannot be written as text in a line")
         case types.ArrayType(element_type=element):
@@ -111,6 +113,13 @@ def _checked(given: pa.Array, found: pa.Array) -> Read:
     if found.null_count == given.null_count:
         return Read(found)
     return Read(found, pc.and_(given.is_valid(), found.is_null()))
+
+
+def _booleans(texts: pa.Array) -> Read:
+    """As Java's `Boolean.parseBoolean`, with which Flink reads them: TRUE for `true`, and FALSE for any other text."""
+    given = pc.utf8_lower(pc.utf8_trim_whitespace(texts))
+    given = pc.if_else(pc.equal(given, ""), pa.scalar(None, pa.string()), given)
+    return Read(pc.equal(given, "true"))
 
 
 def _binaries(texts: pa.Array) -> Read:
