@@ -11,6 +11,7 @@ import xxhash
 
 from penstock.base import options
 from penstock.base.configuration import Configuration
+from penstock.base.durable_files import write_for_now
 from penstock.core.ports import StateStorage
 from penstock.drivers.backends import export_native
 from penstock.drivers.worker_directories import WorkerDirectories, WorkerDirectory
@@ -76,7 +77,7 @@ class FilesByPath(MutableMapping[str, bytes]):
 
     def __setitem__(self, path: str, data: bytes) -> None:
         self._paths.add(path)
-        self._file(path).write_bytes(data)
+        write_for_now(self._file(path), data)
 
     def __getitem__(self, path: str) -> bytes:
         if path not in self._paths:

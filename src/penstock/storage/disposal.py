@@ -105,12 +105,16 @@ def open_snapshot(path: str) -> Snapshot:
 
 
 def note_end(directory: str, job_id: str) -> None:
-    """Record durably that a job has ended, if it has left anything below `directory`."""
+    """Record durably that a job has ended, if it has left files below `directory`; else remove empty directories."""
     fs, root = fsspec.core.url_to_fs(directory)
     of_job = posixpath.join(root, job_id)
     fs.invalidate_cache(of_job)
-    if fs.exists(of_job):
+    if fs.find(of_job):
         create(fs, of_job, ENDED_NAME)
+    elif has_directories(fs) and fs.exists(of_job):
+        # Checkpoints have made them that failed before they had a file, as on a full disk.
+        for emptied in sorted({of_job, *fs.find(of_job, withdirs=True)}, reverse=True):
+            _remove_if_empty(fs, emptied)
 
 
 def forget_end(fs: Any, of_job: str) -> None:

@@ -166,6 +166,8 @@ def connect(address: Address, **more: Any) -> psycopg.Connection[Any]:
         if version < _OLDEST:
             raise UnsupportedError(f"{address.shown} is PostgreSQL {version // 10_000}: connectors need 14 or newer")
         connection.execute(f"SET idle_in_transaction_session_timeout = {IDLE_IN_TRANSACTION_MS}")
+        # A role or a database may set it off, and then a backslash would end a quoted text in another place.
+        connection.execute("SET standard_conforming_strings = on")
     except BaseException:
         connection.close()
         raise
