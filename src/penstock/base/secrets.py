@@ -38,7 +38,15 @@ SENSITIVE_PARTS: Final = (
 )
 
 #: Keys that Flink does not have or does not list: credentials of ZooKeeper, and of cloud storage.
-OUR_PARTS: Final = ("client.authorization", "passphrase", "access-key", "access.key", "account-key", "account_key")
+OUR_PARTS: Final = (
+    "client.authorization",
+    "passphrase",
+    "access-key",
+    "access.key",
+    "account-key",
+    "account_key",
+    "signing-key",
+)
 
 #: Keys with such a part at their end say where a secret is, or how one is used.
 _ABOUT_A_SECRET: Final = re.compile(r"[-._](?:dir|directory|file|path|location|enabled|endpoint|url|uri|type|class)$")

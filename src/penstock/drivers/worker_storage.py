@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, MutableMapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import xxhash
@@ -18,6 +18,7 @@ from penstock.drivers.worker_directories import WorkerDirectories, WorkerDirecto
 from penstock.storage.file_store import FileCheckpointStore
 from penstock.storage.files import absolute_url
 from penstock.storage.local_copies import LocalCopies
+from penstock.storage.signatures import key_of
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class StorageSettings:
     keeps_copies: bool
     reads_copies: bool
     copies_directory: str | None
+    signing_key: bytes | None = field(default=None, repr=False)
 
     @classmethod
     def of(cls, configuration: Configuration, job_id: str) -> StorageSettings:
@@ -45,11 +47,12 @@ class StorageSettings:
             reads if keeps is None else keeps,
             reads,
             read(options.LOCAL_BACKUP_DIR),
+            key_of(read(options.SIGNING_KEY)),
         )
 
     def store(self) -> FileCheckpointStore:
         """The job's checkpoints."""
-        return FileCheckpointStore(self.directory, self.job_id, self.inline_bytes, export_native)
+        return FileCheckpointStore(self.directory, self.job_id, self.inline_bytes, export_native, self.signing_key)
 
     def storage(self) -> StateStorage:
         """That of one worker; called in the worker, which closes it."""
@@ -57,7 +60,8 @@ class StorageSettings:
         if not self.keeps_copies or self.directory is None:
             return store
         directories = WorkerDirectories(self.copies_directory, self.job_id)
-        return LocalCopies(store, FilesByPath(directories), self.reads_copies)
+        copies = FilesByPath(directories)
+        return LocalCopies(store, copies, self.reads_copies, stored=store.stored, content=store.content)
 
 
 class FilesByPath(MutableMapping[str, bytes]):
