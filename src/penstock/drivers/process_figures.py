@@ -117,7 +117,7 @@ class _Shared:
             return self._figures
 
     def _sampled(self, before: ProcessFigures | None) -> ProcessFigures:
-        """The figures as of now; those before where the system does not tell, as without free file descriptors."""
+        """The figures as of now, or the last ones if the system gives none, as without free file descriptors."""
         import psutil
 
         try:

@@ -36,7 +36,7 @@ def sign_savepoint(path: str, target: str, key: str | None = None) -> str:
 
     Raises:
         CheckpointError: if there is nothing whole at `path`, or something at `target`.
-        ConfigurationError: if there is no key, or a short one.
+        ConfigurationError: if the key is missing or short.
     """
     secret = key_of(key if key is not None else default_configuration().read(SIGNING_KEY))
     if secret is None:

@@ -42,7 +42,7 @@ def key_of(text: str | None) -> bytes | None:
 
 
 def signed_file(data: bytes, key: bytes | None) -> bytes:
-    """The bytes of a state file as they are stored."""
+    """The stored form of a state file: a signature, then its bytes."""
     return data if key is None else b"".join((FILE_MARK, _mac(key, FILE_MARK, data), data))
 
 
@@ -61,7 +61,7 @@ def content_of_file(stored: bytes, key: bytes | None, where: str) -> bytes:
 
 
 def signed_metadata(data: bytes, key: bytes | None) -> bytes:
-    """The bytes of a metadata file as they are stored."""
+    """The stored form of metadata: its bytes, then their signature."""
     return data if key is None else b"".join((data, METADATA_MARK, _mac(key, METADATA_MARK, data)))
 
 

@@ -19,6 +19,6 @@ def test_a_backslash_in_a_text_is_a_backslash(text: str, database: Any) -> None:
     connection = connect(Address(url))
     try:
         assert connection.execute("SHOW standard_conforming_strings").fetchone() == ("on",)
-        assert connection.execute(f"SELECT {literal(text)}::text").fetchone() == (text,)  # type: ignore[call-overload]
+        assert connection.execute(f"SELECT {literal(text)}::text").fetchone() == (text,)
     finally:
         connection.close()
