@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from penstock.base import durable_files
-from penstock.base.durable_files import create_file, write_bytes, write_for_now
+from penstock.base.durable_files import create_file, errors_name, write_bytes, write_for_now
+from penstock.connectors.file.hidden_files import discard_part
 from penstock.storage.file_store import FileCheckpointStore
 
 
@@ -75,6 +76,30 @@ def test_a_state_file_that_does_not_fit_leaves_no_part(full: None, tmp_path: Pat
     with pytest.raises(OSError, match=r"No space left on device.*chk-1"):
         store.write(1, "state", b"too much")
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_a_part_of_a_sink_that_does_not_fit_is_removed(tmp_path: Path) -> None:
+    """G10: its buffer cannot be written when it is closed, and the file goes all the same."""
+    path = tmp_path / ".part-1.open"
+    path.write_bytes(b"beginning")
+    stream = open("/dev/full", "wb")  # noqa: SIM115 - the call closes it
+    stream.write(b"in its buffer")
+    discard_part(stream, str(path))
+    assert stream.closed
+    assert not path.exists()
+
+
+def test_an_error_of_a_sinks_file_names_it(tmp_path: Path) -> None:
+    """The log of a job says on which disk no space is left."""
+    with (
+        pytest.raises(OSError, match=r"No space left on device: '/out/\.part-1'") as refused,
+        errors_name("/out/.part-1"),
+        open("/dev/full", "wb", buffering=0) as file,
+    ):
+        file.write(b"x")
+    assert refused.value.errno == errno.ENOSPC
+    with pytest.raises(FileNotFoundError, match="another"), errors_name("/out/.part-1"):
+        open(tmp_path / "another")  # noqa: SIM115 - it fails
 
 
 #: Fills the disk once the job has checkpoints, lets some fail, frees it, and compares the sums at the end.

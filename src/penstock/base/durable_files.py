@@ -197,20 +197,33 @@ def write_for_now(path: str | os.PathLike[str], data: bytes) -> None:
 
 
 @contextlib.contextmanager
+def errors_name(path: str) -> Iterator[None]:
+    """Let errors of reading and writing an open file name it: the system's calls know a number instead.
+
+    Raises:
+        OSError: of the same class and number, with the path.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.filename is not None or error.errno is None:
+            raise
+        raise OSError(error.errno, error.strerror, path) from error
+
+
+@contextlib.contextmanager
 def _removed_if_it_fails(path: str) -> Iterator[None]:
     """Remove a file that cannot be written whole: on a full disk it would take the space that is needed to go on.
 
     The file is open already, so it is this process's own.
     """
     try:
-        yield
-    except OSError as error:
+        with errors_name(path):
+            yield
+    except OSError:
         with contextlib.suppress(OSError):
             os.unlink(path)
-        if error.filename is not None:
-            raise
-        # `write` and `fsync` do not know the name.
-        raise OSError(error.errno, error.strerror or str(error), path) from error
+        raise
 
 
 def publish(partial: str, path: str) -> None:
