@@ -13,6 +13,7 @@ from tests.datastream.environments import local_environment
 
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.connectors.generator import DataGeneratorSource
+from penstock.core.protocol import ProcessFigures
 from penstock.drivers import process_figures as module
 from penstock.drivers.process_figures import CollectionWatch, ProcessWatch, process_figures
 
@@ -96,3 +97,29 @@ def test_workers_of_the_local_driver_are_this_process() -> None:
     assert worker.process is not None
     assert worker.process.physical_bytes == psutil.virtual_memory().total
     assert (worker.heard_ms, worker.data_address) == (view.now_ms, "local")
+
+
+@pytest.mark.parametrize("error", [OSError(24, "Too many open files"), psutil.AccessDenied()])
+def test_progress_is_told_where_the_system_tells_nothing(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without free file descriptors, `/proc` cannot be read; a program that looks at its job must not fail for that."""
+
+    def fail(*_: object) -> None:
+        raise error
+
+    shared = module._Shared()
+    monkeypatch.setattr(module, "_shared", shared)
+    known = process_figures()
+    monkeypatch.setattr(module, "AGE_SECONDS", -1.0)
+    monkeypatch.setattr(ProcessWatch, "sample", fail)
+    assert process_figures() == known
+    env = local_environment()
+    source = DataGeneratorSource(lambda number: number, None, rate_per_second=100)
+    env.from_source(source, WatermarkStrategy.no_watermarks(), "n").filter(lambda number: False).print()
+    job = env.execute_async("watched")
+    try:
+        assert job.get_progress().result(30).status
+    finally:
+        job.end()
+    monkeypatch.setattr(module, "_shared", module._Shared())
+    monkeypatch.setattr(module, "ProcessWatch", fail)
+    assert process_figures() == ProcessFigures()

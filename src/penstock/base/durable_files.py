@@ -10,7 +10,8 @@ import contextlib
 import errno
 import fcntl
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from io import RawIOBase
 from typing import Any, BinaryIO, Final, Protocol
 
 from penstock.base.errors import ConfigurationError
@@ -168,11 +169,61 @@ def make_directories(path: str, files: LocalFiles = SYSTEM) -> None:
 
 
 def write_bytes(path: str, data: bytes) -> None:
-    """Write a file in a directory that exists; its bytes survive, and its name once its directory is synced."""
-    with open(path, "wb") as file:
-        file.write(data)
-        file.flush()
+    """Write a new file in a directory that exists; its bytes survive, and its name once its directory is synced.
+
+    Raises:
+        OSError: naming the path, also when no space is left; nothing of the file is left then.
+    """
+    with open(path, "wb", buffering=0) as file, _removed_if_it_fails(path):
+        _write_all(file, data)
         os.fsync(file.fileno())
+
+
+def _write_all(file: RawIOBase, data: bytes) -> None:
+    """Write without a buffer: one that is full of what does not fit fails again when the file is closed."""
+    written = 0
+    while written < len(data):
+        written += file.write(memoryview(data)[written:]) or 0
+
+
+def write_for_now(path: str | os.PathLike[str], data: bytes) -> None:
+    """Write a file that need not survive a power cut.
+
+    Raises:
+        OSError: as `write_bytes` does.
+    """
+    with open(path, "wb", buffering=0) as file, _removed_if_it_fails(os.fspath(path)):
+        _write_all(file, data)
+
+
+@contextlib.contextmanager
+def errors_name(path: str) -> Iterator[None]:
+    """Let errors of reading and writing an open file name it: the system's calls know a number instead.
+
+    Raises:
+        OSError: of the same class and number, with the path.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.filename is not None or error.errno is None:
+            raise
+        raise OSError(error.errno, error.strerror, path) from error
+
+
+@contextlib.contextmanager
+def _removed_if_it_fails(path: str) -> Iterator[None]:
+    """Remove a file that cannot be written whole: on a full disk it would take the space that is needed to go on.
+
+    The file is open already, so it is this process's own.
+    """
+    try:
+        with errors_name(path):
+            yield
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+        raise
 
 
 def publish(partial: str, path: str) -> None:
@@ -202,9 +253,8 @@ def create_file(path: str, data: bytes = b"") -> bool:
     Until this returns, others may see less than all of its data.
     """
     try:
-        with open(path, "xb") as file:
-            file.write(data)
-            file.flush()
+        with open(path, "xb", buffering=0) as file, _removed_if_it_fails(path):
+            _write_all(file, data)
             os.fsync(file.fileno())
     except FileExistsError:
         return False

@@ -207,6 +207,12 @@ CHECKPOINTING_INLINE_BYTES = option(
     20 * 1024,
     "State up to this size is stored in the checkpoint's metadata instead of a separate file.",
 )
+SIGNING_KEY = unset(
+    "penstock.checkpoints.signing-key",
+    SECRET,
+    "A secret of 16 characters or more that signs checkpoints and savepoints. A job with it refuses to begin from one "
+    "that was written without it, or changed. If unset, nothing is signed, and signatures are passed over.",
+)
 UNALIGNED_ENABLED = option(
     "execution.checkpointing.unaligned.enabled",
     BOOLEAN,

@@ -38,11 +38,19 @@ SENSITIVE_PARTS: Final = (
 )
 
 #: Keys that Flink does not have or does not list: credentials of ZooKeeper, and of cloud storage.
-OUR_PARTS: Final = ("client.authorization", "passphrase", "access-key", "access.key", "account-key", "account_key")
+OUR_PARTS: Final = (
+    "client.authorization",
+    "passphrase",
+    "access-key",
+    "access.key",
+    "account-key",
+    "account_key",
+    "signing-key",
+)
 
 #: Keys with such a part at their end say where a secret is, or how one is used.
 _ABOUT_A_SECRET: Final = re.compile(r"[-._](?:dir|directory|file|path|location|enabled|endpoint|url|uri|type|class)$")
-#: Values that are no secrets, whatever their key is.
+#: Values that never count as secrets.
 _WORDS: Final = frozenset({"true", "false", "none", "null"})
 
 _SECRET_KEY: Final = (
@@ -79,7 +87,7 @@ def shown(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def shown_value(key: str, value: str) -> str:
-    """One value as `shown` gives it."""
+    """The value of a key, with secrets hidden as in `shown`."""
     if is_sensitive(key):
         return HIDDEN
     for secret in credentials_in(value):
@@ -88,7 +96,7 @@ def shown_value(key: str, value: str) -> str:
 
 
 def credentials_in(value: str) -> list[str]:
-    """The passwords in a value: those of URLs, of their queries, and after `password=`, the longest first."""
+    """The passwords in a value: in URLs, in their queries, and after `password=`; the longest first."""
     found = [match[2] for match in _IN_URL.finditer(value)]
     found += [match["quoted"] or match["plain"] or "" for match in _ASSIGNED.finditer(value)]
     found += [match[2].replace("''", "'") for match in _IN_SQL.finditer(value)]
@@ -124,11 +132,11 @@ class KnownSecrets:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._secrets: set[str] = set()
-        #: all forms in which a secret may stand in text, the longest first
+        #: the forms of all secrets, the longest first
         self._forms: tuple[str, ...] = ()
 
     def add(self, secrets: Iterable[str]) -> None:
-        """Take in secrets; those that are too short to be told from other words are left out."""
+        """Take in secrets, except short ones, which occur in other words."""
         new = {one for one in secrets if _is_distinct(one)} - self._secrets
         if not new:
             return
@@ -174,7 +182,7 @@ def _assigned(match: re.Match[str]) -> str:
 
 
 def _forms_of(secret: str) -> set[str]:
-    """A secret as it is, in a URL, in JSON, in a Python literal and in SQL."""
+    """The forms of a secret: plain, in a URL, in JSON, in a Python literal and in SQL."""
     as_json = json.dumps(secret)[1:-1]
     forms = {secret, quote(secret, safe=""), quote(secret), unquote(secret), as_json, repr(secret)[1:-1]}
     forms |= {json.dumps(secret, ensure_ascii=False)[1:-1], secret.replace("'", "''")}
@@ -182,7 +190,7 @@ def _forms_of(secret: str) -> set[str]:
     return {form for form in forms if _is_distinct(form)}
 
 
-#: Those of this process.
+#: The secrets that this process has met.
 known_secrets: Final = KnownSecrets()
 
 

@@ -22,7 +22,7 @@ class LogSettings:
         file_bytes_max: no file is longer.
         files_max: how many files a process keeps, the newest ones.
         output_bytes_max: how much of what is printed is kept.
-        secrets: what no line may show; a process that gets the settings knows them from then on.
+        secrets: hidden in every line; a process that receives the settings knows them.
     """
 
     job_id: str

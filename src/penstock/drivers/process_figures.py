@@ -111,11 +111,20 @@ class _Shared:
 
     def figures(self) -> ProcessFigures:
         with self._lock:
-            self._watch = self._watch or ProcessWatch()
             now = time.monotonic()
             if self._figures is None or now >= self._at + AGE_SECONDS:
-                self._figures, self._at = self._watch.sample(), now
+                self._figures, self._at = self._sampled(self._figures), now
             return self._figures
+
+    def _sampled(self, before: ProcessFigures | None) -> ProcessFigures:
+        """The figures as of now, or the last ones if the system gives none, as without free file descriptors."""
+        import psutil
+
+        try:
+            self._watch = self._watch or ProcessWatch()
+            return self._watch.sample()
+        except (OSError, psutil.Error):
+            return before or ProcessFigures()
 
 
 def _cores() -> int:

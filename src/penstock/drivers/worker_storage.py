@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, MutableMapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import xxhash
 
 from penstock.base import options
 from penstock.base.configuration import Configuration
+from penstock.base.durable_files import write_for_now
 from penstock.core.ports import StateStorage
 from penstock.drivers.backends import export_native
 from penstock.drivers.worker_directories import WorkerDirectories, WorkerDirectory
 from penstock.storage.file_store import FileCheckpointStore
 from penstock.storage.files import absolute_url
 from penstock.storage.local_copies import LocalCopies
+from penstock.storage.signatures import key_of
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,7 @@ class StorageSettings:
     keeps_copies: bool
     reads_copies: bool
     copies_directory: str | None
+    signing_key: bytes | None = field(default=None, repr=False)
 
     @classmethod
     def of(cls, configuration: Configuration, job_id: str) -> StorageSettings:
@@ -44,11 +47,12 @@ class StorageSettings:
             reads if keeps is None else keeps,
             reads,
             read(options.LOCAL_BACKUP_DIR),
+            key_of(read(options.SIGNING_KEY)),
         )
 
     def store(self) -> FileCheckpointStore:
         """The job's checkpoints."""
-        return FileCheckpointStore(self.directory, self.job_id, self.inline_bytes, export_native)
+        return FileCheckpointStore(self.directory, self.job_id, self.inline_bytes, export_native, self.signing_key)
 
     def storage(self) -> StateStorage:
         """That of one worker; called in the worker, which closes it."""
@@ -56,7 +60,8 @@ class StorageSettings:
         if not self.keeps_copies or self.directory is None:
             return store
         directories = WorkerDirectories(self.copies_directory, self.job_id)
-        return LocalCopies(store, FilesByPath(directories), self.reads_copies)
+        copies = FilesByPath(directories)
+        return LocalCopies(store, copies, self.reads_copies, stored=store.stored, content=store.content)
 
 
 class FilesByPath(MutableMapping[str, bytes]):
@@ -76,7 +81,7 @@ class FilesByPath(MutableMapping[str, bytes]):
 
     def __setitem__(self, path: str, data: bytes) -> None:
         self._paths.add(path)
-        self._file(path).write_bytes(data)
+        write_for_now(self._file(path), data)
 
     def __getitem__(self, path: str) -> bytes:
         if path not in self._paths:

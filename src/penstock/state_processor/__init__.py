@@ -6,6 +6,7 @@ existing one. A job begins from it as from any other. See docs/savepoints.md.
 
 from penstock.state_processor.listing import OperatorListing, StateListing
 from penstock.state_processor.reader import SavepointReader
+from penstock.state_processor.signing import sign_savepoint
 from penstock.state_processor.table import PICKLED, SavepointTable, decode
 from penstock.state_processor.writer import SavepointWriter
 
@@ -17,4 +18,5 @@ __all__ = [
     "SavepointWriter",
     "StateListing",
     "decode",
+    "sign_savepoint",
 ]

@@ -50,8 +50,8 @@ from penstock.state_processor.names import (
     TIMERS,
     WINDOW_STATE,
 )
+from penstock.state_processor.signing import configured_store
 from penstock.state_processor.table import Column, SavepointTable, decode
-from penstock.storage.file_store import FileCheckpointStore
 from penstock.storage.metadata import CheckpointMetadata, KeyedStateHandle, OperatorState, OperatorStateHandle
 
 #: A history longer than this (bytes) is read by several Spark tasks, each taking some of its key groups.
@@ -71,7 +71,7 @@ class SavepointReader:
 
     def __init__(self, metadata: CheckpointMetadata) -> None:
         self._metadata = metadata
-        self._storage = FileCheckpointStore(None, metadata.job_id, 0)
+        self._storage = configured_store(metadata.job_id, 0)
 
     @classmethod
     def read(cls, path: str) -> SavepointReader:
@@ -80,7 +80,7 @@ class SavepointReader:
         Raises:
             CheckpointError: if there is none, or its metadata is damaged.
         """
-        return cls(FileCheckpointStore(None, "", 0).load(str(path)))
+        return cls(configured_store("", 0).load(str(path)))
 
     # --- what is there -----------------------------------------------------------------------------------------------
 

@@ -34,8 +34,8 @@ from penstock.state_processor.names import (
 from penstock.state_processor.reader import SLICE_BYTES, slices, split_range
 from penstock.state_processor.rows import Selector, blocks, is_spark_frame
 from penstock.state_processor.shapes import Shape, TimerShape, WindowShape, shape_of
+from penstock.state_processor.signing import configured_store
 from penstock.state_processor.spark_jobs import run_tasks, write_frame
-from penstock.storage.file_store import FileCheckpointStore
 from penstock.storage.files import absolute_url
 from penstock.storage.metadata import (
     METADATA_NAME,
@@ -100,7 +100,7 @@ class SavepointWriter:
         Raises:
             CheckpointError: if there is none, or its metadata is damaged.
         """
-        base = FileCheckpointStore(None, "", 0).load(str(path))
+        base = configured_store("", 0).load(str(path))
         known = {operator.max_parallelism for operator in base.operators} or {MAX_PARALLELISM.default_value()}
         return cls(SavepointDraft(base.operators, max_parallelism or max(known), parallelism), base)
 
@@ -254,7 +254,7 @@ class SavepointWriter:
         fs, directory = fsspec.core.url_to_fs(where)
         if fs.exists(directory) and fs.ls(directory):
             raise CheckpointError(f"{where} already exists and is not empty: name a new directory")
-        store = FileCheckpointStore(None, "", CHECKPOINTING_INLINE_BYTES.default_value())
+        store = configured_store("", CHECKPOINTING_INLINE_BYTES.default_value())
         target = Target(where, self._base.checkpoint_id if self._base is not None else 1, store)
         try:
             metadata = self._metadata(target, spark)

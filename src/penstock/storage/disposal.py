@@ -1,12 +1,12 @@
 """Deletes one savepoint or checkpoint: the files that its metadata names and that nothing else refers to (G6, H1).
 
-A directory may hold files of other programs, and other programs have files called `_metadata`, too. So the metadata is
+A directory may hold files of other programs, and other programs also have files called `_metadata`. So the metadata is
 decoded first, and no directory is deleted with its contents. A path may be a symbolic link: the directory that it leads
 to is what counts.
 
 A checkpoint is refused as long as its job may run, in this driver or in any other one that shares the directory. A job
 that ends with checkpoints left says so in a file `_ended` beside them. Without this file, only a later job of the same
-name that took over proves that it is gone.
+name that took over proves that the job has ended.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from penstock.storage.savepoint_directories import CLAIM_NAME, CLAIMED_NAME
 #: The file in a job's directory of checkpoints that says that the job has ended.
 ENDED_NAME: Final = "_ended"
 _CHECKPOINT_DIRECTORY: Final = re.compile(r"chk-(\d+)")
-#: What a claim says of the job that made it.
+#: The text of a claim, with the id of the job that made it.
 _CLAIM: Final = re.compile(r"job .* \((\w+)\)", re.DOTALL)
 
 
@@ -70,7 +70,7 @@ class Snapshot(NamedTuple):
     def own_path(self, file: StateFile) -> str | None:
         """Where a file lies that belongs to the snapshot; None for inline state, and for a file that lies elsewhere.
 
-        Elsewhere is outside the snapshot's directory and, for a checkpoint, outside those of its job's checkpoints.
+        Elsewhere is outside the snapshot's directory and, for a checkpoint, outside the directories of its job.
         """
         if file.path is None:
             return None
@@ -96,7 +96,7 @@ def open_snapshot(path: str) -> Snapshot:
     """Decode the metadata of a savepoint or checkpoint.
 
     Raises:
-        MissingMetadataError: if there is no metadata.
+        MissingMetadataError: if the metadata is missing.
         CheckpointError: if the metadata is not Penstock's, or is damaged.
     """
     fs, directory = real_directory(path)
@@ -105,12 +105,16 @@ def open_snapshot(path: str) -> Snapshot:
 
 
 def note_end(directory: str, job_id: str) -> None:
-    """Record durably that a job has ended, if it has left anything below `directory`."""
+    """Record durably that a job has ended, if it has left files below `directory`; else remove empty directories."""
     fs, root = fsspec.core.url_to_fs(directory)
     of_job = posixpath.join(root, job_id)
     fs.invalidate_cache(of_job)
-    if fs.exists(of_job):
+    if fs.find(of_job):
         create(fs, of_job, ENDED_NAME)
+    elif has_directories(fs) and fs.exists(of_job):
+        # Checkpoints have made them that failed before they had a file, as on a full disk.
+        for emptied in sorted({of_job, *fs.find(of_job, withdirs=True)}, reverse=True):
+            _remove_if_empty(fs, emptied)
 
 
 def forget_end(fs: Any, of_job: str) -> None:
@@ -122,15 +126,15 @@ def forget_end(fs: Any, of_job: str) -> None:
 
 
 def check_disposable(snapshot: Snapshot, has_ended: Callable[[str], bool], roots: Iterable[str]) -> None:
-    """Refuse what a job of this or another driver may need.
+    """Refuse a snapshot that a job of this or another driver may need.
 
     Args:
-        snapshot: what is to be deleted.
+        snapshot: the one to delete.
         has_ended: whether a job, by its id, is known to this driver and has ended.
         roots: directories of checkpoints that may hold jobs that need it; its own one need not be among them.
 
     Raises:
-        CheckpointError: if a job may need it; it names the job, and what to do if the job is gone.
+        CheckpointError: if a job may need it; it names the job and the remedy.
     """
     of_job = snapshot.job_directory
     where = [_Root(fs, root, has_ended) for root, fs in _places(snapshot, roots).items()]
@@ -145,15 +149,15 @@ def delete_snapshot(snapshot: Snapshot, roots: Iterable[str] = ()) -> list[str]:
     """Delete the metadata, then the files that it names and that no other checkpoint refers to, then empty directories.
 
     Args:
-        snapshot: what is to be deleted.
+        snapshot: the one to delete.
         roots: directories of checkpoints whose metadata may refer to its files; its own one need not be among them.
 
     Returns:
-        What is left in its directory: files of others, or shared ones.
+        The names that stay in its directory: files of others, or shared ones.
 
     Raises:
-        CheckpointError: if metadata of the same job is damaged, so that nobody knows what it refers to. Nothing is
-            deleted then.
+        CheckpointError: if metadata of the same job is damaged, because it may refer to the files. Nothing is deleted
+            then.
     """
     fs, directory = snapshot.fs, snapshot.directory
     needed = set(_needed_by_others(snapshot, roots))
@@ -221,7 +225,7 @@ class _Root:
                 yield match[1], posixpath.dirname(path)
 
     def _marks(self) -> list[JobMark]:
-        """What jobs of all names have said."""
+        """The marks of jobs of all names."""
         marks = JobMarks(self.fs, self.path)
         found = marks.all()
         if not lists_exactly(self.fs):
@@ -254,7 +258,7 @@ class _Root:
 
 
 def _check_claim(snapshot: Snapshot, roots: Iterable[_Root], has_ended: Callable[[str], bool]) -> None:
-    """Refuse what a job has claimed that may run: the job deletes it itself."""
+    """Refuse a snapshot that is claimed by a job that may run: the job deletes it itself."""
     path = posixpath.join(snapshot.directory, CLAIMED_NAME)
     try:
         owner = snapshot.fs.cat_file(path).decode("utf-8", "replace")
@@ -305,7 +309,7 @@ def _plain(fs: Any, path: str, directory: str) -> str:
     if "://" in path:
         path = fsspec.core.url_to_fs(path)[1]
     path = path if "/" in path else posixpath.join(directory, path)
-    # The file itself may be a link: then the link is deleted, and not what it leads to.
+    # The file itself may be a link: then the link is deleted, and its target stays.
     return posixpath.join(_real(fs, posixpath.dirname(path)), posixpath.basename(path))
 
 

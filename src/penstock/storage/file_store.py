@@ -54,6 +54,7 @@ from penstock.storage.savepoint_directories import (
     discard_savepoint,
     is_directory_of,
 )
+from penstock.storage.signatures import content_of_file, signed_file
 
 #: What may be deleted as a job's directory, whatever a file says that its name is.
 DIRECTORY_OF_JOB: Final = re.compile(r"[\w-]+")
@@ -73,12 +74,19 @@ class FileCheckpointStore:
         job_id: the job.
         inline_bytes_max: the size up to which state is part of the metadata.
         export: makes state canonical that a savepoint takes over from a checkpoint.
+        key: signs all that is written, and is asked of all that is read; None for no signatures.
     """
 
     def __init__(
-        self, directory: str | None, job_id: str, inline_bytes_max: int, export: Exporter | None = None
+        self,
+        directory: str | None,
+        job_id: str,
+        inline_bytes_max: int,
+        export: Exporter | None = None,
+        key: bytes | None = None,
     ) -> None:
         self._inline_bytes_max = inline_bytes_max
+        self._key = key
         self._export = export
         #: that of the job master, once it has one
         self._number = 0
@@ -120,6 +128,7 @@ class FileCheckpointStore:
                     f"job master, which accepts at most {JOB_MASTER_STATE_BYTES_MAX}: set a directory"
                 )
         elif len(data) > self._inline_bytes_max:
+            data = self.stored(data)
             if savepoint_path is not None:
                 return self._write_into(savepoint_path, name, data)
             return write_file(self._fs, self._checkpoint_directory(checkpoint_id), name, data)
@@ -127,8 +136,20 @@ class FileCheckpointStore:
 
     def read(self, file: StateFile) -> bytes:
         """The bytes of a state file, checked; an `OSError` of a file system that fails just now is passed on."""
+        return self.content(file, self._read_stored(file))
+
+    def stored(self, data: bytes) -> bytes:
+        """The bytes of a file for state: with a signature, where there is a key."""
+        return signed_file(data, self._key)
+
+    def content(self, file: StateFile, stored: bytes) -> bytes:
+        """The state in the bytes of a file; raises `CheckpointError` if they are damaged, or not signed by the key."""
+        stored = check_file(file, stored)
+        return stored if file.path is None else content_of_file(stored, self._key, file.path)
+
+    def _read_stored(self, file: StateFile) -> bytes:
         if file.data is not None:
-            return check_file(file, file.data)
+            return file.data
         assert file.path is not None
         fs, path = self._locate(file.path)
         try:
@@ -136,7 +157,7 @@ class FileCheckpointStore:
         except (FileNotFoundError, IsADirectoryError) as error:
             # Any other error of the file system says nothing about the file, and may pass.
             raise CheckpointError(f"{shown(fs, path)} cannot be read: {type(error).__name__}: {error}") from error
-        return check_file(file, data)
+        return data
 
     def _locate(self, path: str) -> tuple[Any, str]:
         """The file system of a state file, and the file's path in it."""
@@ -171,7 +192,7 @@ class FileCheckpointStore:
         if self._fs is None:
             return savepoint_path or "<job master>"
         directory = self._checkpoint_directory(metadata.checkpoint_id)
-        write_metadata(self._fs, directory, metadata)
+        write_metadata(self._fs, directory, metadata, self._key)
         if isinstance(self._leaders, KeyedLeaders):
             ids = ids_to_note(self._known_ids, metadata.checkpoint_id)
             self._leaders.note_newest(self._number, Newest(self._job_id, ids))
@@ -194,11 +215,13 @@ class FileCheckpointStore:
             if file.path is None:
                 return file
             if not file.path.startswith(own):
-                file = self._write_into(savepoint_path, posixpath.basename(file.path), self.read(file))
+                data = self.stored(self.read(file))
+                file = self._write_into(savepoint_path, posixpath.basename(file.path), data)
             return replace(file, path=posixpath.basename(file.path or ""))
 
         fs, directory = fsspec.core.url_to_fs(savepoint_path)
-        write_metadata(fs, directory, self._canonical(metadata, savepoint_path).with_files(contained))
+        whole = self._canonical(metadata, savepoint_path).with_files(contained)
+        write_metadata(fs, directory, whole, self._key)
 
     def _canonical(self, metadata: CheckpointMetadata, savepoint_path: str) -> CheckpointMetadata:
         """A savepoint whose keyed state any backend can read.
@@ -386,7 +409,7 @@ class FileCheckpointStore:
     def load_checkpoint(self, checkpoint_id: int) -> CheckpointMetadata:
         """Read one of the job's checkpoints."""
         directory = self._checkpoint_directory(checkpoint_id)
-        metadata = load_metadata(self._fs, directory)
+        metadata = load_metadata(self._fs, directory, self._key)
         if (metadata.job_id, metadata.checkpoint_id) != (self._job_id, checkpoint_id):
             raise CheckpointError(
                 f"{shown(self._fs, directory)} holds metadata of checkpoint {metadata.checkpoint_id}, not its own"
@@ -405,7 +428,7 @@ class FileCheckpointStore:
             url = name if "://" in name else fs.unstrip_protocol(name)
             return replace(file, path=url)
 
-        metadata = load_metadata(fs, directory).with_files(located)
+        metadata = load_metadata(fs, directory, self._key).with_files(located)
         if job_name is not None:
             sync_found(fs, directory)
             check_or_claim_snapshot(path, job_name, self._job_id, claims)
@@ -416,7 +439,7 @@ class FileCheckpointStore:
         self.check_leads()
         is_checkpoint = metadata.external_path is None or metadata.ends_job
         if self._fs is not None and is_checkpoint and metadata.job_id == self._job_id:
-            stored = load_metadata(self._fs, self._checkpoint_directory(metadata.checkpoint_id))
+            stored = load_metadata(self._fs, self._checkpoint_directory(metadata.checkpoint_id), self._key)
             if stored != replace(metadata, job_master=stored.job_master):
                 raise CheckpointError(f"the metadata of checkpoint {metadata.checkpoint_id} is not what was written")
         for file in metadata.state_files():

@@ -40,6 +40,7 @@ from penstock.storage.metadata import (
     decode_metadata,
     encode_metadata,
 )
+from penstock.storage.signatures import content_of_metadata, signed_metadata
 
 #: How much of a state's name goes into the name of its file, which must do for any file system.
 NAME_CHARACTERS_MAX: Final = 120
@@ -99,10 +100,11 @@ def read_file(fs: Any, path: str, length: int) -> bytes:
     return data
 
 
-def write_metadata(fs: Any, directory: str, metadata: CheckpointMetadata) -> None:
+def write_metadata(fs: Any, directory: str, metadata: CheckpointMetadata, key: bytes | None = None) -> None:
     """Write metadata, last and in one step: only now the checkpoint or savepoint exists.
 
     Before it is visible, the names of the state files are synced, and those of the directories that workers have made.
+    With a `key` it is signed.
 
     Raises:
         CheckpointError: if there is metadata, or it was revoked.
@@ -114,7 +116,7 @@ def write_metadata(fs: Any, directory: str, metadata: CheckpointMetadata) -> Non
             with contextlib.suppress(PermissionError):  # then no process of the job has made anything in it
                 sync_directories([made_by_any])
         sync_directories([directory])
-    data = encode_metadata(metadata)
+    data = signed_metadata(encode_metadata(metadata), key)
     try:
         write_named(fs, directory, METADATA_NAME, data, replaces=False)
     except FileExistsError as error:
@@ -192,8 +194,8 @@ def shown(fs: Any, path: str) -> str:
     return path if is_local(fs) else str(fs.unstrip_protocol(path))
 
 
-def load_metadata(fs: Any, directory: str) -> CheckpointMetadata:
-    """The metadata in a directory; raises `CheckpointError` when it is not there, or not whole."""
+def load_metadata(fs: Any, directory: str, key: bytes | None = None) -> CheckpointMetadata:
+    """The metadata in a directory; raises `CheckpointError` when it is missing, not whole, or not signed by `key`."""
     path = posixpath.join(directory, METADATA_NAME)
     where = shown(fs, path)
     try:
@@ -202,4 +204,4 @@ def load_metadata(fs: Any, directory: str) -> CheckpointMetadata:
         raise MissingMetadataError(f"{where} cannot be read: {type(error).__name__}: {error}") from error
     except IsADirectoryError as error:
         raise CheckpointError(f"{where} cannot be read: {type(error).__name__}: {error}") from error
-    return decode_metadata(data, where)
+    return decode_metadata(data if data == REVOKED else content_of_metadata(data, key, where), where)

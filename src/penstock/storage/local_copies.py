@@ -30,6 +30,7 @@ class LocalCopies:
     """State storage of one worker; `copies` holds bytes by path. Without `reads` copies are written only.
 
     Tasks write in the background, several at a time. `warn` is told of the first copy that cannot be written.
+    `stored` and `content` turn state into the bytes of a file and back, as the store does.
     """
 
     def __init__(
@@ -38,6 +39,8 @@ class LocalCopies:
         copies: MutableMapping[str, bytes],
         reads: bool = True,
         warn: Callable[[str], None] = _log.warning,
+        stored: Callable[[bytes], bytes] = bytes,
+        content: Callable[[StateFile, bytes], bytes] = check_file,
     ) -> None:
         #: how many files, and how many bytes, came from copies and from the store
         self.read_locally = self.read_remotely = self.bytes_locally = self.bytes_remotely = 0
@@ -49,6 +52,7 @@ class LocalCopies:
         self._completed_id = 0
         self._lock = threading.Lock()
         self._warn = warn
+        self._stored, self._content = stored, content
         self._has_failed = False
 
     def write(self, checkpoint_id: int, name: str, data: bytes, savepoint_path: str | None = None) -> StateFile:
@@ -57,7 +61,7 @@ class LocalCopies:
         if file.path is not None and savepoint_path is None:
             self._drop_unneeded()
             try:
-                self._copies[file.path] = data
+                self._copies[file.path] = self._stored(data)
             except OSError as error:
                 self._on_failure(error)
             else:
@@ -69,7 +73,7 @@ class LocalCopies:
         """The copy, if it is whole, or else the file itself."""
         if self._reads and file.path is not None:
             try:
-                data = check_file(file, self._copies[file.path])
+                data = self._content(file, self._copies[file.path])
             except (KeyError, OSError, CheckpointError):
                 pass
             else:

@@ -183,8 +183,9 @@ def write_whole(path: str, data: bytes) -> None:
     """Writes a file that is there whole or not at all, and durably."""
     partial = join(os.path.dirname(path), f"{os.path.basename(path)}.part")
     file = create(partial)
-    file.write(data)
-    close_durably(file)
+    with durable_files.errors_name(partial):
+        file.write(data)
+        close_durably(file)
     rename(partial, path)
     sync_names([path])
 

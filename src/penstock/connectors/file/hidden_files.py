@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, Final, cast
 import msgspec
 from fsspec.core import url_to_fs
 
-from penstock.base.durable_files import protocols_of
+from penstock.base.durable_files import errors_name, protocols_of
 from penstock.base.errors import FormatError, MissingPathError
 from penstock.connectors.file.filesystem import (
     create_held,
@@ -78,7 +78,8 @@ def close_part(stream: BinaryIO, open_path: str, closed_path: str) -> None:
         fs, root = url_to_fs(closed_path)
         fs.pipe_file(root, msgspec.json.encode(pending))
         return
-    make_durable(stream)
+    with errors_name(open_path):
+        make_durable(stream)
     if closed_path != open_path:
         rename(open_path, closed_path)  # while the file is held, so that it is not taken for dead
     stream.close()
@@ -91,7 +92,8 @@ def discard_part(stream: BinaryIO, open_path: str) -> None:
         upload.discard()
         upload.closed = True
     else:
-        stream.close()
+        with contextlib.suppress(OSError):  # on a full disk the bytes in its buffer do not fit
+            stream.close()
         remove([open_path])
 
 

@@ -13,6 +13,7 @@ from typing import Any, BinaryIO, Final, Protocol
 import numpy as np
 import pyarrow as pa
 
+from penstock.base.durable_files import errors_name
 from penstock.base.errors import MissingPathError
 from penstock.codecs.column_data import ColumnData
 from penstock.codecs.serialization import BulkWriterFactory, Encoder, SerializationSchema
@@ -258,7 +259,8 @@ class FileWriter(SinkWriter[Any, FileCommittable]):
             return
         part = self._open.get(bucket_id) or self._begin_part(bucket_id, now_ms)
         assert part.format is not None
-        part.format.write(values)
+        with errors_name(part.open_path):
+            part.format.write(values)
         part.written_ms = now_ms
 
     def _begin_part(self, bucket_id: str, now_ms: int) -> _Part:
@@ -282,7 +284,8 @@ class FileWriter(SinkWriter[Any, FileCommittable]):
     def _close_part(self, bucket_id: str) -> None:
         part = self._open[bucket_id]
         assert part.format is not None
-        part.format.finish()
+        with errors_name(part.open_path):
+            part.format.finish()
         size_bytes = part.stream.tell()
         self._context.count("numBytesSend", size_bytes)
         try:

@@ -47,7 +47,7 @@ _DEFAULTS: Final = {
 #: How long a process that stands still in the middle of a transaction may hold its locks.
 IDLE_IN_TRANSACTION_MS: Final = 60_000
 RETRY_PAUSE_S: Final = 1.0
-#: One or several hosts with ports, as libpq takes them: names, addresses, directories of sockets in %2F form.
+#: The hosts of a URL with their ports: names, addresses, or directories of sockets in %2F form.
 _HOST: Final = r"(?:\[[0-9a-fA-F:.%]*\]|[\w.%~-]*)(?::\d*)?"
 _HOSTS: Final = re.compile(rf"{_HOST}(?:,{_HOST})*")
 _SCHEME: Final = re.compile(r"(?:jdbc:)?[a-z][a-z0-9+.-]{0,20}(?:://|:)")
@@ -166,6 +166,8 @@ def connect(address: Address, **more: Any) -> psycopg.Connection[Any]:
         if version < _OLDEST:
             raise UnsupportedError(f"{address.shown} is PostgreSQL {version // 10_000}: connectors need 14 or newer")
         connection.execute(f"SET idle_in_transaction_session_timeout = {IDLE_IN_TRANSACTION_MS}")
+        # A role or a database may set it off, and then a backslash would end a quoted text in another place.
+        connection.execute("SET standard_conforming_strings = on")
     except BaseException:
         connection.close()
         raise

@@ -8,7 +8,7 @@ from typing import Final
 
 #: How many settled checkpoints the history holds (Flink's `web.checkpoints.history`).
 HISTORY_MAX: Final = 10
-#: Of how many settled checkpoints the outcome is known, for whoever asked for one of them.
+#: How many outcomes of settled checkpoints are kept, for requests that asked for a checkpoint.
 OUTCOMES_MAX: Final = 500
 
 

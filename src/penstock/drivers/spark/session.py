@@ -199,8 +199,8 @@ def _build(settings: Mapping[str, str]) -> SparkSession:
 def _launch_without_secrets(settings: Mapping[str, str]) -> None:
     """Start the JVM before the session where settings hold secrets.
 
-    PySpark puts all settings on the command line with which it starts the JVM, and everybody on the host can read it.
-    A session gives them to a JVM that runs already by a connection that only this process has.
+    PySpark puts all settings on the JVM's command line, and every user of the host can read that. If the JVM runs
+    already, the session sends its settings over a connection that only this process has.
     """
     if all(shown_value(key, value) == value for key, value in settings.items()) or "spark.remote" in settings:
         return

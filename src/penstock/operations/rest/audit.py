@@ -1,4 +1,4 @@
-"""The lines that requests leave in the log: one for each change, and a bounded number for those that are refused."""
+"""The lines that requests leave in the log: one for each change, and a bounded number for refused requests."""
 
 from __future__ import annotations
 

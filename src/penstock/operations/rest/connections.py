@@ -42,7 +42,7 @@ def connections_max() -> int:
 
 
 class BoundedSocket(socket.socket):
-    """A socket that listens, and keeps no more than so many connections open."""
+    """A socket that listens, with a bound on its open connections."""
 
     def __init__(self, family: int, kind: int, count_max: int) -> None:
         super().__init__(family, kind)
@@ -56,7 +56,7 @@ class BoundedSocket(socket.socket):
         """The next connection.
 
         Raises:
-            ConnectionAbortedError: if there is no room for one more; the event loop goes on then.
+            ConnectionAbortedError: if all connections are at work; the event loop goes on then.
         """
         connection, address = super().accept()
         with self._lock:

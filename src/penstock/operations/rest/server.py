@@ -58,7 +58,7 @@ class RestServer:
             ssl_keyfile_password=settings.key_password,
         )
         uvicorn_log = logging.getLogger("uvicorn")
-        if uvicorn_log.level == logging.NOTSET:  # it warns of each request that is not HTTP, as often as somebody likes
+        if uvicorn_log.level == logging.NOTSET:  # it logs a warning for each request that is not HTTP
             uvicorn_log.setLevel(logging.ERROR)
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._run, name="penstock-rest", daemon=True)

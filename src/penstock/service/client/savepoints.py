@@ -66,7 +66,7 @@ def wait_until_released(
     So the next command can start the job again. A session goes on, and so does a program that runs other jobs, or that
     has more to do; the latter is waited for `END_SECONDS`.
     """
-    with suppress(OperationError):  # there is no server any more
+    with suppress(OperationError):  # the server has ended
         is_session = client.get("/config")["features"]["web-submit"]
         until = now() + RELEASE_SECONDS
         while client.get(f"/jobs/{job}/execution-result")["status"]["id"] != "COMPLETED" and now() < until:

@@ -67,7 +67,7 @@ class Reports:
         result.add_done_callback(lambda _: self._on_end(job))
 
     def _tell_restored(self, job: RunningJob, submitted: Event) -> None:
-        """Tell of a job that begins from a savepoint when all its tasks have accepted their state, or its refusal."""
+        """Report a job that begins from a savepoint when all its tasks have accepted their state, or its failure."""
         result = job.get_job_execution_result()
         until = time.monotonic() + RESTORE_SECONDS
         while not result.done() and time.monotonic() < until and not has_restored(job):
@@ -125,7 +125,7 @@ def has_restored(job: RunningJob) -> bool:
         view = asked.result()
     tasks = [subtask for vertex in view.vertices for subtask in vertex.subtasks]
     begun = (ExecutionState.RUNNING, ExecutionState.FINISHED)
-    if any(task.state is None for task in tasks) or not tasks:  # those of an epoch or a batch are the engine's own
+    if any(task.state is None for task in tasks) or not tasks:  # an epoch or a batch has tasks of the engine
         return view.status is JobStatus.RUNNING
     return all(any(state in begun for state, _ in task.since_ms) for task in tasks)
 

@@ -31,7 +31,7 @@ def limit_log() -> None:
 
 
 def keep_private(path: Path) -> None:
-    """Let only the user read the file of lines, which may hold passwords; it is made if there is none."""
+    """Make the file of lines, which may hold passwords, readable for its user alone; create it if it is missing."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
+from penstock.base.durable_files import write_for_now
 from penstock.state.captures import CaptureWriter
 from penstock.state.errors import StateError
 from penstock.state.rocksdb.canonical import CHUNK_BYTES, export_keyed, state_names
@@ -128,4 +129,4 @@ def fetch_files(references: Mapping[str, Reference], fetch: Callable[[Reference]
     for name, reference in references.items():
         if "/" in name or name.startswith("."):
             raise StateError(f"a checkpoint names a file {name!r}, which would lie outside of its directory")
-        (directory / name).write_bytes(fetch(reference))
+        write_for_now(directory / name, fetch(reference))

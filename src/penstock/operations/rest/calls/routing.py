@@ -39,7 +39,7 @@ _FORMS: Final = {
 Access = Literal["open", "reveals", "changes"]
 #: The ends of paths whose handlers ask the processes of workers.
 _ASKS_PROCESSES: Final = frozenset({"log", "logs", ":filename", "stdout", "thread-dump", "flamegraph", "accumulators"})
-#: What a handler may wait for: nothing, the answer of a worker's process, or the process of a program.
+#: Pools of threads, by the thing that a handler waits for: nothing, a worker's process, or a program's process.
 Pool = Literal["quick", "workers", "programs"]
 
 
@@ -153,7 +153,7 @@ class Route:
 
     @property
     def pool(self) -> Pool:
-        """What its handler may wait for."""
+        """The pool of threads for its handler."""
         if self.path.startswith("/jars"):
             return "programs"
         return "workers" if self.path.rpartition("/")[2] in _ASKS_PROCESSES else "quick"
