@@ -429,6 +429,38 @@ def test_aligned_windows_against_model(events, size, slide, lateness, data):
     check_against(model, factory, inputs)
 
 
+def show_in_order(key: Any, window: Any, inputs: Any) -> Any:
+    yield key, window.start, [value[1:] for value in inputs]
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 30), st.integers(0, 99)), min_size=1, max_size=12),
+    st.sampled_from([(5, 5), (15, 10), (10, 2), (4, 7)]),
+    st.sampled_from([0, 30]),
+    st.integers(-1, 25),
+)
+def test_a_batch_gives_each_key_what_its_records_give_one_by_one(records, bounds_of_assigner, lateness, watermark):
+    """C1: windows have records in the order in which they came, and fire again in that order."""
+    size, slide = bounds_of_assigner
+    assigner = TumblingEventTimeWindows(size) if size == slide else SlidingEventTimeWindows(size, slide)
+    factory = partial(
+        AlignedWindowOperator, first, assigner, ListContents(), ApplyResult(show_in_order, True), lateness, LATE.tag_id
+    )
+
+    def results(batches):
+        with OneInputOperatorHarness(factory) as harness:
+            harness.watermark(watermark)
+            for batch in batches:
+                harness.process_batch(batch, [time for _, time, _ in batch])
+            harness.end()
+            fired = [record.value for record in harness.output]
+            late = [record.value for record in harness.side_output(LATE)]
+        return [[value for value in values if value[0] == key] for values in (fired, late) for key in "ab"]
+
+    assert results([records]) == results([[record] for record in records])
+
+
 @settings(deadline=None, max_examples=60)
 @given(EVENTS, st.integers(1, 12), st.sampled_from([0, 7]))
 def test_sessions_against_model(events, gap, lateness):

@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 GRID_MS: Final = 5
+#: a lag of the watermark that no time exceeds
+NO_WATERMARKS: Final = 1_000_000
 KEYS: Final = 3
 #: what is added to the keys of late records
 LATE_KEY: Final = 1000
@@ -23,7 +25,8 @@ Event = tuple[int, int, int]
 class World:
     """The records of a program in the order in which they come, and how far the watermark lags, in ms.
 
-    After each record the watermark is the highest time so far - `lag_ms` - 1. A record that is behind it is late.
+    After each record the watermark is the highest time so far - `lag_ms` - 1. A record that is behind it is late. With
+    `NO_WATERMARKS` there is none until the end, so that the records of a batch stay together.
     """
 
     events: tuple[Event, ...]
@@ -140,7 +143,7 @@ def drawn_world(chance: random.Random) -> World:
         time += chance.randint(0, 1 + step // GRID_MS) * GRID_MS
         at = time - chance.randint(0, jitter) * GRID_MS
         events.append((chance.randrange(KEYS), number, at))
-    lag = chance.choice([0, jitter // 2, jitter]) * GRID_MS
+    lag = chance.choice([0, jitter // 2, jitter, NO_WATERMARKS // GRID_MS]) * GRID_MS
     return World(tuple(events), lag)
 
 

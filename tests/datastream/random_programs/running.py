@@ -13,7 +13,17 @@ from unittest import mock
 
 from tests.datastream.random_programs.functions import PLAIN, PROCESS, WINDOW, ReduceThatChanges, key_of, reduce_to_new
 from tests.datastream.random_programs.oracle import Results
-from tests.datastream.random_programs.programs import LATE_KEY, Event, Plain, Process, Program, Reduce, Windowed, World
+from tests.datastream.random_programs.programs import (
+    LATE_KEY,
+    NO_WATERMARKS,
+    Event,
+    Plain,
+    Process,
+    Program,
+    Reduce,
+    Windowed,
+    World,
+)
 from tests.datastream.random_programs.settings import Setting
 from tests.spec.virtual_job import LEDGER, LedgerSink, NothingToHandOut, VirtualJob, clear_ledger, environment
 
@@ -237,7 +247,7 @@ class AfterEachRecord(WatermarkGenerator):
         self._highest: int | None = None
 
     def on_event(self, value: Any, timestamp_ms: int) -> int | None:  # type: ignore[override]
-        if self._highest is not None and timestamp_ms <= self._highest:
+        if self._lag_ms == NO_WATERMARKS or (self._highest is not None and timestamp_ms <= self._highest):
             return None
         self._highest = timestamp_ms
         return timestamp_ms - self._lag_ms - 1

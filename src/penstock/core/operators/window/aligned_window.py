@@ -39,7 +39,9 @@ class AlignedWindowOperator(WindowOperatorBase):
     ) -> None:
         super().__init__(key_selector, contents, result, allowed_lateness_ms, late_tag)
         self._assigner = assigner
-        if not isinstance(assigner, TumblingEventTimeWindows):
+        #: whether windows overlap, so that records of different times may belong to one window
+        self._is_shared = not isinstance(assigner, TumblingEventTimeWindows)
+        if self._is_shared:
             self.share_records()
         #: the assigner, when it has a loop of its own
         self._tumbling = (
@@ -76,20 +78,42 @@ class AlignedWindowOperator(WindowOperatorBase):
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Add every record to its windows; emit what fires again and what is late."""
-        values, timestamps = batch.values, self.require_timestamps(batch)
+        timestamps = self.require_timestamps(batch)
+        if self._lateness_ms and min(timestamps) <= self._watermark:
+            self._add_in_order(batch, timestamps)
+        else:
+            self._add(batch, timestamps)
+        if self._fired.values or self._late:
+            self.emit_collected()
+
+    def _add_in_order(self, batch: Batch, timestamps: list[int]) -> None:
+        """A late record may let several windows fire at once, and the results of a key come in the order of records."""
+        values, begin = batch.values, 0
+        for place, timestamp in enumerate(timestamps):
+            if timestamp <= self._watermark:
+                if begin < place:
+                    self._add(Batch(values[begin:place], timestamps[begin:place]), timestamps[begin:place])
+                self._add_to_windows(self._assigner.assign(timestamp)[2], [values[place]], [timestamp])
+                begin = place + 1
+        if begin < len(timestamps):
+            self._add(Batch(values[begin:], timestamps[begin:]), timestamps[begin:])
+
+    def _add(self, batch: Batch, timestamps: list[int]) -> None:
         _low, high, windows = self._assigner.assign(min(timestamps))
         if max(timestamps) < high:
-            self._add_to_windows(windows, values, timestamps)
+            self._add_to_windows(windows, batch.values, timestamps)
         elif self._tumbling is not None and windows[0][1] - 1 > self._watermark and not self._fired_panes:
             self._aggregate_in_tumbling(self._tumbling, batch, timestamps)
         else:
             for windows, part in self._by_windows(batch, timestamps):
                 self._add_to_windows(windows, part.values, part.timestamps or [])
-        if self._fired.values or self._late:
-            self.emit_collected()
 
     def _by_windows(self, batch: Batch, timestamps: list[int]) -> Iterable[tuple[list[Window], Batch]]:
-        """The batch in parts whose records belong to the same windows, or are all late; order within each is kept."""
+        """The batch in parts whose records belong to the same windows, or are all late; order within each is kept.
+
+        Records of different parts may belong to one window. Where parts are not one after the other in the batch, each
+        of them is the records of one window, because a window has its records in their order.
+        """
         parts: dict[int | None, tuple[list[Window], Batch]] = {}
         low = high = 0
         add_value = add_time = None
@@ -101,9 +125,33 @@ class AlignedWindowOperator(WindowOperatorBase):
                 part = parts.get(name)
                 if part is None:
                     part = parts[name] = (windows, Batch([], []))
+                elif self._is_shared and name is not None:
+                    return self._by_each_window(batch, timestamps)
                 add_value, add_time = part[1].values.append, part[1].timestamps.append  # type: ignore[union-attr]
             add_value(value)
             add_time(timestamp)
+        return parts.values()
+
+    def _by_each_window(self, batch: Batch, timestamps: list[int]) -> Iterable[tuple[list[Window], Batch]]:
+        """The records of each window, and all that are late."""
+        parts: dict[Window | None, tuple[list[Window], Batch]] = {}
+        low = high = 0
+        taking: list[tuple[list[Any], list[int]]] = []
+        for value, timestamp in zip(batch.values, timestamps, strict=True):
+            if not low <= timestamp < high:
+                low, high, windows = self._assigner.assign(timestamp)
+                live: list[Window | None] = [window for window in windows if not self.is_late(window[1])]
+                if windows and not live:
+                    live.append(None)
+                taking = []
+                for window in live:
+                    of_part = windows if window is None else [window]
+                    part = parts.setdefault(window, (of_part, Batch([], [])))[1]
+                    assert part.timestamps is not None
+                    taking.append((part.values, part.timestamps))
+            for taken, times in taking:
+                taken.append(value)
+                times.append(timestamp)
         return parts.values()
 
     def _aggregate_in_tumbling(self, assigner: TumblingEventTimeWindows, batch: Batch, timestamps: list[int]) -> None:
