@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from penstock.connectors.delta.errors import MissingTableError
@@ -15,6 +16,9 @@ from penstock.connectors.delta.split import WantedColumn
 
 if TYPE_CHECKING:
     import pyarrow.fs as pafs
+
+#: What Arrow calls units that have fewer digits than a table.
+_COARSER: Final = {"s": "second", "ms": "millisecond"}
 
 
 class OpenFile:
@@ -68,5 +72,9 @@ class OpenFile:
 
 
 def cast_column(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """A column in the type that is wanted: points in time may lose digits, and nothing else."""
-    return column if column.type == kind else column.cast(kind, safe=not pa.types.is_temporal(kind))
+    """A column in the type that is wanted: digits of a time may be cut off, towards the past, and nothing else."""
+    if column.type == kind:
+        return column
+    if pa.types.is_timestamp(column.type) and pa.types.is_timestamp(kind) and kind.unit in _COARSER:
+        column = pc.floor_temporal(column, unit=_COARSER[kind.unit])
+    return column.cast(kind)
