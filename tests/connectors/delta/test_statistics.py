@@ -88,6 +88,12 @@ def test_bounds_in_another_unit_do_not_wrap(tmp_path: Path) -> None:
     assert found.greatest > 2**63
 
 
+def test_digits_of_a_time_are_cut_off_towards_the_past(tmp_path: Path) -> None:
+    """K2: before 1970, too."""
+    write_deltalake(tmp_path, pa.table({"id": pa.array([1], pa.int32()), "v": pa.array([-1], pa.timestamp("us"))}))
+    assert matching(tmp_path, "TIMESTAMP(3)", "v = TIMESTAMP '1969-12-31 23:59:59.999'") == [1]
+
+
 def test_a_count_of_nulls_that_bounds_contradict_is_not_believed() -> None:
     assert Figures(2, nulls=2).has_only_nulls
     assert not Figures(2, 1, 2, 2).has_only_nulls

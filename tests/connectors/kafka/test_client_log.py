@@ -34,6 +34,12 @@ def test_a_kind_of_line_passes_once_a_minute() -> None:
     assert passed(LINE.format(7, 9092)) == LINE.format(7, 9092) + " [50 more lines like this since the last one]"
 
 
+def test_lines_of_other_threads_pass() -> None:
+    repeated = RepeatedLines(lambda: 0.0, thread_name="another thread")
+    record = logging.LogRecord("aiokafka", logging.ERROR, "", 0, "the same", None, None)
+    assert all(repeated.filter(record) for _ in range(3))
+
+
 def test_a_wrong_address_is_reported_soon_with_its_reason(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

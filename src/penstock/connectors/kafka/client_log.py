@@ -1,6 +1,7 @@
-"""Where librdkafka's own lines go: a logger that passes on a kind of line once a minute.
+"""Where the lines of Kafka's client libraries go: a logger that passes on a kind of line once a minute.
 
-librdkafka logs each attempt to connect, ten times a second. The connector says in its own lines that brokers are away.
+librdkafka logs each attempt to connect, ten times a second, and aiokafka each second. The connector has its own lines
+for brokers that are away.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 #: How often (s) a line of one kind about one broker is passed on.
@@ -24,15 +25,19 @@ class RepeatedLines(logging.Filter):
 
     Args:
         clock: the time in seconds.
+        thread_name: lines of threads with another name all pass; None if there is no such thread.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic, thread_name: str | None = None) -> None:
         super().__init__()
         self._clock = clock
+        self._thread_name = thread_name
         self._seen: dict[str, tuple[float, int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
         """See `logging.Filter`."""
+        if self._thread_name is not None and record.threadName != self._thread_name:
+            return True
         text = record.getMessage()
         kind, now = _VARYING.sub("", text), self._clock()
         since, left_out = self._seen.get(kind, (None, 0))
@@ -45,6 +50,14 @@ class RepeatedLines(logging.Filter):
         if left_out:
             record.msg, record.args = f"{text} [{left_out} more lines like this since the last one]", None
         return True
+
+
+def limit_lines(logger_names: Iterable[str], thread_name: str) -> None:
+    """Let loggers of a library pass on a kind of line once a minute, if it is of threads of this name."""
+    for name in logger_names:
+        logger = logging.getLogger(name)
+        if not any(isinstance(one, RepeatedLines) for one in logger.filters):
+            logger.addFilter(RepeatedLines(thread_name=thread_name))
 
 
 def client_log(name: str, level: int = logging.NOTSET) -> logging.Logger:

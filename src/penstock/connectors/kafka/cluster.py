@@ -20,6 +20,7 @@ from aiokafka.record.control_record import ControlRecord
 from aiokafka.record.memory_records import MemoryRecords
 
 from penstock.base.errors import CallTimeoutError, ConfigurationError, OperationError, UnsupportedError
+from penstock.connectors.kafka.client_log import limit_lines
 from penstock.connectors.kafka.library import refused
 from penstock.connectors.kafka.requests import (
     DescribeTransactions,
@@ -61,6 +62,9 @@ _LATER: Final = frozenset({3, 5, 6, 7, 8, 9, 13, 14, 15, 16, 19, 20, 51, 56, 74,
 _OUT_OF_RANGE: Final = 1
 _TYPE_COMMIT: Final = 1
 
+#: The thread that asks, and the loggers of aiokafka for what it does there.
+_THREAD: Final = "penstock-kafka-cluster"
+_LOGGERS: Final = ("aiokafka", "aiokafka.client", "aiokafka.cluster", "aiokafka.conn")
 #: What a broker answers to credentials.
 _REFUSALS: Final = (
     kafka_errors.SaslAuthenticationFailed,
@@ -118,7 +122,8 @@ class KafkaCluster:
         self._patience_s = patience_s
         self._client: AIOKafkaClient | None = None
         self._loop = _Loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="penstock-kafka-cluster", daemon=True)
+        limit_lines(_LOGGERS, _THREAD)
+        self._thread = threading.Thread(target=self._loop.run_forever, name=_THREAD, daemon=True)
         self._thread.start()
 
     def close(self) -> None:
