@@ -170,9 +170,11 @@ for path in ("exceptions", "execution-result", "config", "plan", "checkpoints", 
     print(urllib.request.urlopen(f"{servers[0].url}/jobs/{job.get_job_id()}/{path}").read().decode())
 print(urllib.request.urlopen(f"{servers[0].url}/jobmanager/log").read().decode())
 if sys.argv[2] == "spark":
-    print(open(f"/proc/{__import__('pyspark').SparkContext._gateway.proc.pid}/cmdline").read())
-    import subprocess
-    print(subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True).stdout)
+    for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            print(path.read_text(errors="replace"))
+        except OSError:
+            pass  # a process that has ended meanwhile
 job.get_job_execution_result().result()
 """
 
