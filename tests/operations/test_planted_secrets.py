@@ -14,6 +14,9 @@ from tests.operations.rest.rig import JOB, Handle, a_view, serving
 
 from penstock.base.secrets import HIDDEN, hide, hide_json, known_secrets, remember, shown, values_to_hide
 from penstock.operations.rest.shapes.failures import failure_cause
+from penstock.service.sql_shell.errors import error_text
+from penstock.service.sql_shell.splitting import Statement
+from penstock.table.sql import SqlParserError
 
 #: Options that hold secrets, each with the secret within its value; `{}` is the place of the secret.
 PLANTED = {
@@ -145,6 +148,18 @@ def test_no_answer_of_rest_shows_one() -> None:
         ):
             answer = client.get(path)
             assert seen_in(answer.body.decode(), secrets) == [], path
+
+
+def test_the_sql_shell_shows_none_in_an_error() -> None:
+    """S11: the parser quotes the line that it cannot read, and a verbose error has a traceback."""
+    text = "CREATE TABLE t (a INT) WITH ('password' = 'SENTINEL-pw', 'connector' = nothing)"
+    statement = Statement(text, 1, 1)
+    error = SqlParserError("it does not parse", 1, text.index("nothing") + 1)
+    told = error_text(error, statement)
+    assert "SENTINEL" not in told
+    assert f"'password' = '{HIDDEN}'" in told
+    failure = OSError("no route to postgresql://me:SENTINEL-pw@db/x")
+    assert "SENTINEL" not in error_text(failure, statement, verbose=True)
 
 
 PROGRAM = """
