@@ -14,6 +14,9 @@ from tests.operations.rest.rig import JOB, Handle, a_view, serving
 
 from penstock.base.secrets import HIDDEN, hide, hide_json, known_secrets, remember, shown, values_to_hide
 from penstock.operations.rest.shapes.failures import failure_cause
+from penstock.service.sql_shell.errors import error_text
+from penstock.service.sql_shell.splitting import Statement
+from penstock.table.sql import SqlParserError
 
 #: Options that hold secrets, each with the secret within its value; `{}` is the place of the secret.
 PLANTED = {
@@ -147,6 +150,18 @@ def test_no_answer_of_rest_shows_one() -> None:
             assert seen_in(answer.body.decode(), secrets) == [], path
 
 
+def test_the_sql_shell_shows_none_in_an_error() -> None:
+    """S11: the parser quotes the line that it cannot read, and a verbose error has a traceback."""
+    text = "CREATE TABLE t (a INT) WITH ('password' = 'SENTINEL-pw', 'connector' = nothing)"
+    statement = Statement(text, 1, 1)
+    error = SqlParserError("it does not parse", 1, text.index("nothing") + 1)
+    told = error_text(error, statement)
+    assert "SENTINEL" not in told
+    assert f"'password' = '{HIDDEN}'" in told
+    failure = OSError("no route to postgresql://me:SENTINEL-pw@db/x")
+    assert "SENTINEL" not in error_text(failure, statement, verbose=True)
+
+
 PROGRAM = """
 import json, logging, pathlib, sys, urllib.request
 from penstock.common import Configuration
@@ -170,9 +185,11 @@ for path in ("exceptions", "execution-result", "config", "plan", "checkpoints", 
     print(urllib.request.urlopen(f"{servers[0].url}/jobs/{job.get_job_id()}/{path}").read().decode())
 print(urllib.request.urlopen(f"{servers[0].url}/jobmanager/log").read().decode())
 if sys.argv[2] == "spark":
-    print(open(f"/proc/{__import__('pyspark').SparkContext._gateway.proc.pid}/cmdline").read())
-    import subprocess
-    print(subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True).stdout)
+    for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            print(path.read_text(errors="replace"))
+        except OSError:
+            pass  # a process that has ended meanwhile
 job.get_job_execution_result().result()
 """
 

@@ -56,19 +56,23 @@ _WORDS: Final = frozenset({"true", "false", "none", "null"})
 _SECRET_KEY: Final = (
     r"[\w.-]*(?:password|passwd|passphrase|secret|api-?key|service-key|access[-_.]?key|jaas\.config)[\w.-]*"
 )
+#: One of these is in each such key.
+_SECRET_WORDS: Final = ("passw", "passphrase", "secret", "api-key", "apikey", "service-key", "access", "jaas.config")
 #: Keys whose values are pairs such as `user:password` or `Authorization: Bearer token`.
 _PAIRS: Final = ("basic-auth", "auth-params", "http-headers", "client.authorization")
 #: `scheme://user:password@host`. The password ends at the last @, also where it should have been quoted.
 _IN_URL: Final = re.compile(r"""(?<=://)([^\s/:@"'<>]*):([^\s"'<>]*)@""")
 #: `user:password@host` in text, also in a URL whose beginning is misspelt.
-_URL_IN_TEXT: Final = re.compile(r"""(?<![^\s/"'=(,<])([\w.%+~-]*):([^\s/:@"'<>\\][^\s/@"'<>\\]*)@(?=[\w\[])""")
+_URL_IN_TEXT: Final = re.compile(
+    r"""(?<![^\s/"'=(,<])([\w.%+~-]{0,128}):([^\s/:@"'<>\\][^\s/@"'<>\\]{0,255})@(?=[\w\[])"""
+)
 #: `password=value` of a URL's query, a DSN or a line of JAAS.
 _ASSIGNED: Final = re.compile(
     rf"""(?i)((?<![\w.-]){_SECRET_KEY}\s*=\s*)(?:(\\?["'])(?P<quoted>[^"'\\]*)\2|(?P<plain>[^\s&;,"'<>()\\]+))"""
 )
 #: `'password' = 'value'` of a table's options in SQL.
 _IN_SQL: Final = re.compile(rf"""(?i)('{_SECRET_KEY}'\s*=\s*)'((?:[^']|'')*)'""")
-_JSON_STRING: Final = re.compile(r'"((?:[^"\\]|\\.)*)"(\s*:)?', re.DOTALL)
+_JSON_STRING: Final = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)"(\s*:)?', re.DOTALL)
 
 
 def is_sensitive(key: str) -> bool:
@@ -157,7 +161,7 @@ class KnownSecrets:
                 text = text.replace(form, HIDDEN)
         if "@" in text:
             text = _URL_IN_TEXT.sub(rf"\1:{HIDDEN}@", text)
-        if "=" in text:
+        if _names_a_secret(text):
             text = _ASSIGNED.sub(_assigned, text)
             text = _IN_SQL.sub(rf"\1'{HIDDEN}'", text)
         return text
@@ -171,9 +175,17 @@ class KnownSecrets:
     def _may_hold_some(self, text: str) -> bool:
         return (
             any(form in text for form in self._forms)
-            or _URL_IN_TEXT.search(text) is not None
-            or ("=" in text and (_ASSIGNED.search(text) is not None or _IN_SQL.search(text) is not None))
+            or ("@" in text and _URL_IN_TEXT.search(text) is not None)
+            or (_names_a_secret(text) and (_ASSIGNED.search(text) is not None or _IN_SQL.search(text) is not None))
         )
+
+
+def _names_a_secret(text: str) -> bool:
+    """Whether a search for assigned secrets can find one: words are found faster than expressions."""
+    if "=" not in text:
+        return False
+    lowered = text.lower()
+    return any(word in lowered for word in _SECRET_WORDS)
 
 
 def _assigned(match: re.Match[str]) -> str:

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     import pyarrow.fs as pafs
 
 
-
 class OpenFile:
     """A data file. Its columns come from the file, from the partition in the log, or are NULL if the file is older.
 

@@ -16,7 +16,7 @@ from penstock.base.configuration import Configuration
 from penstock.base.job_execution_result import JobExecutionResult
 from penstock.base.job_status import JobStatus
 from penstock.base.options import RECOVERY_FROM_LATEST, RECOVERY_PATH
-from penstock.base.secrets import hide
+from penstock.base.secrets import hide, hide_json
 from penstock.base.whole_lines import print_lines
 from penstock.core.graph.job_graph import JobGraph
 from penstock.core.graph.states import ExecutionState
@@ -161,7 +161,7 @@ def teller() -> Callable[[Event], None]:
 
     def tell(event: Event) -> None:
         with suppress(BrokenPipeError):  # who started it has heard enough
-            print(json.dumps(event), file=file, flush=True)
+            print(hide_json(json.dumps(event)), file=file, flush=True)
 
     return tell
 

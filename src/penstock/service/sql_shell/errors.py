@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import traceback
 
+from penstock.base.secrets import hide
 from penstock.service.sql_shell.splitting import Statement
 from penstock.table.sql import SqlParserError
 
@@ -25,12 +26,12 @@ def error_text(error: BaseException, statement: Statement, source: str | None = 
         lines.append(reason(error))
     if verbose:
         lines.append("".join(traceback.format_exception(error)).rstrip())
-    return "\n".join(lines) + "\n"
+    return hide("\n".join(lines) + "\n")
 
 
 def reason(error: BaseException) -> str:
-    """An error in one text, with its class."""
-    text = str(error)
+    """An error in one text, with its class and without secrets."""
+    text = hide(str(error))
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
