@@ -142,6 +142,11 @@ def one_chunk(column: Any) -> pa.Array:
     return pa.concat_arrays(found.chunks) if isinstance(found, pa.ChunkedArray) else found
 
 
+def has_nanoseconds(kind: DataType) -> bool:
+    """Whether values have digits that `cut_to_microseconds` cuts off."""
+    return isinstance(kind, TimestampType | LocalZonedTimestampType) and kind.precision > 6
+
+
 def cut_to_microseconds(value: Any, kind: DataType) -> Any:
     """A point in time as Python's datetime has it; other values as they are."""
     if isinstance(kind, TimestampType | LocalZonedTimestampType) and value is not None:
