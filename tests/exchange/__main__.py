@@ -83,9 +83,12 @@ def main() -> None:
         if not names:
             continue
         print(f"\n### {form}\n\n| type | {' | '.join(names)} |\n| --- |{' --- |' * len(names)}")
+        alike: dict[str, list[str]] = {}
         for case in cases_of(form):
             row = " | ".join(cells[case.name].get(name, "") for name in names)
-            print(f"| {case.flink} | {row} |")
+            alike.setdefault(row, []).append(case.title)
+        for row, titles in alike.items():
+            print(f"| {', '.join(titles)} | {row} |")
     print("\n" + "\n".join(details))
 
 
@@ -113,7 +116,7 @@ def _cells(
             }[there == "yes", here == "yes"]
             for direction, text in ((f"Penstock -> {name}", there), (f"{name} -> Penstock", here)):
                 if text != "yes":
-                    details.append(f"{form} {case.flink}, {direction}: {text}")
+                    details.append(f"{form} {case.title}, {direction}: {text}")
     return cells
 
 

@@ -23,6 +23,11 @@ class Case:
     duckdb: str
     values: tuple[Any, ...]
 
+    @property
+    def title(self) -> str:
+        """The type as tables show it."""
+        return f"{self.flink} before 1970" if self.name == "tsold" else self.flink
+
     def type_in(self, dialect: str) -> str:
         """The type in a dialect."""
         found: str = getattr(self, "flink" if dialect == "penstock" else dialect)
@@ -36,7 +41,8 @@ def _case(name: str, kinds: str, *values: Any) -> Case:
 
 
 _TIME = dt.datetime(2024, 2, 29, 23, 59, 59, 123_000)
-_FINE = dt.datetime(1969, 12, 31, 23, 59, 59, 123_456)
+_FINE = dt.datetime(2199, 12, 31, 23, 59, 59, 123_456)
+_OLD = dt.datetime(1969, 7, 20, 20, 17, 40, 123_000)
 CASES: Final = (
     _case("bool", "BOOLEAN", True, False),
     _case("tiny", "TINYINT", 127, -128),
@@ -54,6 +60,7 @@ CASES: Final = (
     _case("clock", "TIME(3) | TIME(3) | TIME", dt.time(23, 59, 59), dt.time(0, 0)),
     _case("ts3", "TIMESTAMP(3) | TIMESTAMP_NTZ | TIMESTAMP", _TIME, _FINE.replace(microsecond=123_000)),
     _case("ts6", "TIMESTAMP(6) | TIMESTAMP_NTZ | TIMESTAMP", _TIME, _FINE),
+    _case("tsold", "TIMESTAMP(3) | TIMESTAMP_NTZ | TIMESTAMP", _OLD, _OLD.replace(microsecond=0)),
     _case("ltz3", "TIMESTAMP_LTZ(3) | TIMESTAMP | TIMESTAMPTZ", _TIME.replace(tzinfo=dt.UTC)),
     _case("ltz6", "TIMESTAMP_LTZ(6) | TIMESTAMP | TIMESTAMPTZ", _FINE.replace(tzinfo=dt.UTC)),
     _case("arr", "ARRAY<INT> | ARRAY<INT> | INTEGER[]", [1, None, 3], [7]),
@@ -67,7 +74,7 @@ CASES: Final = (
 )
 BY_NAME: Final = {one.name: one for one in CASES}
 #: the types that have no form in CSV which others share
-_NOT_IN_CSV: Final = ("arr", "dict", "rec")
+_NOT_IN_CSV: Final = ("arr", "dict", "rec", "bin")
 FORMATS: Final = ("parquet", "orc", "avro", "json", "csv")
 ROWS: Final = 3
 

@@ -43,11 +43,11 @@ class Flink(Program):
                 raise
 
     def read(self, form: str, path: str, cases: list[Case]) -> list[tuple[Any, ...]]:
-        """See `Program`. Moments come as texts, because PyFlink cannot hand them over."""
+        """See `Program`. Values that PyFlink changes or cannot hand over come as texts."""
         self._create(form, path, cases)
-        columns = [f"CAST(`{one.name}` AS STRING)" if one.name.startswith("ltz") else f"`{one.name}`" for one in cases]
+        columns = [f"CAST(`{one.name}` AS STRING)" if _is_text(one) else f"`{one.name}`" for one in cases]
         with self._tables.execute_sql(f"SELECT id, {', '.join(columns)} FROM t").collect() as rows:
-            return [tuple(row) for row in rows]
+            return [(row[0], *map(_of_text, list(row)[1:], cases)) for row in rows]
 
     def _create(self, form: str, path: str, cases: list[Case]) -> None:
         columns = ", ".join(["id INT", *(f"`{one.name}` {one.flink}" for one in cases)])
@@ -57,6 +57,23 @@ class Flink(Program):
             f"CREATE TEMPORARY TABLE t ({columns}) WITH "
             f"('connector' = 'filesystem', 'path' = 'file://{path}', 'format' = '{form}'{more})"
         )
+
+
+def _is_text(case: Case) -> bool:
+    return case.name.startswith(("ts", "ltz")) or case.name in ("arr", "dict", "rec")
+
+
+def _of_text(text: Any, case: Case) -> Any:
+    """A nested value of a text such as `[1, NULL]`, `{k=1}` or `(1, q)`."""
+    if text is None or case.name not in ("arr", "dict", "rec"):
+        return text
+    parts = [None if one == "NULL" else one for one in text[1:-1].split(", ")]
+    if case.name == "arr":
+        return parts
+    if case.name == "rec":
+        return [None if parts[0] is None else int(parts[0]), parts[1]]
+    pairs = [one.split("=") for one in text[1:-1].split(", ")]
+    return {key: None if item == "NULL" else item for key, item in pairs}
 
 
 if __name__ == "__main__":

@@ -36,6 +36,7 @@ _TYPES: dict[str, Any] = {
     "clock": {"type": "int", "logicalType": "time-millis"},
     "ts3": _long("local-timestamp-millis"),
     "ts6": _long("local-timestamp-micros"),
+    "tsold": _long("local-timestamp-millis"),
     "ltz3": _long("timestamp-millis"),
     "ltz6": _long("timestamp-micros"),
     "arr": {"type": "array", "items": ["null", "int"]},

@@ -63,6 +63,7 @@ _TYPES: dict[str, Any] = {
     "clock": polars.Time,
     "ts3": polars.Datetime("ms"),
     "ts6": polars.Datetime("us"),
+    "tsold": polars.Datetime("ms"),
     "ltz3": polars.Datetime("ms", "UTC"),
     "ltz6": polars.Datetime("us", "UTC"),
     "arr": polars.List(polars.Int32),

@@ -17,6 +17,16 @@ def leaf_types(kind: pa.DataType) -> Iterator[pa.DataType]:
         yield from leaf_types(kind.field(place).type)
 
 
+def has_times(kind: pa.DataType) -> bool:
+    """Whether a type is a timestamp or has one in it."""
+    return any(kinds.is_timestamp(leaf) for leaf in leaf_types(kind))
+
+
+def has_dates(kind: pa.DataType) -> bool:
+    """Whether a type is a date or has one in it."""
+    return any(kinds.is_date32(leaf) for leaf in leaf_types(kind))
+
+
 def convert_leaves(convert: Callable[..., pa.Array], *columns: pa.Array) -> pa.Array:
     """A column whose plain values are what `convert` returns for them.
 

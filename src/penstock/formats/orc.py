@@ -11,7 +11,7 @@ import pyarrow.orc
 
 from penstock.base.errors import FormatError
 from penstock.codecs.column_data import COLUMN_BATCH_ROWS, ColumnData
-from penstock.codecs.column_leaves import convert_leaves
+from penstock.codecs.column_leaves import convert_leaves, has_dates, has_times
 from penstock.codecs.exact_cast import exact_cast
 from penstock.codecs.julian_calendar import gregorian_dates
 from penstock.formats.arrow_writer import ArrowWriter, ArrowWriterFactory
@@ -76,7 +76,7 @@ class _OrcFile(BulkFile[Any]):
             raise FormatError(f"the file has no field that is read of column {sorted(lacking)[0]!r}")
         stripe = stripe.select(self._columns)
         if self._has_old_dates:
-            arrays = [convert_leaves(gregorian_dates, one) for one in stripe.columns]
+            arrays = [convert_leaves(gregorian_dates, one) if has_dates(one.type) else one for one in stripe.columns]
             stripe = pa.RecordBatch.from_arrays(arrays, self._columns)
         for place, name in enumerate(self._columns):
             if name in self._plain_times:
@@ -137,7 +137,7 @@ class _OrcWriter(ArrowWriter):
 
     def write(self, table: pa.Table) -> None:
         for name, column in zip(table.schema.names, table.columns, strict=True):
-            for chunk in column.chunks:
+            for chunk in column.chunks if has_times(column.type) else ():
                 convert_leaves(partial(_check_time, name), chunk)
         self._is_empty = False
         self._writer.write(table)

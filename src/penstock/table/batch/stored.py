@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.base.errors import UnsupportedError
+from penstock.codecs.exact_cast import exact_cast
 from penstock.table.data.arrow_types import arrow_type
 from penstock.table.data.logical_types import (
     ArrayType,
@@ -150,7 +151,7 @@ def _to_stored(column: pa.Array, data_type: DataType) -> pa.Array:
         return column.view(wanted)
     if isinstance(data_type, TimeType | DayTimeIntervalType):
         return column.view(wanted)
-    return column if column.type == wanted else pc.cast(column, wanted)
+    return exact_cast(column, wanted)
 
 
 def _from_stored(column: pa.Array, data_type: DataType) -> pa.Array:
@@ -161,10 +162,8 @@ def _from_stored(column: pa.Array, data_type: DataType) -> pa.Array:
         return column.view(wanted)
     if isinstance(data_type, TimeType):
         return column.view(wanted)
-    if pa.types.is_timestamp(wanted):
-        # The zone that Spark names says how it shows moments; the numbers are those of UTC.
-        return pc.cast(column, wanted, safe=False)
-    return column if column.type == wanted else pc.cast(column, wanted)
+    # The zone that Spark names says how it shows moments; the numbers are those of UTC.
+    return exact_cast(column, wanted)
 
 
 def _converted(

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from penstock.base.errors import FormatError, UnsupportedError
 from penstock.codecs.column_data import ColumnData
-from penstock.codecs.column_leaves import convert_leaves, leaf_types
+from penstock.codecs.column_leaves import convert_leaves, has_times
 from penstock.codecs.exact_cast import exact_cast
 from penstock.formats.bulk_format import BatchWriter, BatchWriterFactory, BulkFile
 from penstock.table.connectors.formats.lines import ColumnsWriter
@@ -51,11 +51,6 @@ def _refused(kind: DataType, refused: tuple[type[DataType], ...]) -> DataType | 
     return next((found for one in kind.children() if (found := _refused(one, refused)) is not None), None)
 
 
-def has_times(kind: pa.DataType) -> bool:
-    """Whether a type is a timestamp or has one in it."""
-    return any(pa.types.is_timestamp(leaf) for leaf in leaf_types(kind))
-
-
 class TypedFile(BulkFile[Any]):
     """Reads the columns of a file as these types.
 
@@ -64,7 +59,7 @@ class TypedFile(BulkFile[Any]):
         schema: the names and types of the columns.
         kept: the units that are read; None for all.
         required: the columns that must not be NULL. A column that the file lacks is NULL.
-        convert: changes the plain values of columns before they become these types; None for no change.
+        convert: changes timestamps, also nested ones, before they become these types; None for no change.
     """
 
     def __init__(
@@ -102,7 +97,7 @@ class TypedFile(BulkFile[Any]):
                 continue
             column = columns.column(field.name)
             try:
-                if self._convert is not None:
+                if self._convert is not None and has_times(column.type):
                     column = convert_leaves(self._convert, column)
                 arrays.append(exact_cast(column, field.type))
             except pa.ArrowException as error:
@@ -118,7 +113,7 @@ class GatheringWriterFactory(BatchWriterFactory[Any]):
     Args:
         schema: the columns.
         inner: writes them.
-        convert: changes the plain values of columns before `inner` gets them; None for no change.
+        convert: changes timestamps, also nested ones, before `inner` gets them; None for no change.
     """
 
     def __init__(
@@ -158,7 +153,9 @@ class _Writer(ColumnsWriter):
             self._waiting, self._rows = [], 0
             for batch in table.to_batches():
                 if self._convert is not None:
-                    arrays = [convert_leaves(self._convert, one) for one in batch.columns]
+                    arrays = [
+                        convert_leaves(self._convert, one) if has_times(one.type) else one for one in batch.columns
+                    ]
                     batch = pa.RecordBatch.from_arrays(arrays, batch.schema.names)
                 self._inner.add_columns(ColumnData(batch))
 

@@ -26,7 +26,7 @@ def clock_times(column: pa.Array, zone: tzinfo) -> pa.Array:
     """The clock times that a program in a zone has stored as moments in UTC.
 
     Args:
-        column: timestamps; columns of other types stay as they are.
+        column: timestamps. Columns of other types are returned without a change.
         zone: the time zone of the program.
 
     Returns:
@@ -48,7 +48,7 @@ def clock_times(column: pa.Array, zone: tzinfo) -> pa.Array:
 
 
 def stored_moments(column: pa.Array, zone: tzinfo) -> pa.Array:
-    """What a program in a zone stores for clock times: the inverse of `clock_times`. The column keeps its type."""
+    """The moments that a program in a zone stores for clock times: the inverse of `clock_times`. The type stays."""
     if not pa.types.is_timestamp(column.type):
         return column
     unit = column.type.unit

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from penstock.base.config_options import ConfigOption, ConfigOptions
 from penstock.base.value_types import choice
-from penstock.codecs.column_leaves import leaf_types
+from penstock.codecs.column_leaves import has_times, leaf_types
 from penstock.formats.bulk_format import BulkFile, BulkFormat
 from penstock.formats.parquet import ParquetFormat, ParquetWriterFactory
 from penstock.table.connectors.formats.arrow_files import (
@@ -20,7 +20,6 @@ from penstock.table.connectors.formats.arrow_files import (
     GatheringWriterFactory,
     TypedFile,
     arrow_columns,
-    has_times,
     not_null_columns,
 )
 from penstock.table.connectors.formats.format import Decoding, Encoding, TableFormat
