@@ -406,8 +406,8 @@ class OperatorFigures(msgspec.Struct, frozen=True, array_like=True):
 class TaskFigures(msgspec.Struct, frozen=True, array_like=True):
     """How a subtask spends its time and what it moves; totals of this attempt, times in ms.
 
-    A subtask is idle while it has no input, back-pressured while its output is full, and busy otherwise: also while it
-    waits for its worker's thread, as in Flink. Bytes are estimated from a sample of the batches, because what goes to a
+    A subtask is busy while it processes, back-pressured while its output is full, and idle otherwise: while it has no
+    input, or waits for its worker's thread. Bytes are estimated from a sample of the batches, because what goes to a
     task of the same worker goes by reference. `buffers_queued_in` and `_out` are full and wait now.
     """
 

@@ -1,8 +1,8 @@
 """Where a task's time goes: busy, back-pressured or idle, as Flink divides it.
 
-A task is idle while it waits for input and back-pressured while it waits for its consumers. All else counts as busy,
-also what it waits for its worker's thread while other tasks have it: a worker that can do no more shows by tasks that
-are busy all the time, however many share it.
+A task is busy while it makes a step and back-pressured while it waits for its consumers. It is idle while it waits for
+input, or for its worker's thread while other tasks have it: beside a slow function a cheap one is not busy, and it is
+not what more subtasks would help. The busy times of all tasks of a worker that can do no more sum up to all its time.
 """
 
 from __future__ import annotations
@@ -33,12 +33,10 @@ class TaskTimes:
     def stepped(self, begun_ms: int, ended_ms: int, waiting: Waiting) -> None:
         """The task has made a step, and waits now; steady times."""
         waited = begun_ms - self._since_ms
-        if self._waiting is Waiting.FOR_INPUT:
-            self.idle_ms += waited
-        elif self._waiting is Waiting.FOR_OUTPUT:
+        if self._waiting is Waiting.FOR_OUTPUT:
             self.back_pressured_ms += waited
         else:
-            self.busy_ms += waited
+            self.idle_ms += waited
         self.busy_ms += ended_ms - begun_ms
         self._since_ms, self._waiting = ended_ms, waiting
 
