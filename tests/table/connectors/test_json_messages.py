@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from tests.table.connectors.tables import held_rows, table_rows
 from tests.table.connectors.test_formats import decoded, reasons, rows, schema_of
 
+import penstock
 from penstock.codecs.messages import Deserialized
 from penstock.common import Types
 from penstock.datastream.formats.json import JsonRowDeserializationSchema
@@ -333,6 +335,13 @@ def test_message_of_another_shape_never_reaches_arrows_reader(recorded: list[byt
             among = DECODERS[name]([*good, *shapes, *good])
             assert (len(among.values), len(among.bad)) == (2 * AROUND, len(shapes))
     assert not [one for one in recorded if not all(line.startswith(b"{") for line in one.splitlines())]
+
+
+def test_no_module_uses_arrows_json_reader() -> None:
+    """It cannot be guarded cheaply: only a whole parse tells that a line is one object."""
+    root = Path(penstock.__file__).parent
+    reader = re.compile(r"import pyarrow\.json|from pyarrow import .*\bjson\b")
+    assert not [path for path in root.rglob("*.py") if reader.search(path.read_text())]
 
 
 def test_files_with_lines_of_another_shape(recorded: list[bytes], tmp_path: Path) -> None:
