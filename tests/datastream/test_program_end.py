@@ -40,6 +40,25 @@ def test_a_program_that_never_executes_says_so(tmp_path: Path) -> None:
     assert code == 0
 
 
+def test_a_statement_that_is_explained_or_refused_is_not_left_undone(tmp_path: Path) -> None:
+    """E1: the program of streams that planning a statement makes is not the user's."""
+    text, code = said(
+        """
+from penstock.table import EnvironmentSettings, TableEnvironment
+table_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+table_env.execute_sql("CREATE TABLE t (a INT) WITH ('connector' = 'blackhole')")
+print(table_env.explain_sql("INSERT INTO t VALUES (1)"))
+try:
+    table_env.execute_sql("INSERT OVERWRITE t VALUES (1)")
+except Exception as error:
+    print(error)
+""",
+        tmp_path,
+    )
+    assert "never executed" not in text
+    assert code == 0
+
+
 def test_an_environment_that_is_gone_at_the_end_counts_too(tmp_path: Path) -> None:
     """E1: most programs make theirs in a function."""
     text, _ = said("def main():\n    discard(numbers(environment(), 3))\nmain()\nimport gc; gc.collect()\n", tmp_path)

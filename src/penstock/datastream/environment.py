@@ -311,6 +311,10 @@ class Environment(Dependencies, ABC, Generic[StreamT]):
         if transformation.sink is not None:
             self._unexecuted.add(transformation)
 
+    def mark_internal(self) -> None:
+        """The environment plans a statement: what is never executed of it is not left undone by the program."""
+        self._unexecuted.is_internal = True
+
     def has_id(self, uid_hash: str) -> bool:
         """Whether a step of the program has this id."""
         return any(one.uid_hash == uid_hash for one in self._transformations)

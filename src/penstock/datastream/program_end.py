@@ -29,9 +29,13 @@ class Unexecuted:
 
     def __init__(self) -> None:
         self._sinks: list[tuple[weakref.ref[Transformation], str]] = []
+        #: whether the environment is not the program's own, but made to plan a statement
+        self.is_internal = False
 
     def add(self, sink: Transformation) -> None:
         """Note another sink of the program, whose name may still change."""
+        if self.is_internal:
+            return
         if not self._sinks:
             _left.unexecuted.append(self)
             _left.listen()

@@ -68,6 +68,7 @@ class BatchExecutor:
     ) -> WritingJob:
         """Start one job that writes into all these tables."""
         environment = StreamExecutionEnvironment.get_execution_environment(_configuration(options))
+        environment.mark_internal()
         of_sinks = sink_options(options)
         with self._planning(options, session) as (_, planner):
             for frame, plan in zip(planner.frames([plan.input for plan in plans]), plans, strict=True):

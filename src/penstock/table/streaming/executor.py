@@ -133,6 +133,7 @@ class StreamExecutor:
             if not key.startswith(_OF_TABLES):
                 configuration.set_string(key, value)
         environment = StreamExecutionEnvironment.get_execution_environment(configuration)
+        environment.mark_internal()
         return environment, self._planner(environment, options, session)
 
     def _planner(
