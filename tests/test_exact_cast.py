@@ -115,7 +115,7 @@ def test_columns_name_the_one_with_the_value() -> None:
 def test_numeric_of_postgres_that_does_not_fit_is_an_error(kind: pa.DataType) -> None:
     """K4."""
     text = "{1e30}" if pa.types.is_list(kind) else "1" + "0" * 30
-    with pytest.raises(FormatError, match=r"column 'price' of PostgreSQL .*does not fit"):
+    with pytest.raises(FormatError, match=r"column 'price' of PostgreSQL .*cannot hold"):
         batch_of([pa.array([text])], [kind], ["price"])
 
 

@@ -52,6 +52,7 @@ ALLOWED = {
     ),
     "the same module catches it": (
         ("gelly/csv_reader.py::_bool", "ValueError"),
+        ("formats/avro_blocks.py::_snappy", "ValueError"),
         ("codecs/script.py::_BoundedFile.write", "ValueError"),
         ("connectors/delta/commits.py::DeltaCommitter._check_files", "FileNotFoundError"),
         ("connectors/socket_text.py::_SocketReader._connect", "OSError"),
@@ -62,6 +63,12 @@ ALLOWED = {
     ),
     "storage/files.py catches it and raises a CheckpointError": (
         ("base/durable_files.py::publish", "FileExistsError"),
+    ),
+    "an error of the system with its own class and number, and the path": (
+        ("base/durable_files.py::errors_name", "OSError"),
+    ),
+    "the event loop catches it, refuses the connection and goes on": (
+        ("operations/rest/connections.py::BoundedSocket.accept", "ConnectionAbortedError"),
     ),
     "the protocol of pickle": (
         ("drivers/spark/keys.py::JobKeys.__reduce__", "TypeError"),

@@ -58,8 +58,8 @@ def test_a_restart_reads_copies(tmp_path: Path, store_directory: Path, backend: 
     source.key_by(lambda value: value[0]).process(Count()).sink_to(LedgerSink("out"))
     made = LocalCopies.__init__
 
-    def spy(copies: LocalCopies, *arguments: Any) -> None:
-        made(copies, *arguments)
+    def spy(copies: LocalCopies, *arguments: Any, **named: Any) -> None:
+        made(copies, *arguments, **named)
         STORAGES.append(copies)
 
     with mock.patch.object(LocalCopies, "__init__", spy):

@@ -8,6 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as kinds
 
+from penstock.base.errors import UnsupportedError
+
 
 def leaf_types(kind: pa.DataType) -> Iterator[pa.DataType]:
     """The types of the plain values in a type; the type itself if it is not nested."""
@@ -35,7 +37,7 @@ def convert_leaves(convert: Callable[..., pa.Array], *columns: pa.Array) -> pa.A
         columns: columns of the same shape. The result has the nulls and lengths of the first one.
 
     Raises:
-        TypeError: for a kind of list that readers of files do not make.
+        UnsupportedError: for a kind of list that readers of files do not make.
     """
     first = columns[0]
     kind = first.type
@@ -58,7 +60,7 @@ def convert_leaves(convert: Callable[..., pa.Array], *columns: pa.Array) -> pa.A
         if kinds.is_large_list(kind):
             return pa.LargeListArray.from_arrays(_offsets(first), values, type=pa.large_list(field))
         return pa.ListArray.from_arrays(_offsets(first), values, type=pa.list_(field))
-    raise TypeError(f"values inside of {kind} cannot be converted")
+    raise UnsupportedError(f"values inside of {kind} cannot be converted")
 
 
 def _offsets(column: pa.Array) -> pa.Array:
