@@ -202,6 +202,14 @@ def test_a_restored_window_that_was_over_gives_nothing_again(monkeypatch: pytest
     assert counts(windows.windows.take()) == [("+I", 1), ("+I", 1)]
 
 
+@pytest.mark.parametrize("recoveries", [[], [0], [1], [2], [1, 2]])
+def test_a_window_whose_first_row_is_late_waits_for_the_clock(recoveries: list[int]) -> None:
+    """K1: no watermark makes it give its later rows, before a recovery or after it."""
+    steps = [("watermark", 4), ("row", "a", 0, 4), ("row", "a", 0, 4)]
+    sent = run_steps(steps, Emission(late_ms=1 * S, lateness_ms=4 * S), recoveries)
+    assert sent == [("+I", "a", 0, 4 * S, 1, 0)]
+
+
 # --- what is refused --------------------------------------------------------------------------------------------------
 
 

@@ -10,9 +10,10 @@ from pathlib import Path
 from penstock.base.configuration import Configuration
 from penstock.base.errors import WrongValueError
 from penstock.service.sql_shell.display import check_option
+from penstock.service.sql_shell.logs import limit_log
 from penstock.service.sql_shell.scripts import run_init, run_script
 from penstock.service.sql_shell.shell import Shell
-from penstock.service.sql_shell.terminal import limit_log, run_terminal
+from penstock.service.sql_shell.terminal import run_terminal
 from penstock.table import EnvironmentSettings, TableEnvironment
 
 
@@ -39,7 +40,8 @@ def run_shell(options: ShellOptions) -> int:
         UnsupportedError: at a terminal without prompt-toolkit.
     """
     is_prompt = options.file is None and sys.stdin.isatty()
-    limit_log()
+    if is_prompt or sys.stderr.isatty():
+        limit_log()
     shell = Shell(TableEnvironment.create(settings_of(options.properties)), is_prompt and sys.stdout.isatty())
     for path in options.init:
         if not run_init(shell, path.read_text(), str(path)):

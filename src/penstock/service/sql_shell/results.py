@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from penstock.service.sql_shell.display import MAX_TABLE_ROWS, PRINT_TIME_COST, column_width, result_mode
+from penstock.service.sql_shell.logs import hold_log
 from penstock.service.sql_shell.materialized import MaterializedTable
 from penstock.table.plan.executor import ChangelogRow
 from penstock.table.plan.row_schema import PlanColumn, RowSchema
@@ -52,7 +53,8 @@ class QueryView:
         columns = zip(resolved.get_column_names(), resolved.get_column_data_types(), strict=True)
         schema = RowSchema(tuple(PlanColumn(name, kind) for name, kind in columns))
         try:
-            self._show(changes, schema, begun)
+            with hold_log():
+                self._show(changes, schema, begun)
         except KeyboardInterrupt:
             changes.is_cancelled = True
         finally:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from importlib.util import find_spec
 from pathlib import Path
 
 from penstock.base.errors import ResourceError, UnsupportedError
-from penstock.drivers.listener import log_to_stderr_by_default
 from penstock.service.sql_shell.shell import Shell
 
 
@@ -17,17 +15,6 @@ def history_path(session: str | None, history: Path | None) -> Path:
     if history is not None:
         return history.expanduser()
     return Path.home() / (".penstock-sql-history" if session is None else f".penstock-sql-history-{session}")
-
-
-def limit_log() -> None:
-    """Log warnings alone: what jobs log would stand between typed lines, and within tables of results.
-
-    Two lines are for the person who waits: that Spark starts, and where the REST API is.
-    """
-    log_to_stderr_by_default()
-    logging.getLogger("penstock").setLevel(logging.WARNING)
-    for name in ("penstock.rest", "penstock.spark"):
-        logging.getLogger(name).setLevel(logging.INFO)
 
 
 def keep_private(path: Path) -> None:

@@ -58,6 +58,25 @@ class EmittingWindowOperator(WindowAggregateOperator):
         heapify(self._timers)
         self._timer_number = len(self._timers)
 
+    def resume_event_time(self, watermark: int) -> None:
+        """Windows that were over have given their results; what is due of them by the clock is not due before."""
+        self._watermark = max(self._watermark, watermark)
+        while self.lateness_ms and self._due and self._due[0][0] <= self._watermark:
+            _, start, end = heappop(self._due)
+            self._keep_over((start, end))
+        super().resume_event_time(watermark)
+
+    def add_window(self, window: Window, due_ms: int) -> None:
+        """A window whose first row is late is over already, so that a watermark does not make it give a result."""
+        if self._time.is_processing or due_ms > self._watermark:
+            super().add_window(window, due_ms)
+        else:
+            self._keep_over(window)
+
+    def _keep_over(self, window: Window) -> None:
+        start, end = window
+        heappush(self._over, (self._ends.due_ms(end) + self.lateness_ms, start, end))
+
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Take rows in, and send what they change."""
         super().process_batch(batch, input_index)
@@ -126,8 +145,7 @@ class EmittingWindowOperator(WindowAggregateOperator):
             entry[_OVER] = self._emission.early_ms is not None
             entries[group] = entry
         self._table.mark(window, set(held))
-        start, end = window
-        heappush(self._over, (self._ends.due_ms(end) + self.lateness_ms, start, end))
+        self._keep_over(window)
 
     def _emit_all(self, window: Window, entries: Iterable[list[Any]]) -> None:
         for entry in entries:

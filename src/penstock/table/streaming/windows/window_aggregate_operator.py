@@ -140,13 +140,16 @@ class WindowAggregateOperator(EvaluatingOperator):
 
     def _pane(self, window: Window) -> tuple[dict[Any, Any], set[Any]] | None:
         """The groups of a window, and those that change; None when it is no longer kept."""
-        start, end = window
-        due = self._ends.due_ms(end)
+        due = self._ends.due_ms(window[1])
         if due + self.lateness_ms <= self._watermark and not self._time.is_processing:
             return None
         if window not in self._table.panes:
-            heappush(self._due, (due, start, end))
+            self.add_window(window, due)
         return self._table.entries(window), set()
+
+    def add_window(self, window: Window, due_ms: int) -> None:
+        """A window has its first row."""
+        heappush(self._due, (due_ms, *window))
 
     def process_watermark(self, timestamp: int) -> None:
         """Fire the windows that are over, in order of time."""
