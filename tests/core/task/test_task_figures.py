@@ -16,7 +16,7 @@ from penstock.core.protocol import OperatorFigures, TaskFigures
 from penstock.core.records import MIN_TIMESTAMP, Batch, CheckpointBarrier, Watermark
 from penstock.core.task.channels.partitioners import ForwardPartitioner
 from penstock.core.task.channels.sizes import ByteCount, estimated_bytes
-from penstock.core.task.task_times import TaskTimes, Waiting
+from penstock.core.task.task_times import TaskTimes
 from penstock.datastream.functions import KeyedProcessFunction
 
 
@@ -110,8 +110,8 @@ def test_a_cheap_task_beside_a_slow_one_is_not_busy() -> None:
     """It waits for the thread of the worker, with input at hand, while the other one has it."""
     cheap, slow = TaskTimes(0), TaskTimes(0)
     for begun_ms in range(0, 1_000, 100):
-        cheap.stepped(begun_ms, begun_ms + 1, Waiting.FOR_THREAD)
-        slow.stepped(begun_ms + 1, begun_ms + 100, Waiting.FOR_THREAD)
+        cheap.stepped(begun_ms, begun_ms + 1, is_back_pressured=False)
+        slow.stepped(begun_ms + 1, begun_ms + 100, is_back_pressured=False)
     assert (cheap.busy_ms, slow.busy_ms) == (10, 990)
     assert (cheap.idle_ms, cheap.back_pressured_ms) == (891, 0)
 

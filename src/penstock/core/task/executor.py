@@ -114,7 +114,7 @@ class TaskExecutor:
         for task in self._tasks:
             result = task.step()
             ended_ms = self._clock.steady_ms()
-            task.times.stepped(begun_ms, ended_ms, task.waits(result))
+            task.times.stepped(begun_ms, ended_ms, task.is_back_pressured(result))
             begun_ms = ended_ms
             if result is Step.WORKED:
                 worked = True

@@ -73,7 +73,7 @@ from penstock.core.task.settings import barrier_of
 from penstock.core.task.snapshots import TaskSnapshots
 from penstock.core.task.task_checkpoints import TaskCheckpoints
 from penstock.core.task.task_figures import task_figures
-from penstock.core.task.task_times import TaskTimes, Waiting
+from penstock.core.task.task_times import TaskTimes
 
 
 class StreamTask:
@@ -176,13 +176,9 @@ class StreamTask:
             ),
         )
 
-    def waits(self, result: Step) -> Waiting:
-        """What the task waits for after a step."""
-        if result is Step.IDLE:
-            return Waiting.FOR_INPUT
-        if result is Step.BLOCKED and self._loop is not None and self._loop.is_back_pressured:
-            return Waiting.FOR_OUTPUT
-        return Waiting.FOR_THREAD
+    def is_back_pressured(self, result: Step) -> bool:
+        """Whether the task waits for its consumers after a step."""
+        return result is Step.BLOCKED and self._loop is not None and self._loop.is_back_pressured
 
     def discard(self) -> None:
         """Go without a word to the job master."""

@@ -7,40 +7,26 @@ not what more subtasks would help. The busy times of all tasks of a worker that 
 
 from __future__ import annotations
 
-import enum
-
-
-class Waiting(enum.Enum):
-    """What a task does between two steps."""
-
-    FOR_THREAD = "FOR_THREAD"
-    FOR_INPUT = "FOR_INPUT"
-    FOR_OUTPUT = "FOR_OUTPUT"
-
 
 class TaskTimes:
     """Totals in ms, as of the last step. A step itself is always busy."""
 
-    __slots__ = ("_since_ms", "_waiting", "back_pressured_ms", "busy_ms", "idle_ms")
+    __slots__ = ("_since_ms", "back_pressured_ms", "busy_ms", "idle_ms", "is_back_pressured")
 
     def __init__(self, now_ms: int) -> None:
         self.busy_ms = 0
         self.back_pressured_ms = 0
         self.idle_ms = 0
         self._since_ms: int = now_ms
-        self._waiting = Waiting.FOR_THREAD
+        #: whether it waits for its consumers now
+        self.is_back_pressured = False
 
-    def stepped(self, begun_ms: int, ended_ms: int, waiting: Waiting) -> None:
-        """The task has made a step, and waits now; steady times."""
+    def stepped(self, begun_ms: int, ended_ms: int, is_back_pressured: bool) -> None:
+        """The task has made a step, and waits now, perhaps for its consumers; steady times."""
         waited = begun_ms - self._since_ms
-        if self._waiting is Waiting.FOR_OUTPUT:
+        if self.is_back_pressured:
             self.back_pressured_ms += waited
         else:
             self.idle_ms += waited
         self.busy_ms += ended_ms - begun_ms
-        self._since_ms, self._waiting = ended_ms, waiting
-
-    @property
-    def is_back_pressured(self) -> bool:
-        """Whether it waits for its consumers now."""
-        return self._waiting is Waiting.FOR_OUTPUT
+        self._since_ms, self.is_back_pressured = ended_ms, is_back_pressured
