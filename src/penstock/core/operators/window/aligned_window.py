@@ -23,6 +23,8 @@ from penstock.core.windowing.time_windows import AlignedAssigner, TumblingEventT
 
 Window = tuple[int, int]
 _MISSING: Any = object()
+#: Windows, the records of a batch that are added to them, and their timestamps.
+_Part = tuple[list[Window], list[Any], list[int]]
 
 
 class AlignedWindowOperator(WindowOperatorBase):
@@ -78,92 +80,89 @@ class AlignedWindowOperator(WindowOperatorBase):
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Add every record to its windows; emit what fires again and what is late."""
-        timestamps = self.require_timestamps(batch)
+        values, timestamps = batch.values, self.require_timestamps(batch)
         if self._lateness_ms and min(timestamps) <= self._watermark:
-            self._add_in_order(batch, timestamps)
+            self._add_in_order(values, timestamps)
         else:
-            self._add(batch, timestamps)
+            self._add(values, timestamps)
         if self._fired.values or self._late:
             self.emit_collected()
 
-    def _add_in_order(self, batch: Batch, timestamps: list[int]) -> None:
+    def _add_in_order(self, values: list[Any], timestamps: list[int]) -> None:
         """A late record may let several windows fire at once, and the results of a key come in the order of records."""
-        values, begin = batch.values, 0
+        begin = 0
         for place, timestamp in enumerate(timestamps):
             if timestamp <= self._watermark:
                 if begin < place:
-                    self._add(Batch(values[begin:place], timestamps[begin:place]), timestamps[begin:place])
+                    self._add(values[begin:place], timestamps[begin:place])
                 self._add_to_windows(self._assigner.assign(timestamp)[2], [values[place]], [timestamp])
                 begin = place + 1
         if begin < len(timestamps):
-            self._add(Batch(values[begin:], timestamps[begin:]), timestamps[begin:])
+            self._add(values[begin:], timestamps[begin:])
 
-    def _add(self, batch: Batch, timestamps: list[int]) -> None:
+    def _add(self, values: list[Any], timestamps: list[int]) -> None:
         _low, high, windows = self._assigner.assign(min(timestamps))
         if max(timestamps) < high:
-            self._add_to_windows(windows, batch.values, timestamps)
+            self._add_to_windows(windows, values, timestamps)
         elif self._tumbling is not None and windows[0][1] - 1 > self._watermark and not self._fired_panes:
-            self._aggregate_in_tumbling(self._tumbling, batch, timestamps)
+            self._aggregate_in_tumbling(self._tumbling, values, timestamps)
         else:
-            for windows, part in self._by_windows(batch, timestamps):
-                self._add_to_windows(windows, part.values, part.timestamps or [])
+            for part in self._by_windows(values, timestamps):
+                self._add_to_windows(*part)
 
-    def _by_windows(self, batch: Batch, timestamps: list[int]) -> Iterable[tuple[list[Window], Batch]]:
+    def _by_windows(self, values: list[Any], timestamps: list[int]) -> Iterable[_Part]:
         """The batch in parts whose records belong to the same windows, or are all late; order within each is kept.
 
-        Records of different parts may belong to one window. Where parts are not one after the other in the batch, each
-        of them is the records of one window, because a window has its records in their order.
+        Records of different parts may belong to one window. If the parts are mixed in the batch, each part has the
+        records of one window instead, because a window has its records in their order.
         """
-        parts: dict[int | None, tuple[list[Window], Batch]] = {}
+        parts: dict[int | None, _Part] = {}
         low = high = 0
         add_value = add_time = None
-        for value, timestamp in zip(batch.values, timestamps, strict=True):
+        for value, timestamp in zip(values, timestamps, strict=True):
             if add_value is None or add_time is None or not low <= timestamp < high:
                 low, high, windows = self._assigner.assign(timestamp)
                 are_late = bool(windows) and all(self.is_late(window[1]) for window in windows)
                 name = None if are_late else low
                 part = parts.get(name)
                 if part is None:
-                    part = parts[name] = (windows, Batch([], []))
+                    part = parts[name] = (windows, [], [])
                 elif self._is_shared and name is not None:
-                    return self._by_each_window(batch, timestamps)
-                add_value, add_time = part[1].values.append, part[1].timestamps.append  # type: ignore[union-attr]
+                    return self._by_each_window(values, timestamps)
+                add_value, add_time = part[1].append, part[2].append
             add_value(value)
             add_time(timestamp)
         return parts.values()
 
-    def _by_each_window(self, batch: Batch, timestamps: list[int]) -> Iterable[tuple[list[Window], Batch]]:
+    def _by_each_window(self, values: list[Any], timestamps: list[int]) -> Iterable[_Part]:
         """The records of each window, and all that are late."""
-        parts: dict[Window | None, tuple[list[Window], Batch]] = {}
+        parts: dict[Window | None, _Part] = {}
         low = high = 0
-        taking: list[tuple[list[Any], list[int]]] = []
-        for value, timestamp in zip(batch.values, timestamps, strict=True):
+        taking: list[_Part] = []
+        for value, timestamp in zip(values, timestamps, strict=True):
             if not low <= timestamp < high:
                 low, high, windows = self._assigner.assign(timestamp)
-                live: list[Window | None] = [window for window in windows if not self.is_late(window[1])]
+                live = [window for window in windows if not self.is_late(window[1])]
+                taking = [parts.setdefault(window, ([window], [], [])) for window in live]
                 if windows and not live:
-                    live.append(None)
-                taking = []
-                for window in live:
-                    of_part = windows if window is None else [window]
-                    part = parts.setdefault(window, (of_part, Batch([], [])))[1]
-                    assert part.timestamps is not None
-                    taking.append((part.values, part.timestamps))
-            for taken, times in taking:
-                taken.append(value)
+                    taking.append(parts.setdefault(None, (windows, [], [])))
+            for _, of_part, times in taking:
+                of_part.append(value)
                 times.append(timestamp)
         return parts.values()
 
-    def _aggregate_in_tumbling(self, assigner: TumblingEventTimeWindows, batch: Batch, timestamps: list[int]) -> None:
+    def _aggregate_in_tumbling(
+        self, assigner: TumblingEventTimeWindows, values: list[Any], timestamps: list[int]
+    ) -> None:
         """As below, for windows none of which has fired, and without splitting the batch."""
-        keys = self.keys_of(batch.values, self._key_selector)
+        keys = self.keys_of(values, self._key_selector)
         size_ms, offset_ms, function = assigner.size_ms, assigner.offset_ms, self._contents.function
         add, create = function.add, function.create_accumulator
         panes: dict[int, dict[Any, Any]] = {}
         low = high = 0
         value: Any = None
         try:
-            for key, value, timestamp in zip(keys, batch.values, timestamps, strict=True):
+            for key, value, timestamp in zip(keys, values, timestamps, strict=True):
                 if not low <= timestamp < high:
                     low = timestamp - (timestamp - offset_ms) % size_ms
                     high = low + size_ms
