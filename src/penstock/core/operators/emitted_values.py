@@ -8,8 +8,8 @@ object in it, for example a record that the function has just made. It never cop
 Whether something else refers to an object follows from CPython's reference counts. The counts of an object that nothing
 else refers to are measured when this module is imported, by calls of the same form.
 
-A look into each tuple costs a tenth of what a small function takes. So a function that has emitted only numbers, text
-and tuples of these for a while, and that has nothing that can change, is trusted (`ResultCheck`): it cannot change the
+A look into each tuple costs a tenth of what a small function takes. So a function that has emitted only results that
+cannot change for a while, and that has nothing that can change, is trusted (`ResultCheck`): it cannot change the
 results in a list that it has returned. A generator still can, so the operator looks at the class of each of its
 results. It looks into a sample of all results.
 """
@@ -36,6 +36,8 @@ LOOKED_INTO_MIN: Final = 1024
 #: The operator looks into one of this many results of a trusted function.
 STRIDE: Final = 64
 _PACKAGE: Final = "penstock."
+#: Classes of results into which the operator does not look, if it trusts the function.
+TRUSTED: Final = IMMUTABLE | {tuple}
 #: Classes of results that change, which need no closer look.
 _OFTEN_CHANGED: Final = frozenset({list, dict, set, Row})
 
@@ -43,9 +45,9 @@ _OFTEN_CHANGED: Final = frozenset({list, dict, set, Row})
 class ResultCheck:
     """Decides whether an operator looks into all results of a function, or trusts the function.
 
-    A function is trusted when it has emitted `LOOKED_INTO_MIN` results that are numbers, text and tuples of these, and
-    when neither its attributes nor a sample of its states can change. All values of a state have one type, so one value
-    is enough.
+    A function is trusted when it has emitted `LOOKED_INTO_MIN` results that cannot change, such as numbers, text and
+    tuples of these, and when neither its attributes nor a sample of its states can change. All values of a state have
+    one type, so one value is enough.
 
     Args:
         operator: the operator, whose functions have been opened.
@@ -206,7 +208,7 @@ def _take_untimed(
                 take(yielded)
                 continue
             for result in yielded:
-                if result.__class__ is not tuple and result.__class__ not in IMMUTABLE and not can_never_change(result):
+                if result.__class__ not in TRUSTED and not can_never_change(result):
                     results.has_mixed = True
                     result = as_emitted(result, yielded)
                 append(result)
@@ -238,7 +240,7 @@ def _take_timed(
                 results.add_times(timestamp)
                 continue
             for result in yielded:
-                if result.__class__ is not tuple and result.__class__ not in IMMUTABLE and not can_never_change(result):
+                if result.__class__ not in TRUSTED and not can_never_change(result):
                     results.has_mixed = True
                     result = as_emitted(result, yielded)
                 append(result)

@@ -7,12 +7,18 @@ from collections.abc import Callable, Iterator
 from types import GeneratorType
 from typing import Any, Final
 
-from penstock.base.copies import IMMUTABLE
 from penstock.base.errors import MisuseError, WrongTypeError
 from penstock.base.timestamps import timer_ms
 from penstock.core.operators.base import FunctionOperator
 from penstock.core.operators.context import OperatorContext
-from penstock.core.operators.emitted_values import ResultCheck, Results, as_emitted, can_never_change, process_each
+from penstock.core.operators.emitted_values import (
+    TRUSTED,
+    ResultCheck,
+    Results,
+    as_emitted,
+    can_never_change,
+    process_each,
+)
 from penstock.core.operators.returned import results_of
 from penstock.core.operators.timers import DROPPED_TIMERS, TimerQueue, TimersAfterEnd
 from penstock.core.records import MAX_TIMESTAMP, MAX_WATERMARK, MIN_TIMESTAMP, Batch
@@ -320,11 +326,7 @@ class KeyedProcessOperator(FunctionOperator):
                     if yielded.__class__ is not GeneratorType:
                         yielded = results_of(yielded, on_timer)
                     for result in yielded:
-                        if (
-                            result.__class__ is not tuple
-                            and result.__class__ not in IMMUTABLE
-                            and not can_never_change(result)
-                        ):
+                        if result.__class__ not in TRUSTED and not can_never_change(result):
                             results.has_mixed = True
                             result = as_emitted(result, yielded)
                         append(result)

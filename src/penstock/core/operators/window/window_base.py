@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from types import GeneratorType
 from typing import Any
 
-from penstock.base.copies import IMMUTABLE, detached
+from penstock.base.copies import detached
 from penstock.base.errors import WrongTypeError
 from penstock.core.operators.base import FunctionOperator
-from penstock.core.operators.emitted_values import ResultCheck, Results, as_emitted, can_never_change
+from penstock.core.operators.emitted_values import TRUSTED, ResultCheck, Results, as_emitted, can_never_change
 from penstock.core.operators.returned import results_of
 from penstock.core.operators.watermarks import LATE_RECORDS
 from penstock.core.operators.window.window_contents import WindowContents, WindowEnvironment, WindowResult
@@ -139,11 +139,7 @@ class WindowOperatorBase(FunctionOperator):
                         results.values.extend(emitted)
                         continue
                     for record in emitted:
-                        if (
-                            record.__class__ is not tuple
-                            and record.__class__ not in IMMUTABLE
-                            and not can_never_change(record)
-                        ):
+                        if record.__class__ not in TRUSTED and not can_never_change(record):
                             results.has_mixed = True
                             record = as_emitted(record, emitted)
                         append(record)
@@ -154,7 +150,7 @@ class WindowOperatorBase(FunctionOperator):
 
     def fire(self, key: Any, start: int, end: int, contents: Any) -> None:
         """Add a window's result to what is emitted next."""
-        result = self.result_of(contents) if self._keeps_fired else self._contents.result(contents)
+        result = self._result_function()(contents)
         if self._result is None:
             self._fired.values.append(result)
             self._fired.times.append(end - 1)
