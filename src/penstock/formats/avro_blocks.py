@@ -18,7 +18,7 @@ _VARINT_BYTES_MAX: Final = 5
 
 
 def compress_block(data: bytes, codec: str) -> bytes:
-    """The bytes of a block as a file has them. Raises `FormatError` for a codec that Avro does not have."""
+    """Compress a block for a file. Raises `FormatError` for a codec that Avro does not have."""
     match codec:
         case "null":
             return data
@@ -39,7 +39,7 @@ def compress_block(data: bytes, codec: str) -> bytes:
 
 
 def decompress_block(data: bytes, codec: str) -> bytes:
-    """The bytes of a block of which a file has these. Raises `FormatError` for damaged bytes and unknown codecs."""
+    """Decompress a block of a file. Raises `FormatError` for damaged bytes and unknown codecs."""
     try:
         match codec:
             case "null":
