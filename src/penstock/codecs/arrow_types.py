@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -24,6 +24,10 @@ from penstock.base.typeinfo import (
     Types,
 )
 
+#: digits of fractions of a second for each of Arrow's units
+DIGITS: Final = {"s": 0, "ms": 3, "us": 6, "ns": 9}
+#: nanoseconds in each of Arrow's units
+NANOSECONDS: Final = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 _BASIC = {
     BasicType.STRING: pa.string(),
     BasicType.CHAR: pa.string(),

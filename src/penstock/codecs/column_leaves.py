@@ -29,6 +29,11 @@ def has_dates(kind: pa.DataType) -> bool:
     return any(kinds.is_date32(leaf) for leaf in leaf_types(kind))
 
 
+def has_decimals(kind: pa.DataType) -> bool:
+    """Whether a type is a decimal or has one in it."""
+    return any(kinds.is_decimal(leaf) for leaf in leaf_types(kind))
+
+
 def convert_leaves(convert: Callable[..., pa.Array], *columns: pa.Array) -> pa.Array:
     """A column whose plain values are what `convert` returns for them.
 
@@ -47,23 +52,23 @@ def convert_leaves(convert: Callable[..., pa.Array], *columns: pa.Array) -> pa.A
         parts = [convert_leaves(convert, *[one.field(place) for one in columns]) for place in range(kind.num_fields)]
         fields = [kind.field(place).with_type(part.type) for place, part in enumerate(parts)]
         return pa.StructArray.from_arrays(parts, fields=fields, mask=first.is_null())
-    if first.offset:  # the values of a slice are those of the whole column
+    if first.offset:  # a slice refers to the values of the whole column
         columns = tuple(one.take(pa.array(np.arange(len(one)))) for one in columns)
         first = columns[0]
     if kinds.is_map(kind):
         keys = convert_leaves(convert, *[one.keys for one in columns])
         items = convert_leaves(convert, *[one.items for one in columns])
-        return pa.MapArray.from_arrays(_offsets(first), keys, items)
+        return pa.MapArray.from_arrays(offsets_of(first), keys, items)
     if kinds.is_list(kind) or kinds.is_large_list(kind):
         values = convert_leaves(convert, *[one.values for one in columns])
         field = kind.value_field.with_type(values.type)
         if kinds.is_large_list(kind):
-            return pa.LargeListArray.from_arrays(_offsets(first), values, type=pa.large_list(field))
-        return pa.ListArray.from_arrays(_offsets(first), values, type=pa.list_(field))
+            return pa.LargeListArray.from_arrays(offsets_of(first), values, type=pa.large_list(field))
+        return pa.ListArray.from_arrays(offsets_of(first), values, type=pa.list_(field))
     raise UnsupportedError(f"values inside of {kind} cannot be converted")
 
 
-def _offsets(column: pa.Array) -> pa.Array:
+def offsets_of(column: pa.Array) -> pa.Array:
     """Where each list begins, and NULL for a list that is NULL."""
     missing = np.append(column.is_null().to_numpy(zero_copy_only=False), False)
     offsets = column.offsets

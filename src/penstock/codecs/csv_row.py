@@ -394,7 +394,7 @@ def _join(delimiter: str, items: list[str]) -> str:
 
 
 def _to_boolean(text: str) -> bool:
-    """As Java's `Boolean.parseBoolean`, with which Flink reads them: any text but `true` is False."""
+    """Flink reads Booleans by Java's `Boolean.parseBoolean`, so any text except `true` is False."""
     return text.strip().lower() == "true"
 
 

@@ -16,6 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as kinds
 
+from penstock.codecs.column_leaves import has_decimals
+
 #: the texts that are decimal numbers, for Python as for Arrow
 _NUMBER: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,9})?", re.ASCII)
 _SHOWN_CHARS_MAX: Final = 60
@@ -79,12 +81,12 @@ def check_decimals(column: pa.Array, kind: pa.DataType) -> None:
             if field.name in parts:
                 check_decimals(parts[field.name], field.type)
     elif kinds.is_map(kind) and kinds.is_map(found):
-        if _has_decimals(kind):
+        if has_decimals(kind):
             entry = pa.struct([("key", found.key_type), ("value", found.item_type)])
             keys, items = column.cast(pa.list_(entry)).flatten().flatten()
             check_decimals(keys, kind.key_type)
             check_decimals(items, kind.item_type)
-    elif _is_list(kind) and _is_list(found) and _has_decimals(kind):
+    elif _is_list(kind) and _is_list(found) and has_decimals(kind):
         check_decimals(column.flatten(), kind.value_type)
 
 
@@ -153,7 +155,7 @@ def _is_coarser(kind: pa.DataType, found: pa.DataType) -> bool:
 
 
 def _shown_time(number: int, per_second: int) -> str:
-    """A time as ISO 8601 has it; the number of seconds for a year that has more than four digits."""
+    """A time in the form of ISO 8601; the number of seconds for a year with more than four digits."""
     seconds, rest = divmod(number, per_second)
     try:
         day = str(np.datetime64(seconds, "s"))
@@ -173,10 +175,6 @@ def _named(kind: pa.DataType) -> str:
     if kinds.is_timestamp(kind) and kind.unit == "ns":
         return f"{kind}, which holds the years 1678 to 2261; declare the column with 6 digits or fewer"
     return str(kind)
-
-
-def _has_decimals(kind: pa.DataType) -> bool:
-    return bool(kinds.is_decimal(kind)) or any(_has_decimals(kind.field(at).type) for at in range(kind.num_fields))
 
 
 def _is_text(kind: pa.DataType) -> bool:

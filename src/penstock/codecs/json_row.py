@@ -49,7 +49,7 @@ class JsonRowDeserializationSchema(DeserializationSchema[Row]):
     def deserialize(self, message: bytes) -> Row | None:
         """Returns the row of a message, with the fields' names.
 
-        A null is None for every type, and so is a field that is missing. A message that is null gives None. A message
+        A null is None for every type, and so is a field that is missing. A message that is null becomes None. A message
         that cannot be read is dropped if such messages are skipped.
 
         Raises:

@@ -54,9 +54,9 @@ class StructReader:
 
     def rows(self, messages: Sequence[bytes]) -> list[Row]:
         """The row of each object. Raises one of `BAD_RECORD` if one of them is not exactly of the type."""
-        check_utf8(b"\n".join(messages))
         if any(self._converts):
             return make_rows(self._names, map(list, zip(*self.columns(messages), strict=True)))
+        check_utf8(b"\n".join(messages))
         return make_rows(self._names, map(list, map(self._values, map(self._decode, messages))))
 
     def columns(self, messages: Sequence[bytes]) -> list[Sequence[Any]]:

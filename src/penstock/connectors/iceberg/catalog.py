@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from penstock.base.errors import ConfigurationError, UnsupportedError
 from penstock.base.secrets import remember
@@ -14,6 +15,9 @@ from penstock.connectors.extras import require
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
+
+
+_LOG: Final = logging.getLogger("penstock.connectors.iceberg")
 
 
 class MissingTableError(ConfigurationError):
@@ -110,6 +114,16 @@ class TableLoader:
             yield self.load_table(catalog)
         finally:
             catalog.close()
+
+    def check_while_planning(self, check: Callable[[Table], None]) -> None:
+        """Check the table while a statement is planned. A table that is missing or away is left to the job."""
+        try:
+            with self.opened() as table:
+                check(table)
+        except MissingTableError:
+            return
+        except OSError as error:
+            _LOG.warning("table %s could not be looked at while planning: %s", self.title, error)
 
     def load_table(self, catalog: Catalog) -> Table:
         """The table of a catalog that is open; raises as `opened`."""

@@ -1,8 +1,8 @@
 """Rows that are deleted by equality: a file has values of some columns, and every older row with these is deleted.
 
 Flink's sink writes such files for changes by key. pyiceberg does not read them: it plans without, and the rows are
-left out here. A file deletes rows of data files with a smaller sequence number: those of its own partition, or of
-the whole table if it has no partition.
+left out here. A file deletes rows of data files with a smaller sequence number, in its own partition, or in the
+whole table if it has no partition.
 """
 
 from __future__ import annotations

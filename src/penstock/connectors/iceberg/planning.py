@@ -7,12 +7,10 @@ removes rows cannot be told as rows that come, so it fails, unless an option pas
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.base.errors import ConfigurationError, OperationError
-from penstock.connectors.iceberg.catalog import MissingTableError
 from penstock.connectors.iceberg.equality_deletes import EqualityDeletes, has_equality_deletes
 from penstock.connectors.iceberg.refusals import check_columns, first_files, refuse_formats
 from penstock.connectors.iceberg.scanned import IcebergSplit, Scanned, StreamingStartingStrategy, splits_of
@@ -22,8 +20,6 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
-
-_LOG: Final = logging.getLogger("penstock.connectors.iceberg")
 
 
 class Followed(NamedTuple):
@@ -60,23 +56,20 @@ def _scan(table: Table, scanned: Scanned, snapshot: Snapshot, schema_id: int | N
 
 
 def check_before_reading(scanned: Scanned) -> None:
-    """Check, while a statement is planned, that its table can be read as it is declared. A missing one is left alone.
+    """Check a table under its declaration while a statement is planned. A missing table is left to the job.
 
     Raises:
         ConfigurationError: for columns that the table does not have so, or a snapshot that it does not have.
         UnsupportedError: for files or types that cannot be read.
     """
-    try:
-        with scanned.loader.opened() as table:
-            snapshot = _head(table.metadata, scanned) if scanned.follows else _chosen(table, scanned)
-            check_columns(scanned, _schema(table, scanned, snapshot))
-            if snapshot is None or not _reads_whole(scanned):
-                return
+
+    def check(table: Table) -> None:
+        snapshot = _head(table.metadata, scanned) if scanned.follows else _chosen(table, scanned)
+        check_columns(scanned, _schema(table, scanned, snapshot))
+        if snapshot is not None and _reads_whole(scanned):
             refuse_formats(scanned.loader.title, first_files(table, snapshot))
-    except MissingTableError:
-        return
-    except OSError as error:
-        _LOG.warning("table %s could not be looked at while planning: %s", scanned.loader.title, error)
+
+    scanned.loader.check_while_planning(check)
 
 
 def _reads_whole(scanned: Scanned) -> bool:

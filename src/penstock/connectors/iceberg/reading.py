@@ -1,4 +1,4 @@
-"""Columns of a table as other types: those of Iceberg that SQL does not have, and times with fewer digits.
+"""Columns of a table as other types: types of Iceberg that SQL does not have, and times with fewer digits.
 
 uuid is read as bytes, as Flink's connector does, or as text, as Spark's does. Digits of a time that the declared type
 does not have are cut off towards the past. Everything else keeps its value, or is refused.
@@ -10,13 +10,12 @@ import uuid
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from penstock.codecs.arrow_types import DIGITS
+from penstock.codecs.column_leaves import offsets_of
 from penstock.codecs.exact_cast import exact_cast
 from penstock.connectors.iceberg.columns import fits, stored_type
 
-#: Digits of a second in Arrow's units.
-_DIGITS: Final = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 _ADVICE: Final = "declare it as {}"
 
 
@@ -42,7 +41,7 @@ def is_readable(kind: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """The type in which a column is read where nothing else is declared. Raises `UnsupportedError` if it has none."""
+    """The type of a column without a declared type. Raises `UnsupportedError` if there is no such type."""
     if is_uuid(kind):
         return pa.binary()
     if pa.types.is_timestamp(kind) and kind.unit == "ns":
@@ -57,7 +56,7 @@ def describe(kind: pa.DataType) -> str:
         return f"uuid: {_ADVICE.format('BYTES or STRING')}"
     if types.is_timestamp(kind):
         name = "TIMESTAMP" if kind.tz is None else "TIMESTAMP_LTZ"
-        return f"{kind}: {_ADVICE.format(f'{name}({_DIGITS[kind.unit]})')}"
+        return f"{kind}: {_ADVICE.format(f'{name}({DIGITS[kind.unit]})')}"
     if types.is_time(kind):
         return f"{kind}: {_ADVICE.format('TIME')}"
     return f"{kind}: declare it as it is"
@@ -89,20 +88,11 @@ def _read_nested(column: pa.Array, wanted: pa.DataType) -> pa.Array:
     if pa.types.is_struct(wanted):
         parts = [read_column(part, field.type) for part, field in zip(whole.flatten(), wanted, strict=True)]
         return pa.StructArray.from_arrays(parts, fields=list(wanted), mask=nulls)
+    offsets = offsets_of(whole).cast(pa.int32())
     if pa.types.is_map(wanted):
-        offsets = _with_nulls(whole)
         keys, items = read_column(whole.keys, wanted.key_type), read_column(whole.items, wanted.item_type)
         return pa.MapArray.from_arrays(offsets, keys, items, type=wanted)
-    return pa.ListArray.from_arrays(_with_nulls(whole), read_column(whole.values, wanted.value_type), type=wanted)
-
-
-def _with_nulls(lists: Any) -> pa.Array:
-    """Where the elements of each list begin, NULL for those that are NULL."""
-    offsets = lists.offsets.cast(pa.int32())
-    if not lists.null_count:
-        return offsets
-    mask = pa.concat_arrays([lists.is_null(), pa.array([False])])
-    return pc.if_else(mask, pa.scalar(None, pa.int32()), offsets)
+    return pa.ListArray.from_arrays(offsets, read_column(whole.values, wanted.value_type), type=wanted)
 
 
 def is_uuid(kind: pa.DataType) -> bool:

@@ -6,7 +6,6 @@ table does not have is added only if that is asked for; columns never go, change
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from penstock.base.errors import ConfigurationError, UnsupportedError
-from penstock.connectors.iceberg.catalog import MissingTableError, TableLoader
+from penstock.connectors.iceberg.catalog import TableLoader
 from penstock.connectors.iceberg.columns import fits, stored_type
 from penstock.connectors.iceberg.equality_deletes import refuse_equality_deletes
 from penstock.connectors.iceberg.reading import is_uuid
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 
 _TRANSFORM: Final = re.compile(r"\s*(\w+)\s*(?:\(\s*(?:(\d+)\s*,\s*)?([\w.]+)\s*(?:,\s*(\d+)\s*)?\)\s*)?")
 _PLURALS: Final = {"years": "year", "months": "month", "days": "day", "hours": "hour"}
-_LOG: Final = logging.getLogger("penstock.connectors.iceberg")
 #: The newest version of the format that pyiceberg writes.
 _WRITTEN_VERSION: Final = 2
 #: How often a writer tries to make what another one makes at the same time.
@@ -193,17 +191,15 @@ def check_before_writing(
         ConfigurationError: for columns that it does not take.
         UnsupportedError: for a format that is not written.
     """
-    try:
-        with loader.opened() as table:
-            _refuse_format(loader.title, table)
-            if replaced_branch is not None:
-                refuse_equality_deletes(loader.title, table, table.metadata.snapshot_by_name(replaced_branch))
-            if not evolves:
-                check(loader.title, table, declared.stored_schema())
-    except MissingTableError:
-        return
-    except OSError as error:
-        _LOG.warning("table %s could not be looked at while planning: %s", loader.title, error)
+
+    def check_table(table: Table) -> None:
+        _refuse_format(loader.title, table)
+        if replaced_branch is not None:
+            refuse_equality_deletes(loader.title, table, table.metadata.snapshot_by_name(replaced_branch))
+        if not evolves:
+            check(loader.title, table, declared.stored_schema())
+
+    loader.check_while_planning(check_table)
 
 
 def _refuse_format(title: str, table: Table) -> None:

@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from penstock.codecs.arrow_types import DIGITS
+from penstock.connectors.postgres.text_columns import digits_of_numeric
+
 if TYPE_CHECKING:
     import psycopg
 
@@ -20,11 +23,7 @@ _COLUMNS: Final = """
     FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid LEFT JOIN pg_collation c ON c.oid = a.attcollation
     WHERE a.attrelid = to_regclass(%s) AND a.attname = ANY(%s)
 """
-#: Digits of a second in Arrow's units.
-_DIGITS: Final = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 _DIGITS_OF_SERVER: Final = 6
-#: The server's numeric has 4 bytes more in its modifier than its digits take.
-_NUMERIC_HEADER: Final = 4
 
 
 def has_exact_keys(connection: psycopg.Connection[Any], table: str, key: Sequence[tuple[str, pa.DataType]]) -> bool:
@@ -46,7 +45,7 @@ def _keeps_apart(kind: pa.DataType, stored: str, modifier: int, is_deterministic
         # varchar(n) drops trailing spaces above its length.
         return stored in ("text", "varchar") and modifier < 0 and is_deterministic
     if types.is_decimal(kind):
-        return stored == "numeric" and (modifier < 0 or _scale(modifier) >= kind.scale)
+        return stored == "numeric" and (modifier < 0 or digits_of_numeric(modifier)[1] >= kind.scale)
     if types.is_timestamp(kind):
         expected = "timestamp" if kind.tz is None else "timestamptz"
         return stored == expected and _holds_digits(kind.unit, modifier)
@@ -62,9 +61,4 @@ def _keeps_apart(kind: pa.DataType, stored: str, modifier: int, is_deterministic
 
 
 def _holds_digits(unit: str, modifier: int) -> bool:
-    return _DIGITS[unit] <= (_DIGITS_OF_SERVER if modifier < 0 else modifier)
-
-
-def _scale(modifier: int) -> int:
-    scale = (modifier - _NUMERIC_HEADER) & 0x7FF
-    return scale - 0x800 if scale >= 0x400 else scale
+    return DIGITS[unit] <= (_DIGITS_OF_SERVER if modifier < 0 else modifier)

@@ -46,10 +46,15 @@ def type_of(name: str, modifier: int) -> pa.DataType:
     if name == "numeric":
         if modifier < 0:
             return _NUMERIC
-        digits, scale = (modifier - 4) >> 16, (modifier - 4) & 0x7FF
-        scale = scale - 0x800 if scale >= 0x400 else scale
+        digits, scale = digits_of_numeric(modifier)
         return pa.decimal128(digits, scale) if digits <= _DIGITS_MAX and 0 <= scale <= digits else pa.string()
     return _PLAIN.get(name, pa.string())
+
+
+def digits_of_numeric(modifier: int) -> tuple[int, int]:
+    """The declared digits of a numeric, and how many of them are after the point, from the server's modifier."""
+    digits, scale = (modifier - 4) >> 16, (modifier - 4) & 0x7FF
+    return digits, scale - 0x800 if scale >= 0x400 else scale
 
 
 def column_of(texts: pa.Array, kind: pa.DataType, name: str, unrepresentable: str = FAIL) -> pa.Array:

@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from penstock.base.errors import ConfigurationError, FormatError
 
-#: What to do with them.
+#: The two ways to treat them.
 FAIL, NULL = "fail", "null"
 MODES: Final = (FAIL, NULL)
 OPTION: Final = "unrepresentable-values"
@@ -42,7 +42,7 @@ def check_mode(mode: str) -> str:
 def read_one_by_one(
     texts: pa.Array, kind: pa.DataType, name: str, mode: str, read: Callable[[pa.Array, pa.DataType], pa.Array]
 ) -> pa.Array:
-    """A column of texts of which not all can be read as they are.
+    """A column of texts. The type may not hold some of them.
 
     Args:
         texts: as the server shows values.

@@ -12,6 +12,7 @@ from typing import Final
 import pyarrow as pa
 
 from penstock.base.errors import UnsupportedError
+from penstock.codecs.arrow_types import DIGITS
 from penstock.table.data.logical_types import (
     LENGTH_MAX,
     ArrayType,
@@ -86,10 +87,6 @@ _LOGICAL: Final[dict[pa.DataType, DataType]] = {
     pa.date32(): DateType(),
     pa.date64(): DateType(),
 }
-#: digits of fractions of a second for each of Arrow's units
-DIGITS: Final = {"s": 0, "ms": 3, "us": 6, "ns": 9}
-#: nanoseconds in each of Arrow's units
-NANOSECONDS: Final = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 
 
 def time_unit(precision: int) -> str:

@@ -14,7 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.table.data.arrow_types import NANOSECONDS, arrow_type
+from penstock.codecs.arrow_types import NANOSECONDS
+from penstock.table.data.arrow_types import arrow_type
 from penstock.table.data.logical_types import DataType, LocalZonedTimestampType
 from penstock.table.data.temporal_text import DAY_NS
 from penstock.table.data.values import Datum, Kernel

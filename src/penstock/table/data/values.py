@@ -15,7 +15,8 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from penstock.table.data.arrow_types import NANOSECONDS, arrow_type
+from penstock.codecs.arrow_types import NANOSECONDS
+from penstock.table.data.arrow_types import arrow_type
 from penstock.table.data.logical_types import (
     ArrayType,
     DataType,

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.table.data.arrow_types import NANOSECONDS
+from penstock.codecs.arrow_types import NANOSECONDS
 from penstock.table.data.temporal_text import SECOND_NS, civil_from_days
 from penstock.table.data.values import Datum
 

@@ -7,7 +7,8 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.table.data.arrow_types import DIGITS, arrow_type
+from penstock.codecs.arrow_types import DIGITS
+from penstock.table.data.arrow_types import arrow_type
 from penstock.table.data.errors import TableRuntimeError
 from penstock.table.data.logical_types import DataType, DateType, LocalZonedTimestampType, TimestampType, TimeType
 from penstock.table.data.temporal_text import DAY_MS, FAR_NANOSECONDS

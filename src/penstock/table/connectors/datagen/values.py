@@ -11,9 +11,10 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from penstock.codecs.arrow_types import NANOSECONDS
 from penstock.table.connectors.chance import Chance, Integers
 from penstock.table.connectors.datagen.fields import MAX, MIN, FieldOptions
-from penstock.table.data.arrow_types import NANOSECONDS, arrow_type
+from penstock.table.data.arrow_types import arrow_type
 from penstock.table.data.logical_types import DataType, DecimalType
 
 _EXACT: Final = Context(prec=100)

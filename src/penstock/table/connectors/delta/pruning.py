@@ -9,14 +9,13 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from penstock.codecs.arrow_types import NANOSECONDS
 from penstock.codecs.exact_cast import exact_cast
 from penstock.connectors.delta import log
 from penstock.table.connectors.formats.parquet_statistics import Figures, StatisticsFilter, groups_of
 
 #: The log may keep milliseconds alone of points in time. How much a bound may be off, in the column's unit.
 _CUT: Final = {"ms": 1, "us": 1_000, "ns": 1_000_000}
-#: Nanoseconds in a unit.
-_NANOSECONDS: Final = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 #: Writers such as delta-rs put decimals into the log as doubles. Up to this many digits, a double is exact.
 _EXACT_DIGITS: Final = 15
 
@@ -77,7 +76,7 @@ def _held(value: pa.Scalar, kind: pa.DataType) -> Any:
     """A value as `StatisticsFilter` compares it; None for one of another type, of which nothing is known."""
     if pa.types.is_timestamp(kind) and pa.types.is_timestamp(value.type):
         # Whole numbers of Python: Arrow's nanoseconds cannot hold every point in time and would wrap around.
-        return value.value * _NANOSECONDS[value.type.unit] // _NANOSECONDS[kind.unit]
+        return value.value * NANOSECONDS[value.type.unit] // NANOSECONDS[kind.unit]
     try:
         found = exact_cast(pa.repeat(value, 1), kind)[0]
     except pa.ArrowException:

@@ -13,8 +13,8 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from penstock.codecs.arrow_types import NANOSECONDS
 from penstock.codecs.julian_calendar import to_gregorian, to_julian
-from penstock.table.data.arrow_types import NANOSECONDS
 from penstock.table.data.zones import to_local, to_moments
 
 _DAY_NS: Final = 86_400 * 10**9

@@ -64,12 +64,9 @@ class JsonMessageDecoder(MessageDecoder):
                 row_places += [place] * len(found)
         all_places: Sequence[int] = places
         if not places:
-            columns = list(zip(*rows, strict=True)) or [()] * len(self._schema)
-            arrays = [column_of(column, kind) for column, kind in zip(columns, self._schema.types, strict=True)]
-            all_places = row_places
+            arrays, all_places = self._arrays_of(rows), row_places
         elif rows:
-            columns = list(zip(*rows, strict=True))
-            others = [column_of(column, kind) for column, kind in zip(columns, self._schema.types, strict=True)]
+            others = self._arrays_of(rows)
             order = sorted(range(len(places) + len(row_places)), key=[*places, *row_places].__getitem__)
             taken = pa.array(order, pa.int64())
             arrays = [pa.concat_arrays(pair).take(taken) for pair in zip(arrays, others, strict=True)]
@@ -77,6 +74,10 @@ class JsonMessageDecoder(MessageDecoder):
         values = ColumnData(pa.RecordBatch.from_arrays(arrays, self._schema.names))
         is_each_a_row = not bad and len(messages) == len(all_places) == len(set(all_places))
         return Deserialized(values, None if is_each_a_row else all_places, bad)
+
+    def _arrays_of(self, rows: Sequence[tuple[Any, ...]]) -> list[pa.Array]:
+        columns = list(zip(*rows, strict=True)) or [()] * len(self._schema)
+        return [column_of(column, kind) for column, kind in zip(columns, self._schema.types, strict=True)]
 
     def _rows(self, message: bytes) -> list[tuple[Any, ...]]:
         """The rows of one message, whose fields may have other JSON types than their columns."""

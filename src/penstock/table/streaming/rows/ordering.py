@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.base.errors import UnsupportedError
-from penstock.table.data.arrow_types import NANOSECONDS
+from penstock.codecs.arrow_types import NANOSECONDS
 from penstock.table.data.logical_types import (
     ArrayType,
     BinaryType,

@@ -59,7 +59,7 @@ class EmittingWindowOperator(WindowAggregateOperator):
         self._timer_number = len(self._timers)
 
     def resume_event_time(self, watermark: int) -> None:
-        """Windows that were over have given their results; what is due of them by the clock is not due before."""
+        """Windows that were over have given their results. The clock alone makes later results due."""
         self._watermark = max(self._watermark, watermark)
         while self.lateness_ms and self._due and self._due[0][0] <= self._watermark:
             _, start, end = heappop(self._due)
