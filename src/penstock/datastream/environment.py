@@ -312,7 +312,7 @@ class Environment(Dependencies, ABC, Generic[StreamT]):
             self._unexecuted.add(transformation)
 
     def mark_internal(self) -> None:
-        """The environment plans a statement: what is never executed of it is not left undone by the program."""
+        """The environment plans a statement, so no pipeline of it is reported as never executed."""
         self._unexecuted.is_internal = True
 
     def has_id(self, uid_hash: str) -> bool:

@@ -22,7 +22,7 @@ class LogSettings:
         file_bytes_max: no file is longer.
         files_max: how many files a process keeps, the newest ones.
         output_bytes_max: how much of what is printed is kept.
-        secrets: hidden in every line; a process that receives the settings knows them.
+        secrets: hidden in every line of each process that receives the settings.
     """
 
     job_id: str

@@ -60,10 +60,10 @@ _WRITTEN: Final = frozenset(
 
 
 def check_readable(scanned: Scanned, table: DeltaTable) -> None:
-    """Check that a table can be read as it is declared.
+    """Check that a table can be read under its declaration.
 
     Args:
-        scanned: what is read.
+        scanned: the table, and the columns to read.
         table: open, at the version that is read first.
 
     Raises:
@@ -98,7 +98,7 @@ def check_writable(place: TablePlace, table: DeltaTable, is_by_key: bool) -> Non
     Args:
         place: of the table.
         table: open.
-        is_by_key: whether rows are replaced and deleted, too.
+        is_by_key: whether rows are also replaced and deleted.
 
     Raises:
         UnsupportedTableError: for features and rules that the sink does not keep to; it names them.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from deltalake import DeltaTable
 
-#: What delta-rs says of tables with features that it does not read.
+#: In errors of delta-rs for tables with features that it does not read.
 _UNSUPPORTED: Final = re.compile("not supported|unsupported|column mapping|catalog-managed", re.IGNORECASE)
 
 

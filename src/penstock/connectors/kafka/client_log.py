@@ -16,7 +16,7 @@ from typing import Final
 INTERVAL_S: Final = 60.0
 #: More kinds than this are forgotten together, so that they take no memory.
 _KINDS_MAX: Final = 1_000
-#: What differs among lines of a kind: the number of the client, and figures such as durations.
+#: The parts that differ among lines of a kind: the number of the client, and figures such as durations.
 _VARYING: Final = re.compile(r"\[rdkafka#[^]]*\]|\([^)]*\)|\d+(?:\.\d+)?(?:ms|s)\b")
 
 
@@ -25,7 +25,7 @@ class RepeatedLines(logging.Filter):
 
     Args:
         clock: the time in seconds.
-        thread_name: lines of threads with another name all pass; None if there is no such thread.
+        thread_name: lines of threads with another name all pass; None to check the lines of all threads.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, thread_name: str | None = None) -> None:

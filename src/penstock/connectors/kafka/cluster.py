@@ -47,7 +47,7 @@ _log = logging.getLogger("penstock.connectors.kafka")
 PATIENCE_S: Final = 60.0
 RETRY_S: Final = 0.05
 RETRY_MAX_S: Final = 1.0
-#: After how long (s) a line says that there is no answer, and after how long again.
+#: How long (s) without an answer until a line reports that, and until the next line.
 REPORT_S: Final = 2.0
 REPORT_AGAIN_S: Final = 10.0
 REQUEST_MS: Final = 15_000
@@ -62,7 +62,7 @@ _LATER: Final = frozenset({3, 5, 6, 7, 8, 9, 13, 14, 15, 16, 19, 20, 51, 56, 74,
 _OUT_OF_RANGE: Final = 1
 _TYPE_COMMIT: Final = 1
 
-#: The thread that asks, and the loggers of aiokafka for what it does there.
+#: The thread that asks, and the loggers that aiokafka uses there.
 _THREAD: Final = "penstock-kafka-cluster"
 _LOGGERS: Final = ("aiokafka", "aiokafka.client", "aiokafka.cluster", "aiokafka.conn")
 #: What a broker answers to credentials.

@@ -147,7 +147,7 @@ def ask_patiently(
     is_closed: Callable[[], bool],
     metadata: KafkaMetadata,
 ) -> T:
-    """What `ask` returns, which asks `metadata`; while brokers do not answer it is asked again.
+    """Call `ask`, which asks `metadata`, again and again until brokers answer; returns the answer.
 
     Raises:
         ConfigurationError: if they do not take the credentials.

@@ -8,7 +8,7 @@ object in it, for example a record that the function has just made. It never cop
 Whether something else refers to an object follows from CPython's reference counts. The counts of an object that nothing
 else refers to are measured when this module is imported, by calls of the same form.
 
-A look into each tuple costs a tenth of what a small function takes. So a function that has emitted only results that
+A look into each tuple costs a tenth of the time of a small function. So a function that has emitted only results that
 cannot change for a while, and that has nothing that can change, is trusted (`ResultCheck`): it cannot change the
 results in a list that it has returned. A generator still can, so the operator looks at the class of each of its
 results. It looks into a sample of all results.

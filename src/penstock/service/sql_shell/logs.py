@@ -22,7 +22,7 @@ def limit_log() -> None:
 
 @contextmanager
 def hold_log() -> Iterator[None]:
-    """Log what is below a warning only after the block, so that no line stands within a table."""
+    """Hold lines below the level of a warning until the block ends, so that no line stands within a table."""
     held: list[tuple[logging.Handler, logging.LogRecord]] = []
     filters: list[tuple[logging.Handler, Callable[[logging.LogRecord], bool]]] = []
     for handler in logging.getLogger("penstock").handlers:
