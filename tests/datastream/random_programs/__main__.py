@@ -20,6 +20,7 @@ import time
 
 import click
 from tests.datastream.random_programs.comparing import Search, check
+from tests.many_runs import prepare_many_runs
 
 
 @click.command()
@@ -30,6 +31,7 @@ def main(programs: int, seed: int | None, only: int | None) -> None:
     """Run random programs and print those that differ."""
     first = only if only is not None else secrets.randbelow(2**40) if seed is None else seed
     count = 1 if only is not None else programs
+    prepare_many_runs()
     click.echo(f"seeds {first} to {first + count - 1}")
     search, begun = Search(), time.monotonic()
     for number in range(first, first + count):

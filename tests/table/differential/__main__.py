@@ -12,6 +12,7 @@ import random
 import sys
 import time
 
+from tests.many_runs import prepare_many_runs
 from tests.table.differential.runner import Plan, Summary, run_cases, run_in_processes, seconds_since
 from tests.table.differential.runs import LIMIT_S
 from tests.table.differential.settings import ALL_BATCHES, NO_BATCHES, SOME_BATCHES
@@ -33,6 +34,7 @@ def main() -> int:
     parser.add_argument("--pairs", action="store_true", help="print how often each pair of settings was drawn")
     chosen = parser.parse_args()
     logging.disable(logging.WARNING)
+    prepare_many_runs()
     seed = random.SystemRandom().randrange(1 << 32) if chosen.seed is None else chosen.seed
     plan = Plan(seed, chosen.batches, chosen.limit, chosen.shrink)
     numbers = range(chosen.first, chosen.first + chosen.queries)

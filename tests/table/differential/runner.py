@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from multiprocessing import get_context
 from typing import Final
 
+from tests.many_runs import prepare_many_runs
 from tests.table.differential.report import failure_text
 from tests.table.differential.runs import LIMIT_S
 from tests.table.differential.settings import NO_BATCHES, SOME_BATCHES, PairCounts
@@ -17,7 +18,7 @@ from tests.table.differential.shrink import Case, shrunk
 from tests.table.differential.tester import Outcome, run_case
 
 #: how many cases a process runs before another one takes its place
-_CHUNK: Final = 250
+_CHUNK: Final = 500
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,7 @@ def run_in_processes(plan: Plan, numbers: Sequence[int], jobs: int) -> Iterator[
 
 def _run_part(plan: Plan, numbers: Sequence[int]) -> Summary:
     logging.disable(logging.WARNING)
+    prepare_many_runs()
     return run_cases(plan, numbers)
 
 
