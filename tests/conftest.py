@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 from tests.class_archive import ARCHIVE, options
+from tests.many_runs import keep_temporary_files_in_memory
 from tests.servers.s3 import S3Server, s3_server
 from tests.simulation.fresh_seeds import commit_number, fresh_seeds
 from tests.stores import OPTIONS_OF_STORE, STORES, at, is_proof_on_s3
@@ -47,6 +48,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure() -> None:
     """Let Spark's JVMs start quickly, those of scripts too; no time that a busy machine takes fails a test."""
+    keep_temporary_files_in_memory()
     settings.register_profile(
         "busy machine", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
     )
