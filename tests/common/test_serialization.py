@@ -5,13 +5,15 @@ import decimal
 import io
 import json
 import pickle
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.base.errors import FormatError
-from penstock.codecs.serialization import RowFieldExtractorSchema
+from penstock.codecs.serialization import DeserializationSchema, RowFieldExtractorSchema
 from penstock.common import (
     AvroRowDeserializationSchema,
     AvroRowSerializationSchema,
@@ -27,6 +29,7 @@ from penstock.common import (
     SimpleStringSchema,
     Types,
 )
+from penstock.connectors.kafka.records import KafkaRecordDeserializationSchema
 
 ROW_TYPE = Types.ROW_NAMED(
     ["id", "name", "ok", "score", "price", "day", "time", "moment", "tags"],
@@ -319,3 +322,67 @@ def test_avro_dates_are_no_timestamps():
     assert write.serialize((datetime.date(1970, 1, 2),)) == b"\x02"
     with pytest.raises(FormatError, match="logical type"):
         write.serialize((datetime.datetime(1970, 1, 2),))
+
+
+class ReusingSchema(DeserializationSchema[Any]):
+    """Returns the same object for each message, in a shape."""
+
+    def __init__(self, shape: Callable[[Any], Any]) -> None:
+        self._buffer: dict[str, Any] = {"n": -1}
+        self._shape = shape
+
+    def deserialize(self, message: bytes) -> Any:
+        self._buffer["n"] = int(message)
+        return self._shape(self._buffer)
+
+
+class ReusingRecordSchema(KafkaRecordDeserializationSchema[Any]):
+    """The same for records of Kafka."""
+
+    def __init__(self, shape: Callable[[Any], Any]) -> None:
+        self._of_values = ReusingSchema(shape)
+
+    def deserialize(self, record: Any) -> Any:
+        return self._of_values.deserialize(record)
+
+
+SHAPES: dict[str, Callable[[Any], Any]] = {
+    "object": lambda buffer: buffer,
+    "in a tuple": lambda buffer: (1, buffer),
+    "in a list": lambda buffer: [[buffer]],
+    "as an attribute": lambda buffer: Box(buffer),
+}
+
+
+class Box:
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Box) and other.value == self.value
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize("schema", [ReusingSchema, ReusingRecordSchema])
+@pytest.mark.parametrize("kind", SHAPES)
+def test_a_schema_may_return_the_same_object_again(kind: str, schema: Any) -> None:
+    """K1: each record is what it was when the schema returned it, however many messages come together."""
+    shape = SHAPES[kind]
+    messages: Any = [b"1", b"2", b"x", b"3"]
+    decoded = schema(shape).deserialize_batch(messages)
+    assert decoded.values == [shape({"n": n}) for n in (1, 2, 3)]
+    assert [bad.place for bad in decoded.bad] == [2]
+
+
+def test_a_new_object_is_not_copied() -> None:
+    made = []
+
+    class Fresh(DeserializationSchema[Any]):
+        def deserialize(self, message: bytes) -> Any:
+            value = {"n": [int(message)]}
+            made.append(id(value))
+            return value
+
+    decoded = Fresh().deserialize_batch([b"1", b"2"])
+    assert list(map(id, decoded.values)) == made

@@ -13,13 +13,14 @@ from tests.datastream.environments import collect, local_environment
 
 from penstock.base.output_tag import OutputTag
 from penstock.base.types import Row
-from penstock.common import Time, WatermarkStrategy
+from penstock.common import Time, Types, WatermarkStrategy
 from penstock.connectors.generator import DataGeneratorSource
 from penstock.datastream import AsyncDataStream
 from penstock.datastream.functions import (
     AggregateFunction,
     AsyncFunction,
     BroadcastProcessFunction,
+    CoMapFunction,
     CoProcessFunction,
     FlatMapFunction,
     KeyedCoProcessFunction,
@@ -794,3 +795,101 @@ def test_subtasks_share_no_broadcast_record(kind: str, mode: str) -> None:
     env = local_environment(execution__runtime_mode=mode).set_parallelism(3)
     results = collect(BROADCASTS[kind](env, [{"n": 1}, {"n": 2}]))
     assert sorted(record["n"] for record in results) == [2, 2, 2, 3, 3, 3]
+
+
+# --- operators that get the same records ------------------------------------------------------------------------------
+
+
+class Both(CoMapFunction):
+    """Changes the records of both inputs."""
+
+    def map1(self, value: Any) -> Any:
+        return one_more(value)
+
+    def map2(self, value: Any) -> Any:
+        return one_more(value)
+
+
+class Keeps(KeyedProcessFunction):
+    """Emits the number that each record had, when all records have come."""
+
+    def open(self, runtime_context: Any) -> None:
+        self.records = runtime_context.get_list_state(ListStateDescriptor("records"))
+
+    def process_element(self, value: Any, ctx: Any) -> Any:
+        self.records.add(value)
+        ctx.timer_service().register_event_time_timer(2**63 - 1)
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Any:
+        yield from self.records.get()
+
+
+class ToSide(ProcessFunction):
+    """Sends each record to a side output."""
+
+    def process_element(self, value: Any, ctx: Any) -> Any:
+        yield SIDE, value
+
+
+class RowOfNumber(MapFunction):
+    """A row of the record's number; of columns where the stream has types."""
+
+    def map(self, value: Any) -> Any:
+        return Row(n=value["n"])
+
+
+def one_more_in_row(row: Any) -> Any:
+    row["n"] += 1
+    return row.as_dict()
+
+
+def of_number(record: Any) -> Any:
+    return record["n"]
+
+
+def rows_of_columns(stream: Any) -> Any:
+    """The rows of a batch of columns."""
+    return stream.map(RowOfNumber(), Types.ROW_NAMED(["n"], [Types.LONG()])).map(lambda row: row)
+
+
+def changed_twice(stream: Any, how: Callable[[Any], Any] = lambda stream: stream) -> Any:
+    """Two functions that change the records, one of them after a step in between."""
+    return stream.map(one_more).union(how(stream).map(one_more))
+
+
+SHARED: dict[str, Callable[[Any], Any]] = {
+    "two functions": changed_twice,
+    "one of them in another task": lambda stream: changed_twice(stream, lambda stream: stream.rebalance()),
+    "by key": lambda stream: changed_twice(stream, lambda stream: stream.key_by(of_number)),
+    "a union with itself": lambda stream: stream.union(stream).map(one_more),
+    "connected with itself": lambda stream: stream.connect(stream).map(Both()),
+    "a side output": lambda stream: changed_twice(stream.process(ToSide()).get_side_output(SIDE)),
+    "rows": lambda stream: (
+        (rows := rows_of_columns(stream)).map(one_more_in_row).union(rows.rebalance().map(one_more_in_row))
+    ),
+}
+
+
+@pytest.mark.parametrize("chained", [True, False])
+@pytest.mark.parametrize("parallelism", [1, 2])
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("kind", SHARED)
+def test_operators_share_no_record(kind: str, mode: str, parallelism: int, chained: bool) -> None:
+    """K1, K2: each operator may change the records that several operators get."""
+    env = local_environment(execution__runtime_mode=mode).set_parallelism(parallelism)
+    if not chained:
+        env.disable_operator_chaining()
+    results = collect(SHARED[kind](env.from_collection([{"n": n} for n in range(1, 4)])))
+    assert sorted(map(of_number, results)) == [2, 2, 3, 3, 4, 4]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("changes_first", [True, False])
+def test_what_one_operator_keeps_another_cannot_change(changes_first: bool, backend: str) -> None:
+    """K1: state holds the record that came, though the operator beside changes it."""
+    env = local_environment(state__backend__type=backend)
+    stream = env.from_collection([{"n": 1}, {"n": 2}])
+    kept = None if changes_first else stream.key_by(of_number).process(Keeps())
+    changed = stream.map(one_more)
+    kept = stream.key_by(of_number).process(Keeps()) if kept is None else kept
+    assert sorted(map(of_number, collect(kept.union(changed)))) == [1, 2, 2, 3]

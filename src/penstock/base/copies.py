@@ -19,11 +19,15 @@ import re
 import types
 import uuid
 from collections.abc import Callable, Iterable
+from gc import get_referents
 from itertools import chain
-from typing import Any, Final
+from sys import getrefcount
+from typing import Any, Final, TypeVar
 
 from penstock.base.output_tag import OutputTag
 from penstock.base.types import Row
+
+T = TypeVar("T")
 
 Memo = dict[int, Any]
 Copier = Callable[[Any, Memo], Any]
@@ -115,6 +119,42 @@ def is_immutable(value: Any) -> bool:
 def is_plain_instance(value: Any) -> bool:
     """Whether a value is of a class written in Python, and is what its attributes say."""
     return _copier_of(value.__class__) is _copy_instance
+
+
+def has_own_parts(value: Any) -> bool:
+    """Whether nothing else refers to the mutable objects in a value."""
+    cls, references = value.__class__, _PART_REFERENCES
+    parts: Any
+    if cls is list or cls is tuple:
+        parts = value
+    elif cls is dict:
+        if not IMMUTABLE.issuperset(map(type, value)):
+            return False
+        parts = value.values()
+    elif cls is Row:
+        parts = value._values
+    elif is_plain_instance(value):
+        parts, references = get_referents(value), references + 1  # the list of them refers to them, too
+    else:
+        return cls is bytearray or (cls is set and IMMUTABLE.issuperset(map(type, value)))
+    if IMMUTABLE.issuperset(map(type, parts)):
+        return True
+    return all(
+        part.__class__ in IMMUTABLE or (count <= references and has_own_parts(part)) or is_immutable(part)
+        for part, count in zip(parts, list(map(getrefcount, parts)), strict=True)
+    )
+
+
+def with_own_results(function: Callable[[T], Any]) -> Callable[[T], Any]:
+    """The function, whose results are copies where it may change them later: where something else refers to them."""
+
+    def call(argument: T) -> Any:
+        result = function(argument)
+        if result.__class__ in IMMUTABLE or (getrefcount(result) <= _RESULT_REFERENCES and has_own_parts(result)):
+            return result
+        return detached(result)
+
+    return call
 
 
 def _copied(value: Any, memo: Memo) -> Any:
@@ -242,3 +282,14 @@ _COPIERS: Final[dict[type, Copier]] = {
     tuple: _copy_tuple,
     Row: _copy_row,
 }
+
+
+def _count_references(argument: Any) -> int:
+    """Called as a function of `with_own_results` is, to measure."""
+    result = object()
+    return getrefcount(result)
+
+
+#: CPython's count for a result that nothing else refers to, and for an object that only a list or the like refers to.
+_RESULT_REFERENCES: Final = _count_references(None)
+_PART_REFERENCES: Final = next(map(getrefcount, [object()]))

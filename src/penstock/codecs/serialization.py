@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, BinaryIO, Generic, Self, TypeVar
 
+from penstock.base.copies import with_own_results
 from penstock.base.errors import FormatError, WrongValueError
 from penstock.base.output_tag import OutputTag
 from penstock.base.typeinfo import TypeInformation, Types
@@ -76,9 +77,10 @@ class DeserializationSchema(ABC, Generic[T]):
     def deserialize_batch(self, messages: Sequence[bytes]) -> Deserialized:
         """Returns the records of many messages, and those that are not in this format; see `Deserialized`.
 
-        Sources call this, and nothing for each message. By default `deserialize` is called for each.
+        Sources call this, and nothing for each message. By default `deserialize` is called for each; it may use an
+        object again that it has returned.
         """
-        return decode_each(self.deserialize, messages)
+        return decode_each(with_own_results(self.deserialize), messages)
 
     def skip_malformed(self, output: OutputTag | None = None) -> Self:
         """Returns this schema with another rule: a source leaves out messages that are not in the format.

@@ -1,8 +1,8 @@
 """What flows between operators: batches of records, and the control elements that travel in band with them.
 
 The unit of work is a `Batch`, the unit of meaning is a record: a batch is a list of values with a parallel list of
-event-time timestamps. Nothing changes a batch or its lists once it is emitted, so many consumers can share one batch by
-reference.
+event-time timestamps. Nothing changes a batch or its lists once it is emitted. User code may change the records, so
+each of several consumers gets a batch of its own (`Batch.separated`).
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from __future__ import annotations
 from typing import Any, Final, TypeAlias
 
 import msgspec
+
+from penstock.base.copies import separated
 
 MIN_TIMESTAMP: Final = -(2**63)
 MAX_TIMESTAMP: Final = 2**63 - 1
@@ -58,6 +60,11 @@ class Batch:
             None if timestamps is None else timestamps[start:stop],
             None if kinds is None else kinds[start:stop],
         )
+
+    def separated(self) -> Batch:
+        """The batch for one more consumer: it shares no object with this one that a consumer could change."""
+        values = separated(self.values)
+        return self if values is self.values else Batch(values, self.timestamps, self.kinds)
 
     def content(self) -> tuple[Any, ...]:
         """Values, timestamps, and kinds if there are any, in the form in which they are kept, wired and stored."""

@@ -164,11 +164,29 @@ def build(env: StreamExecutionEnvironment, program: Program, setting: Setting, n
         stream = stream.map(FailsOnce(number, at)).set_parallelism(1).uid("fails")
     is_keyed = False
     for place, stage in enumerate(program.stages):
+        if setting.readers > 1:
+            _read_beside(stream, f"beside {place}")
         stream = _with_stage(stream, stage, f"stage {place}")
         if not stage.is_keyed and not is_keyed:
             stream.set_parallelism(1)
         is_keyed = is_keyed or stage.is_keyed
     return stream
+
+
+def _read_beside(stream: DataStream, uid: str) -> None:
+    """Another operator, which changes the records; nothing comes of it."""
+    changed = stream.map(_changed).uid(uid).filter(_is_nothing).uid(f"{uid} filter")
+    changed.sink_to(LedgerSink(uid)).uid(f"{uid} sink")
+
+
+def _changed(record: Any) -> Any:
+    record[1].append(-1)
+    record[0] = -1
+    return record
+
+
+def _is_nothing(record: Any) -> bool:
+    return False
 
 
 def _with_stage(stream: DataStream, stage: Any, uid: str) -> DataStream:

@@ -21,6 +21,7 @@ VALUES: Final[dict[str, tuple[Any, ...]]] = {
     "event": ("none", "failure", "savepoint"),
     "beside": ("nothing", "ended", "idle", "ended and idle", "ended broadcast"),
     "source": ("at once", "at a rate", "hybrid", "hybrid at a rate"),
+    "readers": (1, 2),
 }
 
 
@@ -39,6 +40,7 @@ class Setting:
         event: a failure of a function, or a savepoint that the next job begins from at another parallelism.
         beside: which other inputs there are.
         source: what reads the events: one source, or a hybrid of two that read a half each; at once, or at a rate.
+        readers: how many operators read each stream; the second one changes the records.
     """
 
     mode: str = "STREAMING"
@@ -51,6 +53,7 @@ class Setting:
     event: str = "none"
     beside: str = "nothing"
     source: str = "at once"
+    readers: int = 1
 
     def __str__(self) -> str:
         reference = Setting()

@@ -8,6 +8,7 @@ from functools import cached_property
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
+from penstock.base.copies import with_own_results
 from penstock.base.output_tag import OutputTag
 from penstock.base.typeinfo import TypeInformation, Types
 from penstock.codecs.messages import BAD_RECORD, BadMessage, Deserialized, OnError, reason_of
@@ -149,13 +150,17 @@ class KafkaRecordDeserializationSchema(ABC, Generic[T]):
         """Returns the program's record; None leaves it out. A `ValueError` says that it cannot be read."""
 
     def deserialize_batch(self, records: KafkaRecords) -> Deserialized:
-        """Returns the program's records of many; by default `deserialize` is called for each."""
+        """Returns the program's records of many.
+
+        By default `deserialize` is called for each; it may use an object again that it has returned.
+        """
+        deserialize = with_own_results(self.deserialize)
         values: list[Any] = []
         places: list[int] = []
         bad: list[BadMessage] = []
         for place, record in enumerate(records):
             try:
-                value = self.deserialize(record)
+                value = deserialize(record)
             except BAD_RECORD as error:
                 bad.append(BadMessage(place, reason_of(error), error))
                 continue

@@ -64,6 +64,12 @@ class ColumnBatch(Batch):
             None if kinds is None else kinds[start:stop],
         )
 
+    def separated(self) -> ColumnBatch:
+        """The same columns, from which the other consumer makes rows of its own."""
+        batch = self.slice(0, len(self))
+        batch.origin = self.origin
+        return batch
+
     def content(self) -> tuple[Any, ...]:
         """Columns, rowtimes, and kinds if there are any."""
         return (self.data, self.rowtimes) if self.kinds is None else (self.data, self.rowtimes, self.kinds)

@@ -17,13 +17,12 @@ results. It looks into a sample of all results.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from gc import get_referents
 from itertools import islice, repeat
 from sys import getrefcount
 from types import GeneratorType
 from typing import Any, Final
 
-from penstock.base.copies import IMMUTABLE, detached, is_immutable, is_plain_instance
+from penstock.base.copies import IMMUTABLE, detached, has_own_parts, is_immutable
 from penstock.base.types import Row
 from penstock.core.operators.base import FunctionOperator, Output
 from penstock.core.operators.emitting import split_side_outputs
@@ -266,7 +265,7 @@ def as_emitted(result: Any, yielded: Iterable[Any], references: int = 0, of_yiel
     # A list that nothing else refers to is dropped with its references.
     is_own_list = yielded.__class__ is list and getrefcount(yielded) <= _LIST_REFERENCES + of_yielded
     count = getrefcount(result) - references
-    if count <= (_ITEM_REFERENCES if is_own_list else _RESULT_REFERENCES) and _has_own_parts(result):
+    if count <= (_ITEM_REFERENCES if is_own_list else _RESULT_REFERENCES) and has_own_parts(result):
         return result
     return detached(result)
 
@@ -288,32 +287,6 @@ def _measured() -> tuple[int, int, int]:
 
 #: The references to a result of a generator, to one in a list, and to the list, which nothing else refers to.
 _RESULT_REFERENCES, _ITEM_REFERENCES, _LIST_REFERENCES = _measured()
-#: The references to an object that only a list or the like refers to.
-_PART_REFERENCES: Final = next(map(getrefcount, [object()]))
-
-
-def _has_own_parts(value: Any) -> bool:
-    """Whether nothing else refers to the mutable objects in a value."""
-    cls, references = value.__class__, _PART_REFERENCES
-    parts: Any
-    if cls is list or cls is tuple:
-        parts = value
-    elif cls is dict:
-        if not IMMUTABLE.issuperset(map(type, value)):
-            return False
-        parts = value.values()
-    elif cls is Row:
-        parts = value._values
-    elif is_plain_instance(value):
-        parts, references = get_referents(value), references + 1  # the list of them refers to them, too
-    else:
-        return cls is bytearray or (cls is set and IMMUTABLE.issuperset(map(type, value)))
-    if IMMUTABLE.issuperset(map(type, parts)):
-        return True
-    return all(
-        part.__class__ in IMMUTABLE or (count <= references and _has_own_parts(part)) or is_immutable(part)
-        for part, count in zip(parts, list(map(getrefcount, parts)), strict=True)
-    )
 
 
 # --- results of a map -------------------------------------------------------------------------------------------------

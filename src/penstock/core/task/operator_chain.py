@@ -25,6 +25,14 @@ def _count_nowhere(name: str, increment: int) -> None:
     """There is no context yet."""
 
 
+def _hand_to_all(consumers: list[Callable[[Batch], None]], batch: Batch) -> None:
+    """Each consumer may change its records, and the others do not see it."""
+    *others, last = consumers
+    for consume in others:
+        consume(batch.separated())
+    last(batch)
+
+
 class ChainOutput:
     """What one operator of a chain emits into: following operators and result partitions."""
 
@@ -73,6 +81,9 @@ class ChainOutput:
     def collect(self, batch: Batch) -> None:
         """Emit records to the main output."""
         self.records += len(batch)
+        if len(self._batches) > 1:
+            _hand_to_all(self._batches, batch)
+            return
         for consume in self._batches:
             consume(batch)
 
@@ -82,8 +93,7 @@ class ChainOutput:
         if consumers is not None:
             self._count(side_output_counter(tag_id), len(batch))
             self.side_records[tag_id] = self.side_records.get(tag_id, 0) + len(batch)
-            for consume in consumers:
-                consume(batch)
+            _hand_to_all(consumers, batch)
 
     def emit_watermark(self, timestamp: int) -> None:
         """Pass a watermark to everything downstream, unless event time has come so far before."""

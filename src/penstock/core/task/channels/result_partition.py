@@ -16,7 +16,6 @@ from collections.abc import Callable
 from itertools import chain
 from typing import Final
 
-from penstock.base.copies import separated
 from penstock.core.columns.batch import ColumnBatch
 from penstock.core.protocol import ChannelId
 from penstock.core.records import Batch, Buffer, CheckpointBarrier, Event
@@ -182,13 +181,6 @@ def _are_alike(one: Batch, other: Batch) -> bool:
     return (one.timestamps is None) == (other.timestamps is None) and (one.kinds is None) == (other.kinds is None)
 
 
-def _separated(batch: Batch) -> Batch:
-    if isinstance(batch, ColumnBatch):
-        return batch
-    values = separated(batch.values)
-    return batch if values is batch.values else Batch(values, batch.timestamps, batch.kinds)
-
-
 class ResultPartition:
     """All channels of one edge out of a task. Unless it `supports_unaligned`, barriers keep their place on it.
 
@@ -230,7 +222,7 @@ class ResultPartition:
         for subpartition in self.subpartitions:
             part = batch
             if can_change and workers and (self._passes_references or subpartition.worker_id in workers):
-                part = _separated(batch)
+                part = batch.separated()
                 can_change = part is not batch
             workers.add(subpartition.worker_id)
             subpartition.add_batch(part)
