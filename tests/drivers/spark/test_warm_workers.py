@@ -1,5 +1,6 @@
 """The daemon from which workers fork: when a session gets it, and that a fork of it is safe."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,8 @@ import pytest
 
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.drivers.spark.handle import SparkHandle
-from penstock.drivers.spark.warm_workers import DAEMON, DAEMON_SETTING, warm_settings
+from penstock.drivers.spark.unpacked import without_archives
+from penstock.drivers.spark.warm_workers import DAEMON, DAEMON_SETTING, LOADED, warm_settings
 
 pytestmark = pytest.mark.one_in(3)
 
@@ -20,8 +22,21 @@ import {DAEMON}
 import zmq
 found = [str(thread) for thread in threading.enumerate() if thread is not threading.main_thread()]
 found += [repr(one) for one in gc.get_objects() if isinstance(one, zmq.Context | zmq.Socket)]
-print(found + [name for name in ("numpy.random", "pandas") if name in sys.modules])
+print(found)
 """
+#: A number of each of two processes that fork from the daemon.
+DRAW = f"""
+import os, sys
+import {DAEMON}
+sys.stdout.flush()
+for _ in range(2):
+    if os.fork() == 0:
+        import numpy, random
+        print(numpy.random.random(), random.random(), flush=True)
+        os._exit(0)
+    os.wait()
+"""
+LOADS = pytest.mark.parametrize("loaded", ["penstock.datastream", "penstock.datastream penstock.table"])
 
 
 @pytest.mark.parametrize("master", ["local", "local[4]", "local[*]"])
@@ -49,9 +64,44 @@ def test_a_python_without_penstock_gets_sparks_own(tmp_path: Path) -> None:
     assert warm_settings(settings, str(tmp_path / "none")) == settings
 
 
-def test_the_daemon_has_nothing_that_a_fork_would_lose_or_share() -> None:
-    found = subprocess.run([sys.executable, "-c", LOOK], capture_output=True, text=True, check=True)
+@LOADS
+def test_the_daemon_has_nothing_that_a_fork_would_lose_or_share(loaded: str) -> None:
+    environment = {**os.environ, LOADED: loaded}
+    found = subprocess.run([sys.executable, "-c", LOOK], capture_output=True, text=True, check=True, env=environment)
     assert found.stdout == "[]\n"
+
+
+@LOADS
+def test_workers_draw_numbers_of_their_own(loaded: str) -> None:
+    environment = {**os.environ, LOADED: loaded}
+    drawn = subprocess.run([sys.executable, "-c", DRAW], capture_output=True, text=True, check=True, env=environment)
+    assert len(set(drawn.stdout.split())) == 4
+
+
+@pytest.mark.parametrize(("imports", "loaded"), [("datastream", "datastream"), ("table", "datastream penstock.table")])
+def test_the_daemon_loads_what_the_program_has_loaded(imports: str, loaded: str) -> None:
+    program = f"""
+import sys, penstock.{imports}
+from penstock.drivers.spark.warm_workers import warm_settings
+print(warm_settings({{"spark.master": "local[2]"}}, sys.executable)["spark.executorEnv.{LOADED}"])
+"""
+    asked = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert asked.stdout == f"penstock.{loaded}\n"
+
+
+def test_folders_take_the_place_of_archives(tmp_path: Path) -> None:
+    """Of the package of PyPI, which the search path has anyway, and of Spark's own distribution, which has no Py4J."""
+    site, spark, own = tmp_path / "site", tmp_path / "spark" / "python", tmp_path / "own.zip"
+    for module in (site / "pyspark", site / "py4j", spark / "pyspark"):
+        module.mkdir(parents=True)
+        (module / "__init__.py").touch()
+    packaged = [str(site / "pyspark" / "python" / "lib" / name) for name in ("pyspark.zip", "py4j-0.10.9.9-src.zip")]
+    distributed = [str(spark / "lib" / name) for name in ("pyspark.zip", "py4j-0.10.9.9-src.zip")]
+    assert without_archives([*packaged, str(own), str(site)]) == [str(own), str(site)]
+    assert without_archives([*packaged, str(own)]) == [str(site), str(own)]
+    assert without_archives([*distributed, str(own)]) == [str(spark), distributed[1], str(own)]
+    others = [str(tmp_path / "python" / "lib" / "pyspark.zip"), str(own), ""]
+    assert without_archives(others) == others
 
 
 @pytest.mark.spark
@@ -67,7 +117,8 @@ def test_workers_on_penstocks_own_session_begin_with_its_modules(spark: SparkHan
 
         total = pyarrow.compute.sum(pyarrow.array(range(10_000))).as_py()
         parent = Path(f"/proc/{os.getppid()}/cmdline").read_text()
-        return parent.split("\0")[2], random.random() + numpy.random.random(), total
+        archived = [path for path in sys.path if path.endswith("pyspark.zip")]
+        return " ".join([parent.split("\0")[2], *archived]), random.random() + numpy.random.random(), total
 
     env = StreamExecutionEnvironment.get_execution_environment()
     env.set_parallelism(2)

@@ -2,21 +2,37 @@
 
 Spark starts it as `python -m penstock.drivers.spark.daemon pyspark.worker`. PySpark's own daemon loads nothing before
 it forks, for fear of threads that a fork would not copy. So what is loaded here starts no Python thread and opens no
-socket. Nor is there a generator of random numbers among it: all workers would draw the same ones.
+socket. NumPy's generator of random numbers may be among it: each worker seeds it again, as Python's own seeds itself.
 """
 
 import gc
 import importlib
+import os
+import sys
 
-import pyspark.worker  # noqa: F401 - what a worker runs
-from pyspark.daemon import manager
+from penstock.drivers.spark.unpacked import leave_archives
+from penstock.drivers.spark.warm_workers import LOADED
 
-import penstock.drivers.spark.epoch_stage
-import penstock.drivers.spark.executor_factory
-import penstock.drivers.spark.worker  # noqa: F401 - what Penstock runs in it
+leave_archives()
+
+import pyspark.worker  # noqa: E402, F401 - what a worker runs
+from pyspark.daemon import manager  # noqa: E402
+
+import penstock.drivers.spark.epoch_stage  # noqa: E402
+import penstock.drivers.spark.executor_factory  # noqa: E402
+import penstock.drivers.spark.worker  # noqa: E402, F401 - what Penstock runs in it
 
 #: What user functions are made of. By name, as it stands above this layer, which asks nothing of it.
-USER_API = importlib.import_module("penstock.datastream")
+USER_API = [importlib.import_module(name) for name in os.environ.get(LOADED, "penstock.datastream").split()]
+
+
+def _seed_numpy() -> None:
+    generators = sys.modules.get("numpy.random")
+    if generators is not None:
+        generators.seed()
+
+
+os.register_at_fork(after_in_child=_seed_numpy)
 
 if __name__ == "__main__":
     gc.collect()

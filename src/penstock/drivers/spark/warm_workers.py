@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from collections.abc import Mapping
 from typing import Final
 
 DAEMON_SETTING: Final = "spark.python.daemon.module"
 DAEMON: Final = "penstock.drivers.spark.daemon"
+#: the environment variable with the packages of Penstock's API that the daemon loads
+LOADED: Final = "PENSTOCK_DAEMON_LOADS"
+_APIS: Final = ("penstock.datastream", "penstock.table")
 
 _FIND: Final = """
 import os, sys
@@ -19,13 +23,16 @@ _FIND_SECONDS_MAX: Final = 20
 def warm_settings(settings: Mapping[str, str], executable: str) -> dict[str, str]:
     """The settings with the daemon, if Spark runs on threads of this process and its Python finds the module.
 
+    The daemon loads those packages that the program has loaded: `penstock.table` takes a second, in each worker.
+
     On other machines Penstock may come with the job, after the daemon has begun.
     """
     master = settings.get("spark.master", "")
     on_threads = master == "local" or master.startswith("local[")
     if not on_threads or DAEMON_SETTING in settings or not _finds_daemon(executable):
         return dict(settings)
-    return {**settings, DAEMON_SETTING: DAEMON}
+    loaded = [name for name in _APIS if name in sys.modules] or _APIS[:1]
+    return {f"spark.executorEnv.{LOADED}": " ".join(loaded), **settings, DAEMON_SETTING: DAEMON}
 
 
 def _finds_daemon(executable: str) -> bool:
