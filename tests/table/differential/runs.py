@@ -46,7 +46,7 @@ T = TypeVar("T")
 
 CONNECTORS: Final = Connectors(MemoryConnector(), FilesystemConnector(built_in_formats()))
 #: how much processor time (s) a run may take; on a busy machine it may take longer by the clock
-LIMIT_S: Final = 15.0
+LIMIT_S: Final = 60.0
 _CLOCK_LIMITS: Final = 6
 #: Spark for few rows: to compile code, or to plan again while they run, takes longer than they do
 SPARK: Final = {
