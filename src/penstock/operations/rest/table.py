@@ -16,6 +16,7 @@ from penstock.operations.rest.handlers import (
     programs,
     rescales,
     savepoints,
+    status_history,
     taskmanagers,
     vertices,
 )
@@ -31,6 +32,7 @@ ROUTES: Final[list[Route]] = sorted(
         *overview.ROUTES,
         *applications.ROUTES,
         *jobs.ROUTES,
+        *status_history.ROUTES,
         *vertices.ROUTES,
         *back_pressure.ROUTES,
         *checkpoints.ROUTES,
