@@ -17,6 +17,7 @@ from penstock.operations.rest.handlers import (
     programs,
     rescales,
     savepoints,
+    status_history,
     taskmanagers,
     vertices,
 )
@@ -32,6 +33,7 @@ ROUTES: Final[list[Route]] = sorted(
         *overview.ROUTES,
         *applications.ROUTES,
         *jobs.ROUTES,
+        *status_history.ROUTES,
         *vertices.ROUTES,
         *back_pressure.ROUTES,
         *checkpoints.ROUTES,
