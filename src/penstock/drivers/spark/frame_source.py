@@ -128,7 +128,7 @@ def arrow_schema(schema: StructType) -> pa.Schema:
                 "and Spark's VARIANT cannot be read: select it as text with to_json, or a part of it with variant_get"
             )
     try:
-        # Spark 4.0 and 4.1 have moments in UTC anyway; later releases want to be told.
+        # Earlier releases, such as 4.0, have moments in UTC anyway; later ones want to be told.
         takes_zone = "timezone" in inspect.signature(to_arrow_schema).parameters
         return to_arrow_schema(schema, **({"timezone": "UTC"} if takes_zone else {}))
     except PySparkTypeError as error:
