@@ -19,6 +19,7 @@ from penstock.operations.rest.handlers import (
     savepoints,
     taskmanagers,
     vertices,
+    watermark_hold,
 )
 
 
@@ -33,6 +34,7 @@ ROUTES: Final[list[Route]] = sorted(
         *applications.ROUTES,
         *jobs.ROUTES,
         *vertices.ROUTES,
+        *watermark_hold.ROUTES,
         *back_pressure.ROUTES,
         *checkpoints.ROUTES,
         *savepoints.ROUTES,

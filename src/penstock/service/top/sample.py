@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+from penstock.base.errors import OperationError
 from penstock.service.client.rest_client import RestClient
 
 #: The metrics of subtasks that are shown.
@@ -57,6 +58,17 @@ class CheckpointSample:
 
 
 @dataclass(frozen=True, slots=True)
+class HoldSample:
+    """A vertex whose watermark has stood still for so long, because `inputs` do; they come from `origin`, if known."""
+
+    name: str
+    duration_ms: int
+    inputs: tuple[str, ...]
+    idle_inputs: tuple[str, ...]
+    origin: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class JobSample:
     """A job at one moment; `duration_ms` is how long it runs."""
 
@@ -66,6 +78,7 @@ class JobSample:
     duration_ms: int
     vertices: tuple[VertexSample, ...]
     checkpoints: CheckpointSample
+    holds: tuple[HoldSample, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -73,7 +86,7 @@ class JobSample:
 
 
 def sample(client: RestClient, job_id: str) -> JobSample:
-    """The job as it is now: one request for the job, one for checkpoints, one for each vertex.
+    """The job as it is now: a request for the job, for checkpoints, for watermarks, and for each vertex.
 
     Raises:
         OperationError: if the server does not answer, or knows no such job.
@@ -82,7 +95,39 @@ def sample(client: RestClient, job_id: str) -> JobSample:
     now = int(job["now"])
     checkpoints = _checkpoints(client.get(f"/jobs/{job_id}/checkpoints"), now)
     vertices = tuple(_vertex(one, _metrics(client, job_id, one["id"]), now) for one in job["vertices"])
-    return JobSample(job["jid"], job["name"], job["state"], int(job["duration"]), vertices, checkpoints)
+    holds = _holds(client, job_id)
+    return JobSample(job["jid"], job["name"], job["state"], int(job["duration"]), vertices, checkpoints, holds)
+
+
+def _holds(client: RestClient, job_id: str) -> tuple[HoldSample, ...]:
+    """Nothing of a server that does not say, such as Flink's, or one whose token is missing."""
+    try:
+        found = client.get(f"/jobs/{job_id}/watermark-hold")["holds"]
+    except OperationError:
+        return ()
+    return tuple(_hold(one) for one in found)
+
+
+def _hold(hold: Mapping[str, Any]) -> HoldSample:
+    holding = [one for one in hold["inputs"] if one["holds"]]
+    origin = hold["origin"]
+    is_new = origin is not None and all(origin["id"] != one["id"] for one in [*holding, hold])
+    return HoldSample(
+        hold["operator"],
+        hold["duration"],
+        tuple(_input_text(one) for one in holding),
+        tuple(one["name"] for one in hold["inputs"] if one["idle"]),
+        origin["name"] if is_new else None,
+    )
+
+
+def _input_text(found: Mapping[str, Any]) -> str:
+    kind, parts = ("split", found["splits"]) if found["splits"] else ("subtask", [one + 1 for one in found["subtasks"]])
+    more = found["count"] - len(parts)
+    named = ", ".join(map(str, parts)) + (f" and {more} more" if more else "")
+    where = f"{kind if found['count'] == 1 else kind + 's'} {named}"
+    text = where if found["splits"] else f"{found['name']} ({where})"
+    return text if found["watermark"] is not None else f"{text}, which has no watermark yet"
 
 
 def _metrics(client: RestClient, job_id: str, vertex_id: str) -> dict[str, dict[str, float]]:
