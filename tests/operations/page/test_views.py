@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 import pytest
 from playwright.sync_api import Page, expect
-from tests.operations.page.mock.jobs import Job
+from tests.operations.page.mock import answers
+from tests.operations.page.mock.jobs import Job, failure
 from tests.operations.page.mock.server import World
 
 pytestmark = pytest.mark.one_in(2)
@@ -23,8 +24,8 @@ def test_jobs_that_run_and_jobs_that_have_ended(open_page: Opens) -> None:
     page = open_page()
     running, ended = page.get_by_role("region", name="Running jobs"), page.get_by_role("region", name="Ended jobs")
     running, ended = running.get_by_role("table"), ended.get_by_role("table")
-    expect(running.get_by_role("link")).to_have_text(["Orders by region", "Sessions of clicks"])
-    expect(ended.get_by_role("link")).to_have_text(["Fraud patterns", "Daily totals"])
+    expect(running.get_by_role("link")).to_have_text(["Orders by region", "1 restart", "Sessions of clicks"])
+    expect(ended.get_by_role("link")).to_have_text(["Fraud patterns", "2 restarts", "Daily totals"])
     expect(ended.get_by_role("row", name="Fraud patterns")).to_contain_text("failed")
     expect(page).to_have_title("Jobs · Penstock")
 
@@ -124,6 +125,36 @@ def test_a_failed_job_says_why_on_every_view(open_page: Opens, world: World) -> 
     page = open_page(f"#/jobs/{job.id}/timeline")
     expect(page.locator(".note.bad")).to_contain_text("KeyError: 'XAU'")
     expect(page.get_by_role("button", name="Cancel")).to_have_count(0)
+
+
+def test_a_job_that_keeps_failing_does_not_look_well(open_page: Opens, world: World) -> None:
+    job = job_of(world)
+    job.failures, job.restarts = [failure("Enrich orders with customers", 20)], 162
+    page = open_page()
+    row = page.get_by_role("region", name="Running jobs").get_by_role("row", name=job.name)
+    expect(row.get_by_role("link", name="162 restarts")).to_have_attribute("title", re.compile("^Last failure: "))
+    expect(row.locator(".status")).to_have_class(re.compile("warn"))
+    row.get_by_role("link", name=job.name).click()
+    head = page.locator(".job-head")
+    expect(head.locator(".status")).to_have_class(re.compile("warn"))
+    expect(head.get_by_role("link", name="162 restarts")).to_be_visible()
+    banner = page.locator(".note.bad")
+    expect(banner).to_contain_text("Enrich orders with customers (2/4) failed at")
+    expect(banner).to_contain_text("KeyError: 'XAU'")
+    checkpoint = answers.restored(job)
+    assert checkpoint
+    expect(banner).to_contain_text(f"The job began again from checkpoint {checkpoint['id']}.")
+    expect(banner.get_by_role("link", name="Traceback")).to_be_visible()
+
+
+def test_a_failure_long_ago_is_counted_and_no_alarm(open_page: Opens, world: World) -> None:
+    job = job_of(world)
+    page = open_page(f"#/jobs/{job.id}/graph")
+    head = page.locator(".job-head")
+    expect(head.get_by_role("link", name="1 restart")).to_be_visible()
+    expect(head.locator(".status")).to_have_class(re.compile("good"))
+    expect(page.locator(".note.bad")).to_have_count(0)
+    expect(page.locator(".figure", has_text="Last failure")).to_contain_text("ago")
 
 
 def test_state_metrics_timeline_and_configuration(open_page: Opens, world: World) -> None:

@@ -89,6 +89,18 @@ def test_a_name_of_several_jobs_or_of_none_is_refused(penstock: Penstock, server
     assert "no job has the id or name 'None such'" in penstock("cancel", "None such", code=1).output
 
 
+def test_a_job_of_sql_is_shown_and_named_without_the_paths_of_its_tables(
+    penstock: Penstock, server: FakeServer
+) -> None:
+    name = "insert-into_default_catalog.default_database.orders,lake.sales.late"
+    server.answers["GET /jobs/overview"] = {"jobs": [job(JOB, name, "RUNNING")]}
+    assert f"{JOB} : insert-into_orders,late (RUNNING)" in penstock("list").output
+    assert json.loads(penstock("list", "--json").output)[0]["name"] == name
+    server.answers[f"PATCH /jobs/{JOB}"] = (202, {})
+    for named in ("insert-into_orders", "insert-into_default_catalog"):
+        assert f"Cancelled job {JOB}." in penstock("cancel", named).output
+
+
 def test_stop_waits_for_the_savepoint(penstock: Penstock, server: FakeServer) -> None:
     server.answers[f"POST /jobs/{JOB}/stop"] = (202, {"request-id": TRIGGER})
     server.answers[f"GET /jobs/{JOB}/savepoints/{TRIGGER}"] = InTurn(IN_PROGRESS, done(location="file:/sp/savepoint-1"))

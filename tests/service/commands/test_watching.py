@@ -85,6 +85,14 @@ def test_top_names_what_holds_a_watermark_back(penstock: Penstock, watched: Fake
     )
 
 
+def test_top_says_how_often_a_job_began_again(penstock: Penstock, watched: FakeServer) -> None:
+    job = watched.answers[f"GET /jobs/{JOB}"]
+    watched.answers[f"GET /jobs/{JOB}"] = {**job, "restarts": 162, "last-failure": job["now"] - 12_000}
+    head = penstock("top", "Demo").output.splitlines()[0]
+    assert head.endswith("for 1 min 30 s  162 restarts, the last failure 12.0 s ago")
+    assert json.loads(penstock("top", JOB, "--json").output)["failure_age_ms"] == 12_000
+
+
 def test_top_as_json_has_numbers(penstock: Penstock, watched: FakeServer) -> None:
     found = json.loads(penstock("top", JOB, "--json").output)
     source, sink = found["vertices"]

@@ -95,7 +95,7 @@ def test_a_statement_set_is_drawn_as_one_job() -> None:
     statements = tables.create_statement_set()
     for where in ("price > 1", "price > 2"):
         statements.add_insert_sql(f"INSERT INTO sink SELECT customer, price FROM orders WHERE {where}")
-    assert statements.plan().to_text().count("Sink default_catalog.default_database.sink") == 2
+    assert statements.plan().to_text().count("Sink sink") == 2
 
 
 # --- savepoints of other queries --------------------------------------------------------------------------------------

@@ -46,6 +46,10 @@ export interface JobSummary {
   duration: number;
   state: JobState;
   tasks: Record<string, number>;
+  /** How often it began again after a failure. */
+  restarts: number;
+  /** -1 if it never failed. */
+  "last-failure": number;
 }
 
 export interface IoTotals {
@@ -93,6 +97,8 @@ export interface Job {
   vertices: Vertex[];
   "status-counts": Record<string, number>;
   plan: { nodes: PlanNode[]; type: string };
+  restarts: number;
+  "last-failure": number;
 }
 
 export interface Subtask {

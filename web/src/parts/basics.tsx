@@ -21,9 +21,9 @@ const TONES: Record<string, string> = {
   LOW: "warn",
 };
 
-export function Status({ value }: { value: string }): JSX.Element {
+export function Status({ value, tone }: { value: string; tone?: string | undefined }): JSX.Element {
   return (
-    <span class={`status ${TONES[value.toUpperCase()] ?? "calm"}`}>
+    <span class={`status ${tone ?? TONES[value.toUpperCase()] ?? "calm"}`}>
       <span class="dot" aria-hidden="true" />
       {value.toLowerCase().replaceAll("_", " ")}
     </span>

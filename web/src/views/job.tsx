@@ -6,8 +6,9 @@ import { useFeed } from "../lib/feed";
 import { count, duration, rate, time } from "../lib/format";
 import { hasEnded, useJobWatch, type JobWatch } from "../lib/job_watch";
 import { href } from "../lib/route";
-import type { Exceptions, Job } from "../lib/types";
-import { Awaited, Copy, Figure, Figures, Status, Tabs } from "../parts/basics";
+import type { Job } from "../lib/types";
+import { Awaited, Copy, Figure, Figures, Tabs } from "../parts/basics";
+import { isTroubled, JobStatus, LastFailure, Restarts } from "../parts/failures";
 import { Actions } from "./actions";
 import { CheckpointsView } from "./checkpoints";
 import { ConfigurationView } from "./configuration";
@@ -45,7 +46,8 @@ export function JobView({ jobId, parts }: { jobId: string; parts: string[] }): J
       </nav>
       <div class="job-head">
         <h1>{job.name}</h1>
-        <Status value={job.state} />
+        <JobStatus job={job} now={job.now} />
+        <Restarts job={job} now={job.now} />
         <span class="grow" />
         <Actions job={job} />
       </div>
@@ -56,7 +58,7 @@ export function JobView({ jobId, parts }: { jobId: string; parts: string[] }): J
           watermarks are not known.
         </p>
       )}
-      {job.state === "FAILED" || job.state === "RESTARTING" || job.state === "FAILING" ? <WhyFailed job={job} /> : null}
+      {isTroubled(job, job.now) && <LastFailure job={job} />}
       <Tabs label="Views of the job" current={tab} tabs={tabs.map(([key, title]) => ({ key, title, href: href("jobs", jobId, key) }))} />
       <Shown tab={tab} job={job} watch={watch} parts={parts.slice(1)} />
     </>
@@ -114,6 +116,9 @@ function JobFigures({ job, watch }: { job: Job; watch: JobWatch }): JSX.Element 
       <Figure label="Started" value={time(job["start-time"])} />
       {job["end-time"] > 0 && <Figure label="Ended" value={time(job["end-time"])} />}
       <Figure label="Duration" value={duration(job.duration)} />
+      {job["last-failure"] > 0 && !hasEnded(job.state) && (
+        <Figure label="Last failure" value={`${duration(Math.max(0, job.now - job["last-failure"]))} ago`} hint={time(job["last-failure"])} />
+      )}
       <Figure
         label="Job id"
         value={
@@ -123,18 +128,5 @@ function JobFigures({ job, watch }: { job: Job; watch: JobWatch }): JSX.Element 
         }
       />
     </Figures>
-  );
-}
-
-function WhyFailed({ job }: { job: Job }): JSX.Element | null {
-  const last = useFeed<Exceptions>(`/jobs/${job.jid}/exceptions?maxExceptions=20`).data?.exceptionHistory.entries[0];
-  if (!last) return null;
-  const lines = last.stacktrace.trim().split("\n");
-  const sentence = (last.stacktrace.includes("Traceback (most recent call last)") ? lines.at(-1) : lines[0]) ?? "";
-  return (
-    <p class="note bad">
-      <strong>{last.taskName ?? "The job"}</strong> failed at {time(last.timestamp)}: {sentence}{" "}
-      <a href={href("jobs", job.jid, "exceptions")}>Traceback</a>
-    </p>
   );
 }

@@ -7,7 +7,8 @@ import { count, duration, time } from "../lib/format";
 import { hasEnded } from "../lib/job_watch";
 import { href } from "../lib/route";
 import type { JobSummary, Overview } from "../lib/types";
-import { Awaited, Bar, Figure, Figures, Panel, Status } from "../parts/basics";
+import { Awaited, Bar, Figure, Figures, Panel } from "../parts/basics";
+import { JobStatus, Restarts } from "../parts/failures";
 import { Table, type Column } from "../parts/table";
 
 const COLUMNS: Column<JobSummary>[] = [
@@ -19,7 +20,8 @@ const COLUMNS: Column<JobSummary>[] = [
     by: (job) => job.name,
     show: (job) => <a href={href("jobs", job.jid)}>{job.name}</a>,
   },
-  { key: "state", title: "Status", text: true, width: 9, by: (job) => job.state, show: (job) => <Status value={job.state} /> },
+  { key: "state", title: "Status", text: true, width: 9, by: (job) => job.state, show: (job) => <JobStatus job={job} now={Date.now()} /> },
+  { key: "restarts", title: "Restarts", text: true, width: 8, by: (job) => job.restarts, show: (job) => <Restarts job={job} now={Date.now()} /> },
   { key: "tasks", title: "Tasks", text: true, width: 10, by: (job) => job.tasks["total"] ?? 0, show: (job) => <Tasks job={job} /> },
   { key: "type", title: "Type", text: true, width: 8, by: (job) => job.jobType ?? "", show: (job) => (job.jobType ?? "–").toLowerCase() },
   { key: "start", title: "Started", width: 10, by: (job) => job["start-time"], show: (job) => time(job["start-time"]) },

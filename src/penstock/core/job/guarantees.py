@@ -19,7 +19,7 @@ def guarantees(job_graph: JobGraph, settings: CheckpointSettings) -> list[str]:
             else "state is at least once: after a failure records may count twice"
         )
         lines.append(f"checkpoints every {settings.interval_ms} ms; {promise}")
-        nameless = [o.name for v in job_graph.vertices for o in v.operators if o.is_stateful and o.uid is None]
+        nameless = [o.name for v in job_graph.vertices for o in v.operators if o.is_stateful and o.has_placed_id]
         if nameless:
             lines.append(
                 f"operators with state but without a uid: {', '.join(nameless)}: a changed program finds their state "

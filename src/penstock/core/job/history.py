@@ -15,6 +15,8 @@ FAILURES_MAX: Final = 16
 CONCURRENT_MAX: Final = 16
 #: How many changes of the parallelism are kept (Flink's `web.adaptive-scheduler.rescale-history.size`).
 RESCALES_MAX: Final = 16
+#: How many moves from one status to another are kept: enough for some hundred restarts.
+MOVES_MAX: Final = 512
 #: How many workers that left are kept.
 DEPARTURES_MAX: Final = 16
 
@@ -143,7 +145,10 @@ class JobHistory:
     """Of one job, in every tempo."""
 
     def __init__(self) -> None:
+        #: when the job last came to each status
         self.since_ms: dict[JobStatus, int] = {}
+        #: each status that it came to, and when; oldest first
+        self.moves: tuple[tuple[JobStatus, int], ...] = ()
         self._failures: tuple[FailureRecord, ...] = ()
         self._failures_count = 0
         #: by the number of the failure
@@ -160,6 +165,8 @@ class JobHistory:
     def moved(self, status: JobStatus, now_ms: int) -> None:
         """The job has come to a status. It initializes once, with the first: a restart comes to the others again."""
         self.since_ms = {JobStatus.INITIALIZING: now_ms, **self.since_ms, status: now_ms}
+        first = () if self.moves or status is JobStatus.INITIALIZING else ((JobStatus.INITIALIZING, now_ms),)
+        self.moves = (*self.moves, *first, (status, now_ms))[-MOVES_MAX:]
 
     def rescaled(self, rescale: RescaleRecord) -> None:
         """The job has another parallelism."""

@@ -119,6 +119,7 @@ class JobView:
         configuration: the options of the job as they were set. They may hold secrets.
         workers_awaited: how many workers are asked for and not there yet.
         rescale_requests: the last requests for another parallelism that the job has not followed, newest first.
+        moves: each status that it came to with the time (ms since the epoch), oldest first, the last of them.
     """
 
     job_id: str
@@ -139,6 +140,7 @@ class JobView:
     configuration: Mapping[str, str] = field(default_factory=dict)
     workers_awaited: int = 0
     rescale_requests: tuple[RescaleRequest, ...] = ()
+    moves: tuple[tuple[JobStatus, int], ...] = ()
 
 
 def subtask_views(
@@ -202,4 +204,5 @@ def job_view(
         configuration.to_dict(),
         workers_awaited,
         history.rescale_requests,
+        history.moves,
     )

@@ -241,7 +241,12 @@ class RemoteJob:
         if failure is not None and status is JobStatus.FAILED:
             failures = (FailureRecord(now_ms, known.restarts, failure), *failures)
         return replace(
-            known, status=status, since_ms={**known.since_ms, status: now_ms}, failures=failures, now_ms=now_ms
+            known,
+            status=status,
+            since_ms={**known.since_ms, status: now_ms},
+            moves=(*known.moves, (status, now_ms)),
+            failures=failures,
+            now_ms=now_ms,
         )
 
     def _take(self, done: Future[JobView]) -> None:

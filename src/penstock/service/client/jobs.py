@@ -13,6 +13,21 @@ from penstock.service.client.rest_client import RestClient
 ENDED: Final = ("FINISHED", "CANCELED", "FAILED", "SUSPENDED")
 _ID: Final = re.compile("[0-9a-fA-F]{32}")
 _FORMAT: Final = "%d.%m.%Y %H:%M:%S"
+_INSERTS: Final = "insert-into_"
+_PATH: Final = re.compile(r"[^.,]+\.[^.,]+\.(?P<table>[^.,]+)")
+
+
+def short_name(name: str) -> str:
+    """A job's name without the catalogs and databases that a statement of SQL without a name of its own puts there.
+
+    >>> short_name("insert-into_default_catalog.default_database.orders")
+    'insert-into_orders'
+    """
+    if not name.startswith(_INSERTS):
+        return name
+    paths = name.removeprefix(_INSERTS).split(",")
+    tables = [path["table"] if (path := _PATH.fullmatch(one)) else one for one in paths]
+    return _INSERTS + ",".join(tables)
 
 
 def job_id_of(client: RestClient, named: str) -> str:
@@ -25,8 +40,12 @@ def job_id_of(client: RestClient, named: str) -> str:
     if _ID.fullmatch(named):
         return named.lower()
     jobs = overview(client)
-    exact = [job for job in jobs if job["name"] == named]
-    begun = [job for job in jobs if job["name"].startswith(named) or job["jid"].startswith(named.lower())]
+    exact = [job for job in jobs if named in _names(job)]
+    begun = [
+        job
+        for job in jobs
+        if job["jid"].startswith(named.lower()) or any(name.startswith(named) for name in _names(job))
+    ]
     found = exact or begun
     running = [job for job in found if job["state"] not in ENDED]
     meant = running or found
@@ -38,6 +57,10 @@ def job_id_of(client: RestClient, named: str) -> str:
     raise WrongValueError(f"{named!r} names {len(meant)} jobs: {told}. Give more of the id or name")
 
 
+def _names(job: dict[str, Any]) -> tuple[str, str]:
+    return job["name"], short_name(job["name"])
+
+
 def overview(client: RestClient) -> list[dict[str, Any]]:
     """All jobs of the server, the oldest first."""
     jobs: list[dict[str, Any]] = client.get("/jobs/overview")["jobs"]
@@ -45,9 +68,9 @@ def overview(client: RestClient) -> list[dict[str, Any]]:
 
 
 def line_of(job: dict[str, Any]) -> str:
-    """A job as `flink list` prints it."""
+    """A job as `flink list` prints it, with its short name."""
     begun = datetime.fromtimestamp(job["start-time"] / 1000)
-    return f"{begun.strftime(_FORMAT)} : {job['jid']} : {job['name']} ({job['state']})"
+    return f"{begun.strftime(_FORMAT)} : {job['jid']} : {short_name(job['name'])} ({job['state']})"
 
 
 def vertex_of(job: dict[str, Any], named: str) -> dict[str, Any]:

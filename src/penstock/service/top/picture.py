@@ -9,6 +9,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from penstock.service.client.jobs import short_name
 from penstock.service.stored.sizes import size_text
 from penstock.service.top.sample import CheckpointSample, HoldSample, JobSample, VertexSample
 
@@ -20,10 +21,11 @@ _COLOURS: Final = {"RUNNING": "green", "FINISHED": "green", "FAILED": "red", "FA
 def picture(sample: JobSample) -> Group:
     """The job's line, a table of its vertices, and its checkpoints."""
     head = Text.assemble(
-        (sample.name, "bold"),
+        (short_name(sample.name), "bold"),
         f"  {sample.job_id}  ",
         (sample.state, _COLOURS.get(sample.state, "cyan")),
         f"  for {duration_text(sample.duration_ms)}",
+        (restarts_text(sample), "red"),
     )
     table = Table(box=box.SIMPLE)
     table.add_column("vertex", overflow="fold")
@@ -92,6 +94,14 @@ def hold_text(hold: HoldSample) -> str:
     idle = f"; idle: {', '.join(hold.idle_inputs)}" if hold.idle_inputs else ""
     waits = f"waits for {'; '.join(hold.inputs)}{origin}{idle}"
     return f"watermark of {hold.name}: stands still for {duration_text(hold.duration_ms)}, {waits}"
+
+
+def restarts_text(sample: JobSample) -> str:
+    """How often the job began again and when it failed last; empty if it never did."""
+    if not sample.restarts:
+        return ""
+    ago = "" if sample.failure_age_ms is None else f", the last failure {duration_text(sample.failure_age_ms)} ago"
+    return f"  {sample.restarts} restart{'s' * (sample.restarts > 1)}{ago}"
 
 
 def checkpoints_text(found: CheckpointSample) -> str:

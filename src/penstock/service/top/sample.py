@@ -70,7 +70,7 @@ class HoldSample:
 
 @dataclass(frozen=True, slots=True)
 class JobSample:
-    """A job at one moment; `duration_ms` is how long it runs."""
+    """A job at one moment; `duration_ms` is how long it runs, `failure_age_ms` the time since its last failure."""
 
     job_id: str
     name: str
@@ -78,6 +78,8 @@ class JobSample:
     duration_ms: int
     vertices: tuple[VertexSample, ...]
     checkpoints: CheckpointSample
+    restarts: int
+    failure_age_ms: int | None
     holds: tuple[HoldSample, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
@@ -95,8 +97,18 @@ def sample(client: RestClient, job_id: str) -> JobSample:
     now = int(job["now"])
     checkpoints = _checkpoints(client.get(f"/jobs/{job_id}/checkpoints"), now)
     vertices = tuple(_vertex(one, _metrics(client, job_id, one["id"]), now) for one in job["vertices"])
-    holds = _holds(client, job_id)
-    return JobSample(job["jid"], job["name"], job["state"], int(job["duration"]), vertices, checkpoints, holds)
+    failed = job.get("last-failure", -1)
+    return JobSample(
+        job["jid"],
+        job["name"],
+        job["state"],
+        int(job["duration"]),
+        vertices,
+        checkpoints,
+        job.get("restarts", 0),
+        max(0, now - failed) if failed > 0 else None,
+        _holds(client, job_id),
+    )
 
 
 def _holds(client: RestClient, job_id: str) -> tuple[HoldSample, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from penstock.table.plan import logical
@@ -15,6 +15,7 @@ from penstock.table.plan.patterns import (
     RowReference,
     Variable,
 )
+from penstock.table.plan.row_schema import RowSchema
 from penstock.table.typed.nodes import Constant, Field, FunctionCall, Typed
 
 _INFIX: Final = frozenset({"=", "<>", "<", "<=", ">", ">=", "+", "-", "*", "/", "%", "AND", "OR", "||"})
@@ -87,12 +88,30 @@ def _watermark(node: logical.WatermarkAssigner) -> str:
 
 
 def _project(node: Any) -> str:
-    names = names_of(node.input)
+    return _select(node.input, node.expressions, node.schema)
+
+
+def _select(rows: logical.Node, expressions: Sequence[Typed], schema: RowSchema) -> str:
+    names = names_of(rows)
     shown = []
-    for expression, column in zip(node.expressions, node.schema, strict=True):
+    for expression, column in zip(expressions, schema, strict=True):
         text = expression_text(expression, names)
         shown.append(text if text == column.name else f"{text} AS {column.name}")
     return f"select=[{', '.join(shown)}]"
+
+
+def calc_text(
+    rows: logical.Node, condition: Typed | None, expressions: Sequence[Typed] | None, schema: RowSchema
+) -> str:
+    """A step that filters rows and computes columns of them; without expressions it leaves the columns as they are."""
+    parts = [_select(rows, rows.schema.fields() if expressions is None else expressions, schema)]
+    parts += [] if condition is None else [f"where={expression_text(condition, names_of(rows))}"]
+    return f"Calc({', '.join(parts)})"
+
+
+def window_aggregate_text(node: logical.Aggregate, window: logical.WindowTable) -> str:
+    """A step that finds the windows of rows and aggregates them by window."""
+    return f"WindowAggregate(window=[{_window(window)}], {_aggregate(node)})"
 
 
 def _aggregate(node: Any) -> str:

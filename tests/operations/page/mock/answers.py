@@ -64,7 +64,22 @@ def summary(job: Job) -> dict[str, Any]:
         "last-modification": max(job.start_ms, job.end_ms),
         "tasks": {**tasks, job.task_state.lower(): total, "total": total},
         "pending-operators": 0,
+        **failures(job),
     }
+
+
+def failures(job: Job) -> dict[str, int]:
+    return {"restarts": job.restarts, "last-failure": job.failures[0]["timestamp"] if job.failures else -1}
+
+
+def restored(job: Job) -> dict[str, Any] | None:
+    """From where the job began after its last failure."""
+    if not job.restarts or job.has_ended:
+        return None
+    at = job.failures[0]["timestamp"]
+    n = (at - job.start_ms) // (CHECKPOINT_EVERY_S * 1000)
+    path = f"file:/var/checkpoints/{job.id}/chk-{n}"
+    return {"id": n, "restore_timestamp": at + 1400, "is_savepoint": False, "external_path": path}
 
 
 def details(job: Job) -> dict[str, Any]:
@@ -128,6 +143,7 @@ def details(job: Job) -> dict[str, Any]:
             ],
         },
         "pending-operators": 0,
+        **failures(job),
     }
 
 
@@ -313,7 +329,7 @@ def checkpoints(job: Job) -> dict[str, Any]:
             "completed": next((one for one in history if one["status"] == "COMPLETED"), None),
             "savepoint": savepoint,
             "failed": failed[0] if failed else None,
-            "restored": None,
+            "restored": restored(job),
         },
         "history": history,
     }

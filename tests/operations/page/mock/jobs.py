@@ -95,6 +95,7 @@ class Job:
     ended_age_s: float = 0
     failures: list[dict[str, Any]] = field(default_factory=list)
     savepoints: list[tuple[int, int, str]] = field(default_factory=list)
+    restarts: int = 0
     made_ms: int = field(default_factory=now_ms)
 
     def __post_init__(self) -> None:
@@ -174,7 +175,7 @@ def made_up(wide: int = 0) -> list[Job]:
         Vertex("Sink: revenue to PostgreSQL", ("Window: revenue by region and minute",), "REBALANCE", 240, 0, 0.08),
     ]
     jobs = [
-        Job("Orders by region", orders, failures=[failure("Enrich orders with customers", 1900, others=2)]),
+        Job("Orders by region", orders, failures=[failure("Enrich orders with customers", 1900, others=2)], restarts=1),
         Job(
             "Sessions of clicks",
             [
@@ -191,6 +192,7 @@ def made_up(wide: int = 0) -> list[Job]:
             age_s=7200,
             ended_age_s=3600,
             failures=[failure("Patterns", 3600), failure("Patterns", 3700), failure("Patterns", 3800)],
+            restarts=2,
         ),
         Job(
             "Daily totals",

@@ -43,7 +43,7 @@ class JobIds(msgspec.Struct, frozen=True):
 
 
 class JobOverview(msgspec.Struct, frozen=True):
-    """A job in the overview."""
+    """A job in the overview. Flink has neither `restarts` nor `last-failure` (ms since the epoch; -1 without one)."""
 
     jid: str
     name: str
@@ -56,6 +56,8 @@ class JobOverview(msgspec.Struct, frozen=True):
     job_type: str = msgspec.field(name="jobType")
     scheduler_type: SchedulerType = msgspec.field(name="schedulerType")
     pending_operators: int = msgspec.field(name="pending-operators", default=0)
+    restarts: int = 0
+    last_failure: int = msgspec.field(name="last-failure", default=-1)
 
 
 class JobsOverview(msgspec.Struct, frozen=True):
@@ -81,7 +83,7 @@ class JobVertexDetails(msgspec.Struct, frozen=True):
 
 
 class JobDetails(msgspec.Struct, frozen=True):
-    """A job on its page."""
+    """A job on its page. `restarts` and `last-failure` are as in the overview."""
 
     jid: str
     application_id: str = msgspec.field(name="application-id")
@@ -100,6 +102,8 @@ class JobDetails(msgspec.Struct, frozen=True):
     status_counts: dict[str, int] = msgspec.field(name="status-counts")
     plan: Plan
     pending_operators: int = msgspec.field(name="pending-operators", default=0)
+    restarts: int = 0
+    last_failure: int = msgspec.field(name="last-failure", default=-1)
 
 
 def job_type(view: JobView) -> str:
@@ -133,6 +137,8 @@ def job_overview(view: JobView) -> JobOverview:
         tasks={"total": sum(counts.values())} | {name.lower(): count for name, count in counts.items()},
         job_type=job_type(view),
         scheduler_type=scheduler_type(view),
+        restarts=view.restarts,
+        last_failure=last_failure(view),
     )
 
 
@@ -181,7 +187,14 @@ def job_details(view: JobView) -> JobDetails:
         vertices=vertices,
         status_counts=counts,
         plan=plan_of(view),
+        restarts=view.restarts,
+        last_failure=last_failure(view),
     )
+
+
+def last_failure(view: JobView) -> int:
+    """When the job failed last (ms); -1 if it never did."""
+    return view.failures[0].at_ms if view.failures else -1
 
 
 def max_parallelism(view: JobView) -> int:

@@ -16,6 +16,7 @@ from penstock.table.plan.logical import (
     Replicate,
     SetOperation,
 )
+from penstock.table.plan.text import calc_text
 from penstock.table.streaming.planning.optimizations import Optimization
 from penstock.table.streaming.planning.plan_normalize import asks_key_alone, normalized
 from penstock.table.streaming.planning.rule import Planning, Rule
@@ -57,7 +58,8 @@ class CalcRule(Rule[CalcNode]):
         if condition is None and (calc.expressions is None or is_identity(calc.expressions, rows.schema)):
             return Stream(inner.upstreams, node.schema, inner.changes, inner.has_before)
         operator = partial(CalcOperator, condition, calc.expressions, names_of(node.schema), planning.session)
-        upstreams = planning.step("Calc", operator, inner.upstreams, inner.changes != INSERTS)
+        text = calc_text(rows, condition, calc.expressions, node.schema)
+        upstreams = planning.step("Calc", operator, inner.upstreams, inner.changes != INSERTS, description=text)
         return Stream(upstreams, node.schema, inner.changes, inner.has_before)
 
 

@@ -80,7 +80,7 @@ class ScanRule(Rule[Scan]):
                 f"option 'scan.parallelism' of table {title} is not supported where rows are updated or deleted: leave "
                 "it out, so that the changes of a row stay in order"
             )
-        found = planning.source(title, table, node.schema, parallelism)
+        found = planning.source(node.path[-1], table, node.schema, parallelism)
         if wants_before or not found.has_before or Changes.UPDATE not in found.changes:
             return found
         upstreams = planning.step("Drop Update Before", DropUpdateBeforeOperator, found.upstreams, True)

@@ -18,6 +18,7 @@ from penstock.table.evaluation.stability import is_stable
 from penstock.table.plan.changes import ALL, INSERTS, Changes
 from penstock.table.plan.logical import Aggregate, AggregateCall, Filter, Node, Project, WindowTable
 from penstock.table.plan.row_schema import PlanColumn, RowSchema
+from penstock.table.plan.text import window_aggregate_text
 from penstock.table.streaming.aggregates.accumulators import check_windowed
 from penstock.table.streaming.planning.optimizations import Optimization
 from penstock.table.streaming.planning.rule import Factory, Planning, Rule
@@ -205,7 +206,10 @@ def _by_row(node: Aggregate, inner: Stream, planning: Planning, changes: Changes
 def _added(node: Aggregate, operator: Factory, inner: Stream, groups: Sequence[int], planning: Planning) -> Stream:
     limit = None if groups else 1
     inputs = by_columns(inner, groups)
-    upstreams = planning.step("Window Aggregate", operator, inputs, is_stateful=True, parallelism_limit=limit)
+    text = window_aggregate_text(node, _window_and_edges(node)[0])
+    upstreams = planning.step(
+        "Window Aggregate", operator, inputs, is_stateful=True, parallelism_limit=limit, description=text
+    )
     return Stream(upstreams, node.schema, INSERTS, False)
 
 

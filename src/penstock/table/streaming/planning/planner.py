@@ -326,7 +326,7 @@ class StreamPlanner:
                 partial(operator, sink),
                 upstreams,
                 changes != INSERTS,
-                name=f"Sink {title}",
+                name=f"Sink {write.path[-1]}",
                 parallelism=parallelism,
                 is_stateful=True,
                 sink=sink,
@@ -336,7 +336,7 @@ class StreamPlanner:
                     COMMITTER,
                     partial(SinkOperator, GlobalCommit(sink)),
                     (Upstream(written.transformation, GlobalPartitioner()),),
-                    name=f"Sink {title}: Committer",
+                    name=f"Sink {write.path[-1]}: Committer",
                     parallelism=1,
                     is_stateful=True,
                     sink=sink,
@@ -445,7 +445,7 @@ class StreamPlanner:
             more["parallelism"] = parallelism_in_order(inputs, are_changes)
         transformation = Transformation(kind, operator, tuple(inputs), uid_hash=self._id(kind), **more)
         if self._planned:
-            transformation.description = node_text(self._planned[-1].node)
+            transformation.description = transformation.description or node_text(self._planned[-1].node)
             self.steps.append((transformation, self._planned[-1]))
         self.add(transformation)
         return (Upstream(transformation),)
