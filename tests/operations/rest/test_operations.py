@@ -169,6 +169,24 @@ def test_unknown_operations_are_not_found() -> None:
             assert client.get(f"{path}/x-y").code == 400
 
 
+def test_there_are_no_cluster_data_sets() -> None:
+    with serving(Handle(a_view())) as client:
+        assert client.get("/datasets").json == {"dataSets": []}
+        for method, path in [("DELETE", "/datasets/{}"), ("GET", "/datasets/delete/{}")]:
+            assert client.ask(method, path.format(TRIGGER)).code == 404
+            assert client.ask(method, path.format("x-y")).code == 400
+
+
+def test_flinks_former_way_to_rescale_is_refused_as_flink_does() -> None:
+    with serving(Handle(a_view())) as client:
+        path = f"/jobs/{JOB}/rescaling"
+        for answer in (client.ask("PATCH", f"{path}?parallelism=2"), client.get(f"{path}/{TRIGGER}")):
+            assert answer.code == 503
+            assert "resource-requirements" in answer.json["errors"][0]
+        assert client.get(f"/jobs/{'0' * 32}/rescaling/{TRIGGER}").code == 503
+        assert client.get(f"{path}/x-y").code == client.get(f"/jobs/x-y/rescaling/{TRIGGER}").code == 400
+
+
 def test_results_are_kept_for_five_minutes_after_the_end() -> None:
     now = [0.0]
     operations = Operations(lambda: now[0])

@@ -98,6 +98,7 @@ class PendingCheckpoint:
                 ack.sync_ms,
                 ack.async_ms,
                 ack.processed_bytes,
+                sum(_in_flight_bytes(state) for state in ack.operators.values()),
             )
         )
         if ack.finished:
@@ -251,3 +252,9 @@ class PendingCheckpoint:
                 if subtask.current.id in self._finished and finished.issuperset(upstream):
                     finished.add(subtask.current.id)
         return finished
+
+
+def _in_flight_bytes(state: OperatorSubtaskState) -> int:
+    """What a part stores of records in flight."""
+    handles = (handle for handles in state.operator.values() for handle in handles)
+    return sum(handle.file.length for handle in handles if handle.mode == CHANNEL_MODE)

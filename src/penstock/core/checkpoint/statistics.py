@@ -33,10 +33,11 @@ class SubtaskCheckpoint:
         stored_bytes: what was written for this checkpoint.
         start_delay_ms: from the trigger until the first barrier came.
         alignment_ms: how long it aligned.
-        held_back_bytes: what it held back meanwhile, or stored of records in flight.
+        held_back_bytes: what it held back meanwhile.
         sync_ms: how long it stood still.
         async_ms: how long it wrote after that.
         processed_bytes: what it processed while it aligned.
+        persisted_bytes: what was stored of records in flight.
     """
 
     vertex: int
@@ -51,6 +52,7 @@ class SubtaskCheckpoint:
     sync_ms: int = 0
     async_ms: int = 0
     processed_bytes: int = 0
+    persisted_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -120,6 +122,11 @@ class CheckpointRecord:
     def processed_bytes(self) -> int:
         """What all subtasks together processed while they aligned."""
         return sum(part.processed_bytes for part in self.parts)
+
+    @property
+    def persisted_bytes(self) -> int:
+        """What was stored of records in flight."""
+        return sum(part.persisted_bytes for part in self.parts)
 
 
 @dataclass(frozen=True)
