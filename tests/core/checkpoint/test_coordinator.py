@@ -14,6 +14,7 @@ from penstock.core.job.progress import job_progress
 from penstock.core.protocol import (
     AcknowledgeCheckpoint,
     DeclineCheckpoint,
+    Failure,
     NotifyCheckpointAborted,
     NotifyCheckpointComplete,
     TriggerCheckpoint,
@@ -510,6 +511,17 @@ def test_what_is_stored_of_records_in_flight_is_told_apart_from_what_was_held_ba
     assert last is not None
     assert (last.held_back_bytes, last.persisted_bytes) == (2_000, 70)
     assert [part.persisted_bytes for part in last.parts] == [70, 0, 0, 0]
+
+
+def test_a_checkpoint_that_ends_with_its_job_is_counted_as_given_up() -> None:
+    """All that were triggered are complete, failed, given up or in progress."""
+    rig = rig_with()
+    rig.advance(1000)
+    rig.acknowledge(1)
+    rig.advance(1000)
+    rig.say("FAILED", rig.executions[0], failure=Failure("broken"))
+    statistics = rig.master.checkpoints.statistics
+    assert (statistics.triggered, statistics.completed, statistics.failed, statistics.given_up) == (2, 1, 0, 1)
 
 
 def test_figures_of_a_checkpoint() -> None:

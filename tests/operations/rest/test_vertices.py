@@ -103,6 +103,15 @@ def test_checkpoints_with_their_parts() -> None:
         assert client.get(f"/jobs/{JOB}/checkpoints/details/3").code == 404
 
 
+def test_checkpoints_that_ended_with_an_attempt_count_as_failed() -> None:
+    """As in Flink: all that were triggered are in one of the counts."""
+    view = a_view()
+    known = replace(view.checkpoints, triggered=7, failed=2, given_up=3)
+    with serving(Handle(replace(view, checkpoints=known))) as client:
+        counts = client.get(f"/jobs/{JOB}/checkpoints").json["counts"]
+        assert counts == {"restored": 0, "total": 7, "in_progress": 1, "completed": 1, "failed": 5}
+
+
 def test_persisted_data_is_what_is_stored_of_records_in_flight() -> None:
     """An aligned checkpoint holds records back, and stores none."""
     view = a_view()

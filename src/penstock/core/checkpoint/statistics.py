@@ -137,6 +137,7 @@ class CheckpointStatistics:
         triggered: checkpoints and savepoints that were begun.
         completed: checkpoints that are complete.
         failed: checkpoints that failed, without those that were given up because of something else.
+        given_up: those: they ended with an attempt, say, or were savepoints that failed.
         savepoints: savepoints that are complete.
         last: the last checkpoint that completed.
         history: the last that completed or failed, savepoints too, newest first.
@@ -158,6 +159,7 @@ class CheckpointStatistics:
     restored: RestoredRecord | None = None
     restores: int = 0
     outcomes: tuple[tuple[int, str | None], ...] = ()
+    given_up: int = 0
 
     def with_triggered(self) -> CheckpointStatistics:
         """One more was begun."""
@@ -174,7 +176,8 @@ class CheckpointStatistics:
 
     def with_failed(self, record: CheckpointRecord, *, counts: bool = True) -> CheckpointStatistics:
         """One was given up; it does not count as failed when something else was at fault."""
-        return replace(self, failed=self.failed + counts, last_failed=record)._remembering(record)
+        failed, given_up = self.failed + counts, self.given_up + (not counts)
+        return replace(self, failed=failed, given_up=given_up, last_failed=record)._remembering(record)
 
     def with_restored(self, restored: RestoredRecord) -> CheckpointStatistics:
         """The job has begun from a checkpoint."""

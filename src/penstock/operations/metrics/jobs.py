@@ -78,7 +78,7 @@ def _checkpoints(checkpoints: CheckpointStatistics) -> dict[str, Value]:
         "lastCheckpointExternalPath": NO_PATH if last is None or last.path is None else last.path,
         "lastCheckpointRestoreTimestamp": NEVER if restored is None else restored.at_ms,
         "numberOfCompletedCheckpoints": checkpoints.completed + checkpoints.savepoints,
-        "numberOfFailedCheckpoints": checkpoints.failed,
+        "numberOfFailedCheckpoints": checkpoints.failed + checkpoints.given_up,
         "totalNumberOfCheckpoints": checkpoints.triggered,
     }
 

@@ -113,7 +113,7 @@ def checkpoints(view: JobView) -> Checkpoints:
     completed = known.completed + known.savepoints
     done = [record for record in known.history if record.status is CheckpointStatus.COMPLETED]
     return Checkpoints(
-        Counts(known.restores, known.triggered, len(view.in_progress), completed, known.failed),
+        Counts(known.restores, known.triggered, len(view.in_progress), completed, known.failed + known.given_up),
         _summaries(done),
         Latest(
             _checkpoint(known.last),
