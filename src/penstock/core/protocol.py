@@ -175,6 +175,7 @@ class TriggerCheckpoint(msgspec.Struct, frozen=True, tag=True):
     """Inject the barrier of this checkpoint at a task without running upstream tasks.
 
     For a savepoint it names the directory to write to. With a `stop`, sources come to their end ahead of the barrier.
+    One that `is_full` refers to no file of an earlier checkpoint.
     """
 
     execution: ExecutionId
@@ -183,6 +184,7 @@ class TriggerCheckpoint(msgspec.Struct, frozen=True, tag=True):
     savepoint_path: str | None = None
     completed_id: int = 0
     stop: StopMode | None = None
+    is_full: bool = False
 
 
 class NotifyCheckpointComplete(msgspec.Struct, frozen=True, tag=True):

@@ -137,9 +137,33 @@ def test_the_next_checkpoint_is_the_answer_where_the_job_always_has_one_in_the_m
         assert settled(client, f"/jobs/{JOB}/checkpoints/{begun}")["operation"] == {"checkpointId": 3}
 
 
-def test_a_whole_checkpoint_is_refused_because_the_backend_decides() -> None:
-    with serving(Handle(a_view())) as client:
-        assert client.ask("POST", f"/jobs/{JOB}/checkpoints", {"checkpointType": "FULL"}).code == 400
+@pytest.mark.parametrize(
+    ("kind", "asked"), [("FULL", "full checkpoint"), ("INCREMENTAL", "checkpoint"), ("CONFIGURED", "checkpoint")]
+)
+def test_a_full_checkpoint_is_taken_when_it_is_asked_for(kind: str, asked: str) -> None:
+    handle = Handle(a_view())
+    with serving(handle) as client:
+        begun = client.ask("POST", f"/jobs/{JOB}/checkpoints", {"checkpointType": kind})
+        path = f"/jobs/{JOB}/checkpoints/{begun.json['request-id']}"
+        assert settled(client, path)["operation"] == {"checkpointId": 1}
+    assert handle.asked == [asked]
+
+
+def test_the_next_checkpoint_is_no_answer_for_who_wants_a_full_one() -> None:
+    view = a_view()
+    handle = Handle(view)
+    handle.checkpoint_id = None
+    with serving(handle) as client:
+        begun = client.ask("POST", f"/jobs/{JOB}/checkpoints", {"checkpointType": "FULL"}).json["request-id"]
+        last = view.checkpoints.last
+        assert last is not None
+        statistics = view.checkpoints
+        for newer in (3, 4):
+            statistics = statistics.with_completed(replace(last, checkpoint_id=newer))
+        handle.shown = replace(view, in_progress=(), checkpoints=statistics)
+        assert client.get(f"/jobs/{JOB}/checkpoints/{begun}").json["status"]["id"] == "IN_PROGRESS"
+        handle.checkpoint_id = 4
+        assert settled(client, f"/jobs/{JOB}/checkpoints/{begun}")["operation"] == {"checkpointId": 4}
 
 
 @pytest.mark.parametrize("what", ["savepoints", "stop"])

@@ -47,6 +47,8 @@ class PendingCheckpoint:
         self.completed_id = bases[-1].checkpoint_id if bases else 0
         self.alignment_ms_max = 0
         self.held_back_bytes = 0
+        #: whether it refers to no file of an earlier checkpoint
+        self.is_full = False
         self.sync_ms_max = 0
         self.async_ms_max = 0
         self._graph = graph

@@ -264,9 +264,9 @@ class JobMaster:
         self._rescaling.ask(parallelism, waiter)
 
     @turn
-    def trigger_checkpoint(self) -> int | None:
+    def trigger_checkpoint(self, is_full: bool = False) -> int | None:
         """Trigger a checkpoint by hand; its id, or None when the job cannot take one, or another one, just now."""
-        return self.checkpoints.trigger_now()
+        return self.checkpoints.trigger_now(is_full)
 
     def _cancel(self) -> None:
         if self.is_done:
