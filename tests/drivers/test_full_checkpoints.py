@@ -45,7 +45,7 @@ def taken(job: RunningJob, is_full: bool = False) -> CheckpointRecord:
     number = None
     while number is None:
         number = job.trigger_checkpoint(is_full).result()
-    found = wait_for(
+    found: CheckpointRecord = wait_for(
         lambda: next((r for r in job.get_view().result().checkpoints.history if r.checkpoint_id == number), None)
     )
     assert found.status is CheckpointStatus.COMPLETED, found.failure
