@@ -158,7 +158,7 @@ class JobMaster:
         self._slow_workers = SlowWorkers(
             self._graph, configuration, self._slot_pool, self._tasks, self.checkpoints, clock, self._effects
         )
-        self._watermark_holds = WatermarkHolds(self._graph, clock, self._effects, self._tasks.hold_of)
+        self._watermark_holds = WatermarkHolds(self._graph, clock, self._effects, self._tasks.figures_of)
         self._savepoints = JobSavepoints(self, self._effects)
         self._recovery = JobRecovery(self, self._graph, configuration, store, clock)
 

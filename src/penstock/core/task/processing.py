@@ -197,6 +197,12 @@ class ProcessingLoop:
             return hold_of_splits(self._holds, self.source.watermarks, now_ms)
         return hold_of_channels(self._holds, self._valve, self._gate.channels, now_ms)
 
+    def makes_watermarks(self) -> bool | None:
+        """Whether the watermarks of this task are its own; False for a source that has none."""
+        if any(operator.makes_watermarks for operator in self.chain.operators):
+            return True
+        return None if self.source is None else self.source.watermarks.makes_any
+
     # --- output ----------------------------------------------------------------------------------------------------
 
     @property
