@@ -175,6 +175,7 @@ class TriggerCheckpoint(msgspec.Struct, frozen=True, tag=True):
     """Inject the barrier of this checkpoint at a task without running upstream tasks.
 
     For a savepoint it names the directory to write to. With a `stop`, sources come to their end ahead of the barrier.
+    One that `is_full` refers to no file of an earlier checkpoint.
     """
 
     execution: ExecutionId
@@ -183,6 +184,7 @@ class TriggerCheckpoint(msgspec.Struct, frozen=True, tag=True):
     savepoint_path: str | None = None
     completed_id: int = 0
     stop: StopMode | None = None
+    is_full: bool = False
 
 
 class NotifyCheckpointComplete(msgspec.Struct, frozen=True, tag=True):
@@ -405,6 +407,37 @@ class OperatorFigures(msgspec.Struct, frozen=True, array_like=True):
     latency: dict[str, HistogramFigures] = {}
 
 
+class InputWatermark(msgspec.Struct, frozen=True, array_like=True):
+    """How far (ms of event time) one input of a task is: the lowest and the highest of its active channels.
+
+    `edge` is where the channels come from; None for a source, whose inputs are splits. `parts` names channels, by the
+    producer's subtask, or splits that hold the watermark back; there are `count` of them. An input is idle if all of
+    its channels are idle or have ended. Without active channels, both watermarks are the least time.
+    """
+
+    edge: int | None
+    lowest_ms: int
+    highest_ms: int
+    is_idle: bool
+    holds: bool
+    parts: tuple[str, ...] = ()
+    count: int = 0
+    has_ended: bool = False
+
+
+class WatermarkHold(msgspec.Struct, frozen=True, array_like=True):
+    """A task's watermark (ms of event time) that some of its inputs hold back.
+
+    It has stood still since `since_ms`, and the input that is furthest ahead moved for the last time at `moved_ms`
+    (ms since the epoch).
+    """
+
+    watermark_ms: int
+    since_ms: int
+    moved_ms: int
+    inputs: tuple[InputWatermark, ...]
+
+
 class TaskFigures(msgspec.Struct, frozen=True, array_like=True):
     """How a subtask spends its time and what it moves; totals of this attempt, times in ms.
 
@@ -413,7 +446,8 @@ class TaskFigures(msgspec.Struct, frozen=True, array_like=True):
     task of the same worker goes by reference. `buffers_queued_in` and `_out` are full and wait now; at most
     `buffers_in_max` and `buffers_out_max` may. Remote bytes and buffers come from other workers. The longest
     back-pressure is the longest wait for consumers since the report before. `mailbox_latency` (ms): how late the
-    worker looks at the mail of its tasks.
+    worker looks at the mail of its tasks. `hold`: which inputs hold the watermark back, if any do.
+    `makes_watermarks`: False for a source that has none, None for a task that passes on those of its inputs.
     """
 
     busy_ms: int = 0
@@ -439,6 +473,8 @@ class TaskFigures(msgspec.Struct, frozen=True, array_like=True):
     buffers_out_max: int = 0
     longest_back_pressure_ms: int = 0
     mailbox_latency: HistogramFigures | None = None
+    hold: WatermarkHold | None = None
+    makes_watermarks: bool | None = None
 
 
 class TaskMetrics(msgspec.Struct, frozen=True, tag=True):

@@ -31,9 +31,9 @@ from penstock.drivers.questions import Answer as Answered
 from penstock.drivers.questions import Question, Refused
 from penstock.drivers.running_job import RunningJob, completed
 from penstock.operations.dispatcher import DispatchedJob, Dispatcher
+from penstock.operations.rest.access.settings import RestSettings
 from penstock.operations.rest.calls.context import RestContext
 from penstock.operations.rest.server import RestServer
-from penstock.operations.rest.settings import RestSettings
 
 BEGAN_MS = 1_700_000_000_000
 JOB = "0123456789abcdef0123456789abcdef"
@@ -165,8 +165,8 @@ class Handle:
         self.asked.append(("stop", drain, directory))
         return self.savepoint
 
-    def trigger_checkpoint(self) -> Future[int | None]:
-        self.asked.append("checkpoint")
+    def trigger_checkpoint(self, is_full: bool = False) -> Future[int | None]:
+        self.asked.append("full checkpoint" if is_full else "checkpoint")
         return completed(self.checkpoint_id)
 
     def rescale(self, parallelism: Mapping[str, int]) -> Future[Mapping[str, int]]:

@@ -54,6 +54,9 @@ def test_programs_have_processes_of_their_own_and_one_server(session: SessionRig
     path = json.loads(penstock(session, "savepoint", "stays", str(tmp_path), "--json"))["savepoint"]
     assert "penstock.job" in penstock(session, "logs", "stays")
     assert "program stays in " in penstock(session, "logs", "stays", "--stdout")
+    workers = session.client.get("/taskmanagers")["taskmanagers"]
+    printed = [session.client.text("GET", f"/taskmanagers/{worker['id']}/stdout") for worker in workers]
+    assert any("program stays in " in text for text in printed), "its workers are threads of the program's process"
     assert "stays" in penstock(session, "top", "stays", "--once")
     assert "Keyed Sum" in penstock(session, "info", "stays")
     assert session.client.get(f"/jobs/{stays}/resource-requirements")
@@ -96,8 +99,16 @@ def test_flinks_jars_are_programs(session: SessionRig, tmp_path: Path) -> None:
     assert (file["id"], file["name"], file["entry"]) == (jar, "job.py", [{"name": "__main__", "description": None}])
     how = {"programArgsList": ["jar", "goes on", "-"], "parallelism": 2}
     plan = client.request("POST", f"/jars/{jar}/plan", how)["plan"]
-    assert {node["parallelism"] for node in plan["nodes"]} == {1, 2}
+    assert (plan["name"], plan["type"]) == ("jar", "STREAMING")
+    source, keyed, *_ = plan["nodes"]
+    assert (source["parallelism"], keyed["parallelism"], source["inputs"]) == (1, 2, [])
+    (edge,) = keyed["inputs"]
+    assert (edge["id"], edge["exchange"]) == (source["id"], "pipelined_bounded")
+    assert "Keyed Sum" in " ".join(node["description"] for node in plan["nodes"])
+    assert all(node["job_vertex_id"] == node["id"] for node in plan["nodes"]), "Flink's page needs it"
     job = client.request("POST", f"/jars/{jar}/run", how)["jobid"]
+    running = client.get(f"/jobs/{job}/plan")["plan"]
+    assert [{**node, "job_vertex_id": node["id"]} for node in running["nodes"]] == plan["nodes"], "it is the same plan"
     assert client.get(f"/jobs/{job}")["name"] == "jar"
     assert client.get(f"/jobs/{job}/config")["execution-config"]["job-parallelism"] == 2
     client.request("DELETE", f"/jars/{jar}")

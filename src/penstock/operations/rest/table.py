@@ -9,6 +9,7 @@ from penstock.operations.rest.handlers import (
     applications,
     back_pressure,
     checkpoints,
+    datasets,
     jobmanager,
     jobs,
     login,
@@ -20,6 +21,7 @@ from penstock.operations.rest.handlers import (
     status_history,
     taskmanagers,
     vertices,
+    watermark_hold,
 )
 
 
@@ -35,8 +37,10 @@ ROUTES: Final[list[Route]] = sorted(
         *jobs.ROUTES,
         *status_history.ROUTES,
         *vertices.ROUTES,
+        *watermark_hold.ROUTES,
         *back_pressure.ROUTES,
         *checkpoints.ROUTES,
+        *datasets.ROUTES,
         *savepoints.ROUTES,
         *rescales.ROUTES,
         *taskmanagers.ROUTES,
