@@ -230,7 +230,7 @@ def test_rescale_and_stop_a_job_on_spark(opened: Opens, tmp_path: Path) -> None:
             field.fill("2")
         dialog.get_by_role("button", name="Rescale 2 vertices").click()
         outcome(page, "the job runs at its new parallelism")
-        expect(page.get_by_role("link", name="by device")).to_contain_text(
+        expect(page.get_by_role("region", name="Job graph").get_by_role("link", name="by device")).to_contain_text(
             re.compile("\N{MULTIPLICATION SIGN}2\\s*running")
         )
         rates_move(page)

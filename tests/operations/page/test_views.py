@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 from tests.operations.page.mock import answers
 from tests.operations.page.mock.jobs import Job, failure
 from tests.operations.page.mock.server import World
@@ -18,6 +18,10 @@ Opens = Callable[..., Page]
 
 def job_of(world: World, name: str = "Orders by region") -> Job:
     return next(job for job in world.jobs if job.name == name)
+
+
+def in_graph(page: Page, name: str) -> Locator:
+    return page.get_by_role("region", name="Job graph").get_by_role("link", name=name)
 
 
 def test_jobs_that_run_and_jobs_that_have_ended(open_page: Opens) -> None:
@@ -50,7 +54,7 @@ def test_the_graph_shows_rates_busy_time_and_lag(open_page: Opens, world: World)
 
 def test_rates_move_by_themselves(open_page: Opens, world: World) -> None:
     page = open_page(f"#/jobs/{job_of(world).id}/graph")
-    rate = page.get_by_role("link", name="Source: orders from Kafka").locator(".node-line").last
+    rate = in_graph(page, "Source: orders from Kafka").locator(".node-line").last
     expect(rate).to_contain_text("k/s")
     before = rate.inner_text()
     expect(rate).not_to_have_text(before)
@@ -63,7 +67,7 @@ def test_metrics_that_fail_are_said_to(open_page: Opens, world: World) -> None:
         lambda page: page.route("**/subtasks/metrics?get=*", lambda route: route.fulfill(status=500, body=errors)),
     )
     expect(page.get_by_role("alert")).to_contain_text("The metrics are away. Their rates are made of the job's totals")
-    expect(page.get_by_role("link", name="Enrich orders with customers")).to_contain_text("k/s")
+    expect(in_graph(page, "Enrich orders with customers")).to_contain_text("k/s")
     page.unroute_all()
     expect(page.get_by_role("alert")).to_have_count(0)
 
@@ -166,7 +170,10 @@ def test_state_metrics_timeline_and_configuration(open_page: Opens, world: World
     views.get_by_role("link", name="Metrics").click()
     expect(page.get_by_role("img", name=re.compile(r"Records out\..*Enrich orders"))).to_be_visible()
     views.get_by_role("link", name="Timeline").click()
-    expect(page.get_by_role("region", name="Moves of the job")).to_contain_text("restarting")
+    statuses = page.get_by_role("region", name="Statuses of the job").get_by_role("row")
+    expect(statuses.nth(2)).to_have_text(re.compile("^created"))
+    expect(statuses.filter(has_text="running")).to_have_count(2)
+    expect(statuses.last).to_have_text(re.compile(r"^initializing.*40 ms"))
     page.get_by_role("link", name="Window: revenue").click()
     expect(page.get_by_role("region", name="Subtasks over time").get_by_role("row")).to_have_count(5)
     views.get_by_role("link", name="Configuration").click()

@@ -239,6 +239,13 @@ export interface FlameGraph {
   data?: FlameNode;
 }
 
+export interface StatusHistory {
+  now: number;
+  /** Oldest first; the end of the last one is -1 while the job is in that status. */
+  periods: { status: JobState; "start-time": number; "end-time": number }[];
+  truncated: boolean;
+}
+
 export interface SubtaskTimes {
   id: string;
   name: string;
@@ -267,6 +274,9 @@ export interface TaskManager {
   hardware: { cpuCores: number; physicalMemory: number; freeMemory: number; managedMemory: number };
   memoryConfiguration: Record<string, number | null>;
   metrics?: Record<string, number | { name: string; count: number; time: number }[]>;
+  /** The job that it works for. */
+  "job-id"?: string;
+  "job-name"?: string;
   allocatedSlots?: { jobId: string; assignedTasks?: number }[];
 }
 

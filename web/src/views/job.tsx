@@ -3,7 +3,7 @@
 import type { JSX } from "preact";
 import { useEffect } from "preact/hooks";
 import { useFeed } from "../lib/feed";
-import { count, duration, rate, time } from "../lib/format";
+import { count, duration, jobName, rate, time } from "../lib/format";
 import { hasEnded, useJobWatch, type JobWatch } from "../lib/job_watch";
 import { href } from "../lib/route";
 import type { Job } from "../lib/types";
@@ -34,7 +34,7 @@ export function JobView({ jobId, parts }: { jobId: string; parts: string[] }): J
   const job = answer.data;
   const tab = parts[0] ?? "graph";
   useEffect(() => {
-    if (job) document.title = `${job.name} · ${TABS.find(([key]) => key === tab)?.[1] ?? ""} · Penstock`;
+    if (job) document.title = `${jobName(job.name)} · ${TABS.find(([key]) => key === tab)?.[1] ?? ""} · Penstock`;
   }, [job?.name, tab]);
   if (!job) return <Awaited answer={answer} what="job" />;
   const batch = job["job-type"] === "BATCH";
@@ -42,10 +42,10 @@ export function JobView({ jobId, parts }: { jobId: string; parts: string[] }): J
   return (
     <>
       <nav class="crumbs" aria-label="Path">
-        <a href={href("jobs")}>Jobs</a> / <span>{job.name}</span>
+        <a href={href("jobs")}>Jobs</a> / <span>{jobName(job.name)}</span>
       </nav>
       <div class="job-head">
-        <h1>{job.name}</h1>
+        <h1 title={job.name}>{jobName(job.name)}</h1>
         <JobStatus job={job} now={job.now} />
         <Restarts job={job} now={job.now} />
         <span class="grow" />

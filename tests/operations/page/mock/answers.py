@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import math
 from typing import Any
 
@@ -68,6 +69,24 @@ def summary(job: Job) -> dict[str, Any]:
     }
 
 
+def description(vertex: Vertex) -> str:
+    first, *others = map(html.escape, vertex.steps or (vertex.name,))
+    return f"{first}<br/>" + "".join(f"+- {step}<br/>" for step in others)
+
+
+def status_history(job: Job) -> dict[str, Any]:
+    moves = [("INITIALIZING", job.start_ms), ("CREATED", job.start_ms + 40), ("RUNNING", job.start_ms + 900)]
+    for at in sorted(failure["timestamp"] for failure in job.failures):
+        moves += [("FAILING", at), ("RESTARTING", at + 1), ("CREATED", at + 1300), ("RUNNING", at + 1400)]
+    if job.state in ENDED:
+        moves += [(job.state, job.end_ms)]
+    ends = [at for _, at in moves[1:]] + [job.end_ms]
+    periods = [
+        {"status": status, "start-time": at, "end-time": end} for (status, at), end in zip(moves, ends, strict=True)
+    ]
+    return {"now": now_ms(), "periods": periods, "truncated": False}
+
+
 def failures(job: Job) -> dict[str, int]:
     return {"restarts": job.restarts, "last-failure": job.failures[0]["timestamp"] if job.failures else -1}
 
@@ -132,7 +151,7 @@ def details(job: Job) -> dict[str, Any]:
                     "operator": "",
                     "parallelism": vertex.parallelism,
                     "operator_strategy": "",
-                    "description": vertex.name.replace(">", "&gt;") + "<br/>",
+                    "description": description(vertex),
                     "optimizer_properties": {},
                     "inputs": [
                         {"id": names[name], "num": n, "exchange": "pipelined_bounded", "ship_strategy": vertex.ship}

@@ -65,6 +65,8 @@ class Vertex:
     lag_ms: int | None = 1500
     accumulators: tuple[tuple[str, str, str], ...] = ()
     parallelism: int = 4
+    #: what its operators do
+    steps: tuple[str, ...] = ()
 
     @property
     def id(self) -> str:

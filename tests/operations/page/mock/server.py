@@ -141,6 +141,8 @@ class World:
         match parts:
             case []:
                 return answers.details(job)
+            case ["status-history"]:
+                return answers.status_history(job)
             case ["status"]:
                 return {"status": job.state}
             case ["checkpoints"]:
@@ -221,6 +223,8 @@ class World:
             },
             "memoryConfiguration": {"totalProcessMemory": 4096 * MEBI, "managedMemory": 512 * MEBI, "taskHeap": None},
             "metrics": {"heapUsed": (1400 + 300 * n) * MEBI, "garbageCollectors": []},
+            "job-id": self.jobs[n % 2].id,
+            "job-name": self.jobs[n % 2].name,
             "allocatedSlots": [{"jobId": job.id, "assignedTasks": len(job.vertices)} for job in running],
         }
 
