@@ -9,10 +9,13 @@ PYTEST_ARGS ?=
 PYTEST_PROCESSES ?= 4
 BENCH_ARGS ?=
 SEEDS ?= 100
+# PACKAGES=lowest or PACKAGES=newest runs the tests with other releases, see scripts/packages.
+PACKAGES ?=
 RUN := scripts/run
+TEST_RUN := $(if $(PACKAGES),scripts/packages $(PACKAGES),$(RUN))
 STAMP := .venv/.up-to-date
 BENCH_STAMP := .venv/.has-bench
-CLASSES := build/spark-classes.jsa
+CLASSES := build/spark-classes$(PACKAGES:%=-%).jsa
 SERVERS := build/servers
 REWRITTEN := build/tests-rewritten
 
@@ -56,11 +59,11 @@ format: env ## write what the linter and the formatter can mend
 	@$(RUN) ruff format
 
 $(CLASSES): $(STAMP) tests/class_archive.py
-	@$(RUN) python -m tests.class_archive
+	@$(TEST_RUN) python -m tests.class_archive
 
 # What pytest makes of 800 modules is kept; in a fresh clone each of its processes would make all of it at the same time.
 $(REWRITTEN): $(STAMP)
-	@$(RUN) pytest --collect-only -q >/dev/null || true
+	@$(TEST_RUN) pytest --collect-only -q >/dev/null || true
 	@mkdir -p $(@D)
 	@touch $@
 
@@ -72,8 +75,9 @@ $(SERVERS): $(STAMP) $(wildcard tests/servers/*.py src/penstock/trial/*.py)
 test: env java postgres ## all checks, then all tests (PYTEST_ARGS="-k window" narrows them)
 	@scripts/page --if-possible
 	@scripts/browser --install >/dev/null || true
+	@$(TEST_RUN) true
 	@$(MAKE) -j 2 check $(REWRITTEN) $(CLASSES) $(SERVERS)
-	@$(RUN) pytest -n $(PYTEST_PROCESSES) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+	@$(TEST_RUN) pytest -n $(PYTEST_PROCESSES) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 demo: env java ## a real job on Spark that loses a worker and still comes out right
 	@$(RUN) penstock demo
@@ -99,7 +103,7 @@ connectors: env ## write the tables of options on the pages of connectors and fo
 functions: env ## write the page of all functions of SQL from the code
 	@$(RUN) python scripts/functions.py docs/sql-functions.md
 
-lock: ## write requirements.lock anew (LOCK_ARGS=--upgrade moves every pin)
+lock: ## write the lock files anew (LOCK_ARGS=--upgrade moves every pin)
 	@scripts/lock $(LOCK_ARGS)
 
 clean: ## remove the environment, its tools and every cache

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ARCHIVE = Path(__file__).parents[1] / "build" / "spark-classes.jsa"
+#: `scripts/packages` names an environment with another Spark, such as build/packages-lowest
+_SET = Path(os.environ.get("PENSTOCK_ENVIRONMENT", "")).name.removeprefix("packages")
+ARCHIVE = Path(__file__).parents[1] / "build" / f"spark-classes{_SET}.jsa"
 
 #: For JVMs that live for a minute beside Python on two cores: less compiling, no threads to collect garbage.
 SHORT_LIVED_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"

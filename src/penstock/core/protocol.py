@@ -239,6 +239,7 @@ class ProcessFigures(msgspec.Struct, frozen=True, array_like=True):
 
     `cpu_load` is of all `cores` that it may use, from 0 to 1. `collections` counts Python's garbage collections, which
     took `collections_ms`. What went over the network is that of the whole machine, or container, since it began.
+    `modules` are those that Python has loaded.
     """
 
     cpu_load: float = 0.0
@@ -253,6 +254,7 @@ class ProcessFigures(msgspec.Struct, frozen=True, array_like=True):
     open_files: int = 0
     network_in_bytes: int = 0
     network_out_bytes: int = 0
+    modules: int = 0
 
 
 class Heartbeat(msgspec.Struct, frozen=True, tag=True):
@@ -408,7 +410,10 @@ class TaskFigures(msgspec.Struct, frozen=True, array_like=True):
 
     A subtask is busy while it processes, back-pressured while its output is full, and idle otherwise: while it has no
     input, or waits for its worker's thread. Bytes are estimated from a sample of the batches, because what goes to a
-    task of the same worker goes by reference. `buffers_queued_in` and `_out` are full and wait now.
+    task of the same worker goes by reference. `buffers_queued_in` and `_out` are full and wait now; at most
+    `buffers_in_max` and `buffers_out_max` may. Remote bytes and buffers come from other workers. The longest
+    back-pressure is the longest wait for consumers since the report before. `mailbox_latency` (ms): how late the
+    worker looks at the mail of its tasks.
     """
 
     busy_ms: int = 0
@@ -428,6 +433,12 @@ class TaskFigures(msgspec.Struct, frozen=True, array_like=True):
     checkpoint_alignment_ms: int = 0
     operators: tuple[OperatorFigures, ...] = ()
     fired_timers: int = 0
+    bytes_in_remote: int = 0
+    buffers_in_remote: int = 0
+    buffers_in_max: int = 0
+    buffers_out_max: int = 0
+    longest_back_pressure_ms: int = 0
+    mailbox_latency: HistogramFigures | None = None
 
 
 class TaskMetrics(msgspec.Struct, frozen=True, tag=True):

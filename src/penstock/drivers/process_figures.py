@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 import threading
 import time
 from typing import TYPE_CHECKING, Any, Final
@@ -83,6 +84,7 @@ class ProcessWatch:
                 open_files=self._open_files(),
                 network_in_bytes=0 if network is None else network.bytes_recv,
                 network_out_bytes=0 if network is None else network.bytes_sent,
+                modules=len(sys.modules),
             )
 
     def close(self) -> None:

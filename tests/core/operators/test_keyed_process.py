@@ -230,6 +230,19 @@ def test_event_timers_fire_in_order_once():
     run_hostile(keyed(TimerScript()), inputs, [Record(e, e[1]) for e in expected])
 
 
+def test_a_timer_behind_the_watermark_waits_for_the_next_one():
+    """A1: a timer set behind the watermark fires at the next one; a restart in between does not make it fire."""
+    inputs = [
+        Watermark(50),
+        Record(("a", commands("+e20", "+e30")), 1),
+        Record(("b", commands("+e50")), 1),
+        Record(("a", commands("-e20")), 1),
+        Watermark(51),
+    ]
+    expected = [("a", 30, 30, EVENT), ("b", 50, 50, EVENT)]
+    run_hostile(keyed(TimerScript()), inputs, [Record(e, e[1]) for e in expected])
+
+
 def test_processing_timers_fire_in_order_once():
     """A1: processing-time timers fire when the clock reaches them, independent of event time."""
     inputs = [

@@ -156,6 +156,14 @@ def test_dynamic_sessions_of_event_time(backend: str) -> None:
     hostile(backend, factory, [*inputs, Watermark(100)], expected)
 
 
+def test_a_trigger_behind_the_watermark_waits_for_the_next_one(backend: str) -> None:
+    """C1: a time that a trigger sets behind the watermark fires at the next one, with or without a restart before."""
+    factory = window_operator(TumblingEventTimeWindows(20), ContinuousEventTimeTrigger.of(12))
+    inputs = [Watermark(13), *at(1, 2), Watermark(14), Watermark(40)]
+    expected = [Record(("a", (0, 20), [1, 2]), 19), Record(("a", (0, 20), [1, 2]), 19)]
+    hostile(backend, factory, inputs, expected)
+
+
 # --- processing time --------------------------------------------------------------------------------------------------
 
 

@@ -106,6 +106,7 @@ class Rig:
         credit: int = 1000,
         settings: dict[str, Any] | None = None,
         restored: Any = None,
+        metrics_interval_ms: int | None = None,
         **deployment: Any,
     ) -> None:
         import cloudpickle
@@ -121,7 +122,7 @@ class Rig:
             master=self.outbox,
             background=self.background,
             storage=FileCheckpointStore(None, "job", 0),
-            metrics_interval_ms=None,
+            metrics_interval_ms=metrics_interval_ms,
             coroutines=self.coroutines,
         )
         operators = tuple(ChainedOperator(f"op{i}", f"Op {i}", factory, i - 1) for i, factory in enumerate(factories))

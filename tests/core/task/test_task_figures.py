@@ -7,14 +7,15 @@ from itertools import count
 from typing import Any
 
 import pytest
-from tests.core.task.fakes import Rig
+from tests.core.task.fakes import SETTINGS, Rig
 
 from penstock.base.metrics import MetricGroup
 from penstock.core.operators.record.process import KeyedProcessOperator
 from penstock.core.operators.record.stateless import FilterOperator, FlatMapOperator, MapOperator
-from penstock.core.protocol import OperatorFigures, TaskFigures
+from penstock.core.protocol import OperatorFigures, TaskFigures, TaskMetrics
 from penstock.core.records import MIN_TIMESTAMP, Batch, CheckpointBarrier, Watermark
 from penstock.core.task.channels.partitioners import ForwardPartitioner
+from penstock.core.task.channels.result_partition import QUEUED_BUFFERS_MAX
 from penstock.core.task.channels.sizes import ByteCount, estimated_bytes
 from penstock.core.task.task_times import TaskTimes
 from penstock.datastream.functions import KeyedProcessFunction
@@ -85,6 +86,24 @@ def test_a_task_whose_output_is_full_is_back_pressured() -> None:
     assert found.back_pressured_ms == 300
     assert found.buffers_queued_out == 2
     assert found.buffers_queued_in == 2
+    assert (found.buffers_in_max, found.buffers_out_max) == (SETTINGS.buffers_per_channel, QUEUED_BUFFERS_MAX)
+    assert found.longest_back_pressure_ms == 300
+
+
+def test_the_longest_back_pressure_is_that_since_the_last_report() -> None:
+    times = TaskTimes(0)
+    times.stepped(0, 10, is_back_pressured=True)
+    times.stepped(30, 30, is_back_pressured=True)  # asked again, and still full
+    times.stepped(50, 60, is_back_pressured=False)
+    times.stepped(70, 80, is_back_pressured=True)
+    times.stepped(95, 100, is_back_pressured=False)
+    assert times.take_longest_back_pressure() == 40
+    assert times.take_longest_back_pressure() == 0
+    times.stepped(110, 120, is_back_pressured=True)
+    times.stepped(150, 150, is_back_pressured=True)
+    assert times.take_longest_back_pressure() == 30
+    times.stepped(170, 170, is_back_pressured=True)
+    assert times.take_longest_back_pressure() == 50, "a wait that goes on counts from its beginning"
 
 
 class Slow:
@@ -125,6 +144,30 @@ def test_buffers_and_bytes_are_counted() -> None:
     assert (found.buffers_in, found.buffers_out) == (2, 2)
     assert found.bytes_in == 2 * estimated_bytes(batch)
     assert found.bytes_out > 0
+
+
+def test_what_comes_from_other_workers_is_counted_apart() -> None:
+    rig = Rig([partial(MapOperator, double)], inputs=2, partitioner=ForwardPartitioner())
+    near, far = rig.task.gate.channels
+    near.is_remote, far.is_remote = False, True
+    batch = Batch([1, 2, 3, 4])
+    rig.feed(0, batch)
+    rig.feed(1, batch)
+    rig.feed(1, batch)
+    found = figures(rig)
+    assert (found.buffers_in, found.buffers_in_remote) == (3, 2)
+    assert found.bytes_in_remote == 2 * estimated_bytes(batch)
+
+
+def test_a_worker_that_is_late_for_a_report_is_late_for_mail() -> None:
+    rig = Rig([partial(MapOperator, double)], partitioner=ForwardPartitioner(), metrics_interval_ms=500)
+    rig.advance(500)
+    rig.clock.advance_to(1_070)  # a step has taken so long
+    rig.run()
+    reported = rig.outbox.of(TaskMetrics)[-1].figures
+    assert reported is not None
+    assert reported.mailbox_latency is not None
+    assert reported.mailbox_latency[:3] == (2, 0, 70)
 
 
 def test_the_size_of_records_is_looked_at_now_and_then() -> None:

@@ -46,7 +46,9 @@ CREDENTIALS: dict[str, dict[str, str]] = {
 #: The code by kind of route with an operator's token alone, and with a reader's, too; 0 lets the request in.
 ALONE = {"open": lambda role: 0, "reveals": lambda role: 0 if role == "operator" else 401}
 ALONE["changes"] = ALONE["reveals"]
+ALONE["login"] = lambda role: 0
 BOTH = {
+    "login": lambda role: 0,
     "open": lambda role: 0 if role in ("reader", "operator") else 401,
     "reveals": lambda role: 0 if role in ("reader", "operator") else 401,
     "changes": lambda role: {"operator": 0, "reader": 403}.get(role, 401),

@@ -66,6 +66,47 @@ def test_an_unknown_name_is_shown_where_it_stands(sql: str, message: str) -> Non
         made.explain_sql(sql)
 
 
+@pytest.mark.parametrize(
+    ("sql", "message"),
+    [
+        (
+            "SELECT * FROM orders JOIN sink USING (^idd)",
+            "of USING not found on the left side of the join; did you mean",
+        ),
+        ("SELECT * FROM TABLE(TUMBLE(TABLE orders, DESCRIPTOR(^tss), INTERVAL '1' SECOND))", "Column 'tss' not found"),
+        ("SELECT * FROM TABLE(TUMBLE(TABLE ^ordres, DESCRIPTOR(ts), INTERVAL '1' SECOND))", "did you mean 'orders'"),
+        ("INSERT INTO sink (^idd) SELECT id FROM orders", "Unknown target column 'idd'"),
+        ("INSERT INTO ^sinkk SELECT 'sinkk', id FROM orders", "did you mean 'sink'"),
+        ("SELECT id, ^abss(id), ABSS(id) FROM orders", "function signature ABSS.* did you mean 'ABS'"),
+        ("SELECT * FROM orders, LATERAL TABLE(^spread(id))", "no table function of this name"),
+        ("SELECT SUM(id) OVER ^w FROM orders WINDOW ww AS (ORDER BY id)", "Window 'w' not found; did you mean 'ww'"),
+        ("SELECT orders.*, ^ordres.* FROM orders", "'ordres' not found"),
+        ("CREATE TABLE t (id INT) DISTRIBUTED BY (^idd)", "Invalid bucket key 'idd'"),
+        ("CREATE TABLE t (id INT) PARTITIONED BY (^idd)", "Partition column 'idd'"),
+        ("CREATE TABLE t (id INT, PRIMARY KEY (^idd) NOT ENFORCED)", "Column 'idd' does not exist"),
+        ("CREATE TABLE t LIKE ^ordres", "not found in the catalog; did you mean 'orders'"),
+        ("DROP TABLE ^ordres", "does not exist; did you mean 'orders'"),
+        ("DROP VIEW ^`ordres`", "does not exist; did you mean 'orders'"),
+        ("ALTER TABLE ^ordres ADD (x INT)", "temporary table; did you mean 'orders'"),
+        ("ALTER VIEW ^ordres RENAME TO others", "temporary view; did you mean 'orders'"),
+        ("DESCRIBE ^ordres", "doesn't exist; did you mean 'orders'"),
+        ("SHOW CREATE TABLE ^ordres", "does not exist; did you mean 'orders'"),
+        ("SHOW COLUMNS FROM ^nothing -- and nothing", "doesn't exist"),
+    ],
+)
+def test_every_clause_shows_where_an_unknown_name_stands(sql: str, message: str) -> None:
+    """K3: the caret is in the statement, where it is put below the name."""
+    before, after = sql.split("^")
+    place = rf"at line 2, column {len(before) + 1}:\n  {re.escape(before + after)}\n  {' ' * len(before)}\^"
+    with pytest.raises(UnknownNameError, match=f"(?s){message}.*, {place}"):
+        environment(Recorder(), *TABLES).execute_sql(f"\n{before}{after}")
+
+
+def test_a_name_that_could_stand_in_several_places_has_no_caret() -> None:
+    with pytest.raises(UnknownNameError, match=r"right side of the join$"):
+        environment(Recorder(), *TABLES).execute_sql("SELECT orders.amount FROM orders JOIN sink USING (amount)")
+
+
 def test_an_unknown_name_in_a_view_is_shown_in_its_text() -> None:
     made = environment(Recorder(), *TABLES, "CREATE VIEW big AS SELECT id FROM orders WHERE amount > 5")
     made.execute_sql("ALTER TABLE orders RENAME amount TO total")

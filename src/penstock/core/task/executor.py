@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from penstock.base.histograms import SlidingHistogram
 from penstock.core.graph.states import ExecutionState
 from penstock.core.ports import (
     Background,
@@ -39,6 +40,8 @@ from penstock.core.task.program import VertexProgram
 from penstock.core.task.stream_task import StreamTask
 
 METRICS_INTERVAL_MS: Final = 500
+#: Of how many reports it is known how late they were.
+MAILS_MEASURED: Final = 128
 
 
 class TaskExecutor:
@@ -73,7 +76,8 @@ class TaskExecutor:
         self._producers: dict[ChannelId, Subpartition] = {}
         self._early_credit: dict[ChannelId, int] = {}
         self._metrics_interval_ms = metrics_interval_ms
-        self._metrics_due_ms = 0
+        self._metrics_due_ms = 0  # at once
+        self._mailbox_latency = SlidingHistogram(MAILS_MEASURED)
 
     # --- events in -------------------------------------------------------------------------------------------------
 
@@ -191,7 +195,8 @@ class TaskExecutor:
         for edge in deployment.inputs:
             for producer, worker_id in edge.producers:
                 channel_id = ChannelId(edge.edge, producer, execution.subtask, execution.attempt)
-                channels.append(InputChannel(len(channels), edge.input_index, channel_id, worker_id))
+                is_remote = worker_id != self.worker_id
+                channels.append(InputChannel(len(channels), edge.input_index, channel_id, worker_id, is_remote))
         awaited = {edge.edge for edge in deployment.inputs if edge.awaits_channel_state}
         return InputGate(channels, lambda channel: self._grant(channel.worker_id, channel.channel, 1), awaited)
 
@@ -240,6 +245,8 @@ class TaskExecutor:
                 for subpartition in partition.subpartitions:
                     self._producers.pop(subpartition.channel, None)
             task.release()
+        if not self._tasks:
+            self._metrics_due_ms = 0
         if ended and self._cycles is not None:
             self._cycles.note()
 
@@ -248,7 +255,12 @@ class TaskExecutor:
             return
         now = self._clock.now_ms()
         if now >= self._metrics_due_ms and self._tasks:
+            if self._metrics_due_ms:
+                # The worker wakes up for a report as it does for mail, so both are as late.
+                self._mailbox_latency.update(now - self._metrics_due_ms)
             self._metrics_due_ms = now + self._metrics_interval_ms
+            latency = self._mailbox_latency.figures()
             for task in self._tasks:
+                task.times.mailbox_latency = latency
                 if task.phase is not Phase.CREATED:
                     self._master.send(task.metrics())

@@ -277,7 +277,7 @@ class ProcessingLoop:
             channel, element = polled
             if isinstance(element, Batch):
                 self.records_in += len(element)
-                self._gate.bytes_in.add(element)
+                self._gate.count(channel, element)
                 self.chain.head.process_batch(element, channel.input_index)
                 return True
             self._handlers[type(element)](channel, element)

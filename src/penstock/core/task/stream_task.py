@@ -173,6 +173,7 @@ class StreamTask:
                 self._initialization_ms,
                 self._mails,
                 len(self.mail),
+                self.settings.buffers_per_channel,
             ),
         )
 

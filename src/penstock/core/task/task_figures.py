@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from penstock.core.protocol import OperatorFigures, TaskFigures
 from penstock.core.task.channels.input_gate import InputGate
-from penstock.core.task.channels.result_partition import ResultPartition
+from penstock.core.task.channels.result_partition import QUEUED_BUFFERS_MAX, ResultPartition
 from penstock.core.task.processing import ProcessingLoop
 from penstock.core.task.snapshots import Part
 from penstock.core.task.task_times import TaskTimes
@@ -23,9 +23,11 @@ def task_figures(
     initialization_ms: int,
     mails: int,
     mails_queued: int,
+    buffers_per_channel: int,
 ) -> TaskFigures:
     """See `TaskFigures`; `loop` is None before the task is open, `last_part` before its first checkpoint."""
     partitions = tuple(partitions)
+    remote = [channel for channel in gate.channels if channel.is_remote]
     subpartitions = [one for partition in partitions for one in partition.subpartitions]
     return TaskFigures(
         times.busy_ms,
@@ -45,4 +47,10 @@ def task_figures(
         0 if last_part is None else last_part.alignment_ms,
         operators,
         fired_timers,
+        gate.remote_bytes,
+        sum(channel.buffers_arrived for channel in remote),
+        len(gate.channels) * buffers_per_channel,
+        len(subpartitions) * QUEUED_BUFFERS_MAX,
+        times.take_longest_back_pressure(),
+        times.mailbox_latency,
     )

@@ -15,22 +15,28 @@ _COUNTERS: Final = {
     *("numRecordsIn", "numRecordsOut", "numBytesIn", "numBytesOut", "numBuffersOut"),
     *("numLateRecordsDropped", "numRecordsSend", "numRecordsSendErrors", "numRecordsInErrors"),
     *("numFiredTimers", "numBytesSend", "numRecordsOutErrors"),
+    *("numBytesInLocal", "numBytesInRemote", "numBuffersInLocal", "numBuffersInRemote"),
 }
 _METERS: Final = {
     *("numRecordsInPerSecond", "numRecordsOutPerSecond", "numBytesInPerSecond", "numBytesOutPerSecond"),
     *("numBuffersOutPerSecond", "mailboxMailsPerSecond", "idleTimeMsPerSecond", "numFiredTimersPerSecond"),
+    *("numBytesInLocalPerSecond", "numBytesInRemotePerSecond"),
+    *("numBuffersInLocalPerSecond", "numBuffersInRemotePerSecond"),
 }
+#: Where Flink lists some of these for a second time.
+_INPUT: Final = "Shuffle.Netty.Input."
 
 
 def grows_only(name: str) -> bool:
     """Whether it is one of Penstock's own counters, which never go back within an attempt."""
-    return name in _COUNTERS
+    return name.removeprefix(_INPUT) in _COUNTERS
 
 
 def kind_of(scoped: Scoped, name: str, value: Value) -> str:
     """One of the four, as in Flink; a distribution is a histogram."""
     if isinstance(value, Summary):
         return HISTOGRAM
+    name = name.removeprefix(_INPUT)
     if name in _COUNTERS or name in scoped.counters:
         return COUNTER
     return METER if name in _METERS else GAUGE

@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 from penstock.core.job.history import RescaleCause
 from penstock.core.job.view import JobView, VertexView
 from penstock.operations.dispatcher import DispatchedJob, Dispatcher
+from penstock.operations.metrics.channels import NO_CHANNELS
 from penstock.operations.metrics.charts import Charts
 from penstock.operations.metrics.processes import memory_metrics, process_metrics
 from penstock.operations.metrics.rates import History, Rates
@@ -66,7 +67,7 @@ class MetricStore:
         for metrics in reversed(self._current()):
             if (found := metrics.workers.get(tm_id)) is not None:
                 return flat(found.values)
-        return flat({**self._of_driver(), **memory_metrics(0, 0, 0)}) if tm_id == DRIVER_ID else {}
+        return flat({**self._of_driver(), **memory_metrics(0, 0, NO_CHANNELS)}) if tm_id == DRIVER_ID else {}
 
     def job(self, job_id: str) -> Listed:
         """Those of a job itself, and the ages of latency markers, as Flink has it."""
@@ -173,8 +174,7 @@ class MetricStore:
         return Scoped(Scope.JOB_MANAGER, {"host": self._driver.host}, values)
 
     def _of_driver(self) -> dict[str, Value]:
-        loaded = {"Status.JVM.ClassLoader.ClassesLoaded": self._driver.modules}
-        return {**process_metrics(*self._driver.figures()), **loaded}
+        return process_metrics(*self._driver.figures())
 
 
 _shared: dict[Dispatcher, MetricStore] = {}

@@ -7,6 +7,7 @@ Python has one heap, which is the process. So its resident memory is the heap, a
 from __future__ import annotations
 
 from penstock.core.protocol import ProcessFigures
+from penstock.operations.metrics.channels import ChannelMemory
 from penstock.operations.metrics.scopes import Value
 
 #: Flink's value for the size of a pool that has no limit.
@@ -39,16 +40,16 @@ def process_metrics(figures: ProcessFigures, collecting_ms_per_second: float) ->
         "Status.JVM.GarbageCollector.All.Count": figures.collections,
         "Status.JVM.GarbageCollector.All.Time": figures.collections_ms,
         "Status.JVM.GarbageCollector.All.TimeMsPerSecond": collecting_ms_per_second,
+        "Status.JVM.ClassLoader.ClassesLoaded": figures.modules,
         "Status.JVM.ClassLoader.ClassesUnloaded": 0,
         "Status.Penstock.OpenFiles": figures.open_files,
     }
 
 
-def memory_metrics(managed_used: int, managed: int, buffered: int) -> dict[str, Value]:
-    """The parts (bytes) of a worker's memory that Flink names: managed, and what waits in channels."""
+def memory_metrics(managed_used: int, managed: int, channels: ChannelMemory) -> dict[str, Value]:
+    """The parts of a worker's memory that Flink names: managed (bytes), and the buffers of channels."""
     return {
         "Status.Flink.Memory.Managed.Used": managed_used,
         "Status.Flink.Memory.Managed.Total": managed,
-        "Status.Shuffle.Netty.UsedMemory": buffered,
-        "Status.Shuffle.Netty.TotalMemory": buffered,
+        **channels.metrics(),
     }

@@ -5,15 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
+from penstock.base.histograms import QUANTILES, HistogramFigures
 from penstock.core.graph.job_graph import OperatorInfo
 from penstock.core.job.view import SubtaskView, VertexView
 from penstock.core.operators.watermarks import LATE_RECORDS
 from penstock.core.protocol import ExecutionId, OperatorFigures, TaskFigures, TaskMetrics
 from penstock.core.records import MAX_WATERMARK, MIN_TIMESTAMP
 from penstock.operations.metrics.rates import SubtaskRates
-from penstock.operations.metrics.scopes import Summary, Value
+from penstock.operations.metrics.scopes import Histogram, Summary, Value
 
 _NANOS: Final = 1_000_000
+#: A histogram of nothing.
+NO_NUMBERS: Final[HistogramFigures] = (0, 0.0, 0.0, 0.0, 0.0, (0.0,) * len(QUANTILES))
 #: Flink's value for a lag that nobody knows.
 UNDEFINED: Final = -1
 #: What a sink counts, unless its connector does: a record that cannot be sent fails the job.
@@ -63,15 +66,56 @@ def _of_figures(figures: TaskFigures, rates: SubtaskRates) -> dict[str, Value]:
         "numBytesOutPerSecond": rates.per_second(figures.bytes_out, before.bytes_out),
         "numBuffersOut": figures.buffers_out,
         "numBuffersOutPerSecond": rates.per_second(figures.buffers_out, before.buffers_out),
-        "Shuffle.Netty.Input.Buffers.inputQueueLength": figures.buffers_queued_in,
-        "Shuffle.Netty.Output.Buffers.outputQueueLength": figures.buffers_queued_out,
+        **_buffers(figures),
+        **_inputs(figures, rates),
         "numFiredTimers": figures.fired_timers,
         "numFiredTimersPerSecond": rates.per_second(figures.fired_timers, before.fired_timers),
         "mailboxMailsPerSecond": rates.per_second(figures.mails, before.mails),
         "mailboxQueueSize": figures.mails_queued,
+        "mailboxLatencyMs": Histogram.of(figures.mailbox_latency or NO_NUMBERS),
         "checkpointStartDelayNanos": figures.checkpoint_start_delay_ms * _NANOS,
         "checkpointAlignmentTime": figures.checkpoint_alignment_ms * _NANOS,
     }
+
+
+def _buffers(figures: TaskFigures) -> dict[str, Value]:
+    """Full buffers that wait, in buffers, in bytes and as a share of what may wait.
+
+    A channel has buffers of its own, which Flink calls exclusive, and no others.
+    """
+    queued_in, queued_out = figures.buffers_queued_in, figures.buffers_queued_out
+    usage_in = queued_in / figures.buffers_in_max if figures.buffers_in_max else 0.0
+    usage_out = queued_out / figures.buffers_out_max if figures.buffers_out_max else 0.0
+    return {
+        "Shuffle.Netty.Input.Buffers.inputQueueLength": queued_in,
+        "Shuffle.Netty.Input.Buffers.inputQueueSize": queued_in * figures.bytes_in // max(1, figures.buffers_in),
+        "Shuffle.Netty.Input.Buffers.inPoolUsage": usage_in,
+        "Shuffle.Netty.Input.Buffers.inputExclusiveBuffersUsage": usage_in,
+        "Shuffle.Netty.Input.Buffers.inputFloatingBuffersUsage": 0.0,
+        "Shuffle.Netty.Output.Buffers.outputQueueLength": queued_out,
+        "Shuffle.Netty.Output.Buffers.outputQueueSize": queued_out * figures.bytes_out // max(1, figures.buffers_out),
+        "Shuffle.Netty.Output.Buffers.outPoolUsage": usage_out,
+    }
+
+
+def _inputs(figures: TaskFigures, rates: SubtaskRates) -> dict[str, Value]:
+    """What comes from tasks of the same worker, and from others; Flink lists it in two places."""
+    before = rates.figures
+    pairs = {
+        "numBytesInLocal": (figures.bytes_in - figures.bytes_in_remote, before.bytes_in - before.bytes_in_remote),
+        "numBytesInRemote": (figures.bytes_in_remote, before.bytes_in_remote),
+        "numBuffersInLocal": (
+            figures.buffers_in - figures.buffers_in_remote,
+            before.buffers_in - before.buffers_in_remote,
+        ),
+        "numBuffersInRemote": (figures.buffers_in_remote, before.buffers_in_remote),
+    }
+    values: dict[str, Value] = {}
+    for name, (now, earlier) in pairs.items():
+        rate = rates.per_second(now, earlier)
+        values[name] = values[f"Shuffle.Netty.Input.{name}"] = now
+        values[f"{name}PerSecond"] = values[f"Shuffle.Netty.Input.{name}PerSecond"] = rate
+    return values
 
 
 def _times(now: TaskFigures, before: TaskFigures, waited_ms: float) -> dict[str, Value]:
@@ -87,8 +131,17 @@ def _times(now: TaskFigures, before: TaskFigures, waited_ms: float) -> dict[str,
         idle += waited_ms
     total = busy + back_pressured + idle
     shares = [1000 * part / total if total > 0 else 0.0 for part in (busy, back_pressured, idle)]
-    names = ("busyTimeMsPerSecond", "backPressuredTimeMsPerSecond", "idleTimeMsPerSecond")
-    return dict(zip(names, shares, strict=True))
+    return {
+        "busyTimeMsPerSecond": shares[0],
+        "backPressuredTimeMsPerSecond": shares[1],
+        "idleTimeMsPerSecond": shares[2],
+        # A task that waits for its consumers never holds its thread, so no back-pressure is hard.
+        "softBackPressuredTimeMsPerSecond": shares[1],
+        "hardBackPressuredTimeMsPerSecond": 0.0,
+        "maxSoftBackPressureTimeMs": now.longest_back_pressure_ms,
+        "maxHardBackPressureTimeMs": 0,
+        "changelogBusyTimeMsPerSecond": 0.0,
+    }
 
 
 def user_metrics(metrics: TaskMetrics | OperatorFigures) -> dict[str, Value]:

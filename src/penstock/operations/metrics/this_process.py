@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import sys
 import threading
 from collections.abc import Callable
 
@@ -42,8 +41,3 @@ class ThisProcess:
                 self._collecting_ms_per_second = max(0.0, grown / (now - self._at))
                 self._figures, self._at = measured, now
             return self._figures, self._collecting_ms_per_second
-
-    @property
-    def modules(self) -> int:
-        """How many modules Python has loaded."""
-        return len(sys.modules)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Final
 
@@ -12,6 +12,7 @@ from penstock.base.metric_options import STATE_LATENCY_NAME_AS_VARIABLE
 from penstock.base.options import MANAGED_MEMORY_BYTES, STATE_BACKEND
 from penstock.core.job.view import SubtaskView, VertexView, WorkerView
 from penstock.core.protocol import OperatorFigures
+from penstock.operations.metrics.channels import NO_CHANNELS, ChannelMemory, channel_memory
 from penstock.operations.metrics.jobs import job_metrics
 from penstock.operations.metrics.processes import memory_metrics, process_metrics
 from penstock.operations.metrics.rates import Rates
@@ -177,7 +178,6 @@ class ViewMetrics:
         values: dict[str, Value] = {"Status.Penstock.Slow": worker.slow is not None}
         if worker.process_id == os.getpid() and worker.host in ("localhost", self._driver.host):
             values.update(process_metrics(*self._driver.figures()))
-            values["Status.JVM.ClassLoader.ClassesLoaded"] = self._driver.modules
         elif worker.process is not None:
             known = [] if self._rates.base is None else self._rates.base.workers
             before = next((one.process for one in known if one.worker_id == worker.worker_id), None)
@@ -185,7 +185,7 @@ class ViewMetrics:
             values.update(process_metrics(worker.process, self._rates.of_process(total, earlier)))
         managed = self._managed_bytes
         used = managed if self._has_rocksdb else 0
-        return {**values, **memory_metrics(used, managed, self._buffered_bytes(worker.worker_id))}
+        return {**values, **memory_metrics(used, managed, self._channels.get(worker.worker_id, NO_CHANNELS))}
 
     @cached_property
     def _managed_bytes(self) -> int:
@@ -199,14 +199,6 @@ class ViewMetrics:
     def _configuration(self) -> Configuration:
         return Configuration.from_dict(self.view.configuration)
 
-    def _buffered_bytes(self, worker_id: str) -> int:
-        """What waits in the channels of a worker: buffers, each of the size that they have had on average."""
-        total = 0.0
-        for vertex in self.view.vertices:
-            for subtask in vertex.subtasks:
-                figures = None if subtask.metrics is None else subtask.metrics.figures
-                if subtask.worker_id != worker_id or figures is None:
-                    continue
-                total += figures.buffers_queued_in * figures.bytes_in / max(1, figures.buffers_in)
-                total += figures.buffers_queued_out * figures.bytes_out / max(1, figures.buffers_out)
-        return int(total)
+    @cached_property
+    def _channels(self) -> Mapping[str, ChannelMemory]:
+        return channel_memory(self.view)

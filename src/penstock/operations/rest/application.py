@@ -25,7 +25,8 @@ from penstock.operations.rest.calls.answers import JSON_TYPE, TEXT_TYPE, Answer,
 from penstock.operations.rest.calls.context import RestContext
 from penstock.operations.rest.calls.errors import RestError
 from penstock.operations.rest.calls.routing import Call, Pool, Route
-from penstock.operations.rest.guards import check_access, check_host, check_origin, role_of
+from penstock.operations.rest.guards import check_access, check_host, check_origin, check_own_page, role_of
+from penstock.operations.rest.logins import Role, cookie_name, cookie_of
 from penstock.operations.rest.openapi import document
 from penstock.operations.rest.page_files import page_file
 from penstock.operations.rest.policies import DATA_POLICY
@@ -54,8 +55,15 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 
 def application(context: RestContext, settings: RestSettings) -> Starlette:
     """All routes, each with and without /v1."""
+    context.settings = settings
     door = _Door(context, settings)
-    described = Route("GET", OPENAPI_PATH, lambda _: document(ROUTES), "This document.", dict[str, Any])
+    described = Route(
+        "GET",
+        OPENAPI_PATH,
+        lambda call: document(ROUTES, cookie_name(call.context.port)),
+        "This document.",
+        dict[str, Any],
+    )
     routes = [
         StarletteRoute(prefix + starlette_path(route.path), door.endpoint(route), methods=[route.method])
         for prefix in ("", "/v1")
@@ -87,21 +95,28 @@ class _Door:
         """What Starlette calls for a route."""
 
         async def endpoint(request: Request) -> Response:
-            role = role_of(self._settings, request.headers)
-            answer = await self._answer(route, request, role)
-            if route.access == "changes":
-                asker = "anybody" if self._settings.token is None else role
+            role, by_cookie = self._asker(request)
+            answer = await self._answer(route, request, role, by_cookie)
+            if route.must_be_own:
+                asker = "anybody" if self._settings.token is None else answer.asker or role
                 where = request.client.host if request.client is not None else "?"
                 self._audit.note(route.method, request.url.path, asker, where, answer.code)
             return self._response(answer)
 
         return endpoint
 
-    async def _answer(self, route: Route, request: Request, role: Any) -> Answer:
+    def _asker(self, request: Request) -> tuple[Role, bool]:
+        """Who asks, and whether a cookie says so. A header with a token counts before it."""
+        if request.headers.get("authorization", "").lower().startswith("bearer"):
+            return role_of(self._settings, request.headers), False
+        value = cookie_of(request.headers, self._context.port)
+        return (self._context.logins.role_of(value), True) if value else ("nobody", False)
+
+    async def _answer(self, route: Route, request: Request, role: Role, by_cookie: bool) -> Answer:
         try:
             check_host(self._settings, request.headers)
-            if route.access == "changes":
-                check_origin(self._settings, request.headers)
+            if route.must_be_own:
+                (check_own_page if by_cookie and role != "nobody" else check_origin)(self._settings, request.headers)
             check_access(self._settings, route.access, role)
             call = Call(
                 self._context,
@@ -109,6 +124,7 @@ class _Door:
                 dict(request.query_params),
                 await _body(request, self._settings.upload_bytes_max if route.is_upload else BODY_BYTES_MAX),
                 request.headers.get("content-type", ""),
+                request.headers,
             )
             return answer_of(route.code, await self._in_thread(route.pool, route.handler, call))
         except RestError as error:

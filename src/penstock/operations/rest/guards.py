@@ -7,6 +7,8 @@
 - The operator's token is needed for what changes or reveals something, the reader's or the operator's for what reveals
   something, or for everything where there is a reader's. Without tokens, this host is trusted. An empty or blank token
   gives no role, and `RestSettings` refuses one.
+- A browser that has logged in sends a cookie instead (`logins`). A change by cookie needs a browser that says that a
+  page of this server asks for it, because browsers send cookies for other pages, too.
 """
 
 from __future__ import annotations
@@ -14,14 +16,12 @@ from __future__ import annotations
 import hmac
 import ipaddress
 from collections.abc import Mapping
-from typing import Literal
 from urllib.parse import urlsplit
 
 from penstock.operations.rest.calls.errors import RestError
 from penstock.operations.rest.calls.routing import Access
+from penstock.operations.rest.logins import Role
 from penstock.operations.rest.settings import RestSettings
-
-Role = Literal["nobody", "reader", "operator"]
 
 
 def host_of(authority: str) -> str:
@@ -64,21 +64,34 @@ def check_origin(settings: RestSettings, headers: Mapping[str, str]) -> None:
         raise RestError(403, "a page of another site may not change anything here")
 
 
+def check_own_page(settings: RestSettings, headers: Mapping[str, str]) -> None:
+    """Refuse a change by cookie, unless the browser says that a page of this server asks for it."""
+    check_origin(settings, headers)
+    if "origin" in headers or "referer" in headers or headers.get("sec-fetch-site") == "same-origin":
+        return
+    raise RestError(403, "a log-in changes something only for a page of this server; a program sends the token")
+
+
 def role_of(settings: RestSettings, headers: Mapping[str, str]) -> Role:
     """Who asks, by their token."""
     kind, _, given = headers.get("authorization", "").partition(" ")
-    if kind.lower() != "bearer" or not given.strip():
+    return role_of_token(settings, given.strip()) if kind.lower() == "bearer" else "nobody"
+
+
+def role_of_token(settings: RestSettings, token: str) -> Role:
+    """For whom a token is."""
+    if not token:
         return "nobody"
-    if settings.token is not None and _equal(given.strip(), settings.token):
+    if settings.token is not None and _equal(token, settings.token):
         return "operator"
-    if settings.reader_token is not None and _equal(given.strip(), settings.reader_token):
+    if settings.reader_token is not None and _equal(token, settings.reader_token):
         return "reader"
     return "nobody"
 
 
 def check_access(settings: RestSettings, access: Access, role: Role) -> None:
     """Refuse those whose token is missing, or not good enough."""
-    if settings.token is None or role == "operator":
+    if settings.token is None or role == "operator" or access == "login":
         return
     if access == "open" and (settings.reader_token is None or role == "reader"):
         return
@@ -86,7 +99,7 @@ def check_access(settings: RestSettings, access: Access, role: Role) -> None:
         return
     if role == "reader":
         raise RestError(403, "the reader's token may not change anything: this needs the operator's")
-    raise RestError(401, "this needs a token: Authorization: Bearer <token>; the log of the driver says where it is")
+    raise RestError(401, "this needs a token: Authorization: Bearer <token>, or a log-in at /login")
 
 
 def _equal(one: str, other: str) -> bool:

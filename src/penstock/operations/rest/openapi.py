@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from penstock import __version__
-from penstock.operations.rest.calls.answers import Text
+from penstock.operations.rest.calls.answers import Html, Text
 from penstock.operations.rest.calls.routing import Parameter, Route, form_of
 
 #: What is answered besides: what a path, a query or a body is refused with.
@@ -23,17 +23,20 @@ _REFUSALS = {
     "429": "Too many operations are under way.",
 }
 
+#: Which credentials routes take that do not need any; {} stands for none.
+_SECURITY: dict[str, list[dict[str, list[str]]]] = {"open": [{}, {"token": []}, {"login": []}], "login": [{}]}
+
 
 @cache
 def _components(routes: tuple[Route, ...]) -> tuple[dict[Any, Any], dict[str, Any]]:
     kinds = list({str(kind): kind for route in routes for kind in (route.answers, route.body)}.values())
-    kinds = [kind for kind in kinds if kind is not None and kind is not Text]
+    kinds = [kind for kind in kinds if kind is not None and kind not in (Text, Html)]
     schemas, components = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
     return dict(zip(map(str, kinds), schemas, strict=True)), components
 
 
-def document(routes: Iterable[Route]) -> dict[str, Any]:
-    """All routes, without the same ones below /v1."""
+def document(routes: Iterable[Route], cookie: str = "penstock-rest-8081") -> dict[str, Any]:
+    """All routes, without the same ones below /v1; the cookie of a log-in has that name."""
     listed = tuple(routes)
     schemas, components = _components(listed)
     paths: dict[str, dict[str, Any]] = {}
@@ -48,7 +51,16 @@ def document(routes: Iterable[Route]) -> dict[str, Any]:
         "paths": paths,
         "components": {
             "schemas": {**components, "Errors": errors | {"required": ["errors"]}},
-            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+            "securitySchemes": {
+                "token": {"type": "http", "scheme": "bearer"},
+                "login": {
+                    "type": "apiKey",
+                    "in": "cookie",
+                    "name": cookie,
+                    "description": "POST /login sets it, for 12 hours. A change needs an Origin, a Referer or a "
+                    "Sec-Fetch-Site of this server, too.",
+                },
+            },
         },
     }
 
@@ -56,9 +68,13 @@ def document(routes: Iterable[Route]) -> dict[str, Any]:
 def _operation(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
     if route.answers is Text:
         content = {"text/plain": {"schema": {"type": "string"}}}
+    elif route.answers is Html:
+        content = {"text/html": {"schema": {"type": "string"}}}
     else:
         content = {"application/json": {"schema": schemas[str(route.answers)]}}
-    refusal = {"application/json": {"schema": {"$ref": "#/components/schemas/Errors"}}}
+    refusal: dict[str, Any] = {"application/json": {"schema": {"$ref": "#/components/schemas/Errors"}}}
+    if route.answers is Html:
+        refusal |= content
     responses = {str(route.code): {"description": "As asked.", "content": content}}
     responses |= {code: {"description": text, "content": refusal} for code, text in _REFUSALS.items()}
     found: dict[str, Any] = {
@@ -69,13 +85,14 @@ def _operation(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
         ]
         + [_parameter(one) for one in route.query],
         "responses": responses,
-        "security": [{}, {"token": []}] if route.access == "open" else [{"token": []}, {}],
+        "security": _SECURITY.get(route.access, [{"token": []}, {"login": []}, {}]),
     }
     if route.is_upload:
         form = {"type": "object", "properties": {"jarfile": {"type": "string", "format": "binary"}}}
         found["requestBody"] = {"content": {"multipart/form-data": {"schema": form}}}
     if route.body is not None:
-        found["requestBody"] = {"content": {"application/json": {"schema": schemas[str(route.body)]}}}
+        kind = "application/x-www-form-urlencoded" if route.answers is Html else "application/json"
+        found["requestBody"] = {"content": {kind: {"schema": schemas[str(route.body)]}}}
     return found
 
 

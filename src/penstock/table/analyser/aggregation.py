@@ -7,11 +7,12 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Final
 
 from penstock.base.errors import UnsupportedError
+from penstock.base.nearest import did_you_mean
 from penstock.table.analyser.calls import Calls
 from penstock.table.analyser.scalars import ScalarAnalyser
 from penstock.table.analyser.subqueries import OuterField, ScalarQueries, Uncorrelated, outside
 from penstock.table.analyser.user_aggregates import condition_of, user_aggregate_call
-from penstock.table.data.errors import ValidationError
+from penstock.table.data.errors import UnknownNameError, ValidationError
 from penstock.table.data.logical_types import DoubleType
 from penstock.table.evaluation.evaluator import operands_of
 from penstock.table.functions.aggregates import AGGREGATE_FUNCTIONS, AggregateFunction
@@ -343,7 +344,7 @@ class OverScope:
     def _window(self, window: syntax.WindowSpecification | str) -> syntax.WindowSpecification:
         if isinstance(window, str):
             if window not in self.windows:
-                raise ValidationError(f"Window '{window}' not found")
+                raise UnknownNameError(f"Window '{window}' not found{did_you_mean(window, self.windows)}", name=window)
             return self._window(self.windows[window])
         check_frame(window)
         if window.base is None:

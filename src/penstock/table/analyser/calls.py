@@ -7,8 +7,9 @@ from dataclasses import replace
 from functools import reduce
 from typing import Final
 
+from penstock.base.nearest import did_you_mean
 from penstock.table.analyser.inline_calls import InlineCall
-from penstock.table.data.errors import TableRuntimeError, ValidationError
+from penstock.table.data.errors import TableRuntimeError, UnknownNameError, ValidationError
 from penstock.table.data.logical_types import BooleanType, DataType, NullType
 from penstock.table.data.values import column_of, values_of
 from penstock.table.evaluation.columns import Columns
@@ -19,7 +20,7 @@ from penstock.table.functions.cast_rules import refusal
 from penstock.table.functions.casts import supports_cast
 from penstock.table.functions.definition import ScalarFunction, Session
 from penstock.table.functions.json_construction import embedded_operands
-from penstock.table.functions.registry import find_scalar
+from penstock.table.functions.registry import SCALAR_FUNCTIONS, find_scalar
 from penstock.table.functions.type_rules import TIMES, can_cast_implicitly, is_text
 from penstock.table.sql import syntax
 from penstock.table.typed.nodes import Constant, Constants, Field, FunctionCall, Lambda, Typed
@@ -269,9 +270,11 @@ def _is_stable(name: str) -> bool:
     return function is None or (function.is_folded and function.is_deterministic and not function.is_dynamic)
 
 
-def no_function(name: str) -> ValidationError:
+def no_function(name: str) -> UnknownNameError:
     """What is raised where nothing has this name."""
-    return ValidationError(f"No match found for function signature {name}: there is no function of this name")
+    near = did_you_mean(name, SCALAR_FUNCTIONS)
+    reason = f"No match found for function signature {name}: there is no function of this name{near}"
+    return UnknownNameError(reason, name=f"{name}(")
 
 
 def _mismatch(function: ScalarFunction, operands: Sequence[Typed]) -> str:

@@ -11,7 +11,7 @@ from penstock.table.analyser.calls import Calls
 from penstock.table.analyser.scalars import ScalarAnalyser
 from penstock.table.analyser.scopes import Part, RelationScope, visible_columns
 from penstock.table.analyser.subqueries import TRUE
-from penstock.table.data.errors import ValidationError
+from penstock.table.data.errors import UnknownNameError, ValidationError
 from penstock.table.data.logical_types import (
     ArrayType,
     BooleanType,
@@ -81,7 +81,8 @@ def _called(call: syntax.Expression, analyser: ScalarAnalyser) -> tuple[UserFunc
         name = call.name if isinstance(call, syntax.Call) else str(call)
         if name.upper() in _WITHOUT_SOURCES:
             raise UnsupportedError(f"{name.upper()} is not supported: {_WITHOUT_SOURCES[name.upper()]}")
-        raise ValidationError(f"No match found for function signature {name}: there is no table function of this name")
+        reason = f"No match found for function signature {name}: there is no table function of this name"
+        raise UnknownNameError(reason, name=f"{name}(")
     if user.kind is not FunctionKind.TABLE:
         raise ValidationError(f"{user} gives no rows: only a table function can be used here")
     assert isinstance(call, syntax.Call)

@@ -124,7 +124,7 @@ class RelationAnalyser:
         if found is None:
             where = f" within '{'.'.join(path[:-1])}'" if len(path) > 1 else ""
             names = [*(table.name for table in self.queries.common), *self.queries.tables.table_names()]
-            raise UnknownNameError(f"Object '{path[-1]}' not found{where}{did_you_mean(path[-1], names)}", at)
+            raise UnknownNameError(f"Object '{path[-1]}' not found{where}{did_you_mean(path[-1], names)}", at, path[-1])
         return found
 
     def renamed(self, plan: Node, names: Sequence[str]) -> Node:
@@ -203,7 +203,10 @@ class RelationAnalyser:
             one, other = left.first_column(name), right.column(name)
             if one is None or other is None:
                 side = "left" if one is None else "right"
-                raise ValidationError(f"Column '{name}' of USING not found on the {side} side of the join")
+                visible = (left if one is None else right).visible
+                near = did_you_mean(name, (column.name for column in visible))
+                reason = f"Column '{name}' of USING not found on the {side} side of the join{near}"
+                raise UnknownNameError(reason, name=name)
             values = one.star_value(left.schema, self.calls), other.star_value(right.schema, self.calls)
             conditions.append(self.calls.call("=", [values[0], shifted(values[1], width)]))
             merged.append(self._merged(one, other.moved(width), joined.schema, join_type))

@@ -102,7 +102,7 @@ class RelationScope:
                     column = outside(column)
                 return column, rest
             around, level = around.outer, level + 1
-        raise UnknownNameError(self._unknown(path), at)
+        raise UnknownNameError(self._unknown(path), at, path[0])
 
     def subquery(self, node: syntax.Expression, analyser: ScalarAnalyser) -> Typed:
         """See `Scope`."""

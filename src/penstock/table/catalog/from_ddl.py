@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from penstock.base.errors import UnsupportedError
 from penstock.table.catalog.objects import CatalogBaseTable
 from penstock.table.catalog.schema import Schema, UnresolvedColumn, UnresolvedWatermark
-from penstock.table.data.errors import ValidationError
+from penstock.table.data.errors import UnknownNameError, ValidationError
 from penstock.table.sql import statements
 
 
@@ -61,8 +61,15 @@ def table_of(statement: statements.CreateTable, base: CatalogBaseTable | None = 
     names = [column.name for column in schema.columns]
     for key in partition:
         if key not in names:
-            raise ValidationError(
-                f"Partition column '{key}' not defined in the table schema. Available columns: {names}"
+            reason = f"Partition column '{key}' not defined in the table schema. Available columns: {names}"
+            raise UnknownNameError(reason, name=key)
+    physical = [column.name for column in schema.columns if column.data_type is not None and not column.is_metadata]
+    for key in () if distribution is None else distribution.columns:
+        if key not in physical:
+            raise UnknownNameError(
+                f"Invalid bucket key '{key}'. A bucket key for a distribution must reference a physical column in the "
+                f"schema. Available columns: {physical}",
+                name=key,
             )
     return CatalogBaseTable(schema, options, comment, partition, distribution)
 

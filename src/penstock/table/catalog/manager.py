@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import tzinfo
 
+from penstock.base.nearest import did_you_mean
 from penstock.table.analyser.calls import Calls, FindFunction
 from penstock.table.analyser.hint_names import options_of_hints
 from penstock.table.analyser.queries import QueryAnalyser
@@ -16,7 +17,7 @@ from penstock.table.catalog.null_times import with_null_times
 from penstock.table.catalog.objects import CatalogBaseTable, ObjectPath
 from penstock.table.catalog.resolution import metadata_of, resolve, row_schema
 from penstock.table.catalog.schema import Schema, UnresolvedColumn
-from penstock.table.data.errors import ValidationError, names_located
+from penstock.table.data.errors import UnknownNameError, ValidationError, names_located
 from penstock.table.functions.definition import Session
 from penstock.table.plan.logical import Node, Scan, WatermarkAssigner
 from penstock.table.plan.row_schema import PlanColumn, RowSchema
@@ -133,6 +134,11 @@ class CatalogManager:
         elif not if_not_exists:
             raise ValidationError(f"Temporary table '{'.'.join(whole)}' already exists")
 
+    def missing(self, reason: str, path: tuple[str, ...]) -> UnknownNameError:
+        """The error of a statement whose table or view is not there. `reason`: a whole sentence."""
+        near = did_you_mean(path[-1], self.table_names())
+        return UnknownNameError(f"{reason.removesuffix('.')}{near}" if near else reason, name=path[-1])
+
     def drop(self, path: tuple[str, ...], is_view: bool, is_temporary: bool, if_exists: bool) -> bool:
         """Remove a table or view. Returns whether there was one."""
         whole = self.qualified(path)
@@ -142,7 +148,7 @@ class CatalogManager:
             if temporary is None or temporary.is_view is not is_view:
                 if if_exists:
                     return False
-                raise ValidationError(f"Temporary {what} with identifier '{'.'.join(whole)}' does not exist.")
+                raise self.missing(f"Temporary {what} with identifier '{'.'.join(whole)}' does not exist.", path)
             del self._temporary[whole]
             return True
         if temporary is not None and temporary.is_view is is_view:
@@ -154,7 +160,7 @@ class CatalogManager:
         if found is None or found[1].is_view is not is_view:
             if if_exists:
                 return False
-            raise ValidationError(f"{what.capitalize()} with identifier '{'.'.join(whole)}' does not exist.")
+            raise self.missing(f"{what.capitalize()} with identifier '{'.'.join(whole)}' does not exist.", path)
         self.catalog(whole[0]).drop_table(ObjectPath(whole[1], whole[2]))
         return True
 

@@ -11,7 +11,7 @@ from penstock.table.analyser.scopes import scope_of
 from penstock.table.analyser.select import time_of
 from penstock.table.catalog.columns import Column, ColumnKind, ResolvedSchema, UniqueConstraint, WatermarkSpec
 from penstock.table.catalog.schema import Schema, UnresolvedWatermark
-from penstock.table.data.errors import ValidationError
+from penstock.table.data.errors import UnknownNameError, ValidationError
 from penstock.table.data.logical_types import LocalZonedTimestampType, TimestampType
 from penstock.table.plan.logical import Values
 from penstock.table.plan.row_schema import PlanColumn, RowSchema, TimeAttribute
@@ -86,9 +86,10 @@ def _watermark(mark: UnresolvedWatermark, columns: Sequence[Column], calls: Call
     found = next((column for column in columns if column.name == mark.column), None)
     if found is None:
         names = ", ".join(column.name for column in columns)
-        raise ValidationError(
+        raise UnknownNameError(
             f"Invalid column name '{mark.column}' for rowtime attribute in watermark declaration. "
-            f"Available names are: [{names}]"
+            f"Available names are: [{names}]",
+            name=mark.column,
         )
     if not isinstance(found.data_type, TimestampType | LocalZonedTimestampType) or found.data_type.precision > 3:
         raise ValidationError(
@@ -108,7 +109,8 @@ def _primary_key(schema: Schema, columns: Sequence[Column]) -> UniqueConstraint 
     for name in schema.primary_key:
         found = [column for column in columns if column.name == name]
         if not found:
-            raise ValidationError(f"Invalid primary key '{schema.primary_key_name}'. Column '{name}' does not exist.")
+            reason = f"Invalid primary key '{schema.primary_key_name}'. Column '{name}' does not exist."
+            raise UnknownNameError(reason, name=name)
         if not found[0].is_physical():
             raise ValidationError(
                 f"Invalid primary key '{schema.primary_key_name}'. Column '{name}' is not a physical column."

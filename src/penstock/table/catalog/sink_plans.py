@@ -14,7 +14,7 @@ from penstock.table.catalog.columns import Column, ResolvedSchema
 from penstock.table.catalog.objects import CatalogBaseTable
 from penstock.table.catalog.resolution import metadata_of, row_schema
 from penstock.table.catalog.sink_types import accepts, without_not_null
-from penstock.table.data.errors import ValidationError
+from penstock.table.data.errors import UnknownNameError, ValidationError
 from penstock.table.data.logical_types import NullType
 from penstock.table.plan.logical import Node, Values, Write
 from penstock.table.plan.row_schema import RowSchema
@@ -112,7 +112,7 @@ def _filled(
     known = [column.name for column in columns]
     for name in names:
         if name not in known:
-            raise ValidationError(f"Unknown target column '{name}'. The table has {', '.join(known)}")
+            raise UnknownNameError(f"Unknown target column '{name}'. The table has {', '.join(known)}", name=name)
         if list(names).count(name) > 1 or name in static:
             raise ValidationError(f"Target column '{name}' is assigned more than once")
     if len(names) != len(plan.schema):

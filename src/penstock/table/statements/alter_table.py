@@ -29,7 +29,7 @@ def _alter(session: TableSession, statement: statements.AlterTable) -> TableResu
         if statement.if_exists:
             return results.done()
         whole = path_of(session.manager.qualified(statement.path))
-        raise ValidationError(f"Table {whole} doesn't exist or is a temporary table.")
+        raise session.manager.missing(f"Table {whole} doesn't exist or is a temporary table.", statement.path)
     whole_path, table = found
     if table.is_view:
         raise ValidationError("ALTER TABLE for a view is not allowed")

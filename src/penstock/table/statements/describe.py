@@ -25,8 +25,8 @@ def table_of(session: TableSession, path: tuple[str, ...]) -> tuple[tuple[str, s
     """A table or view. Raises `ValidationError` where there is none."""
     found = session.manager.find(path)
     if found is None:
-        raise ValidationError(
-            f"Tables or views with the identifier '{'.'.join(session.manager.qualified(path))}' doesn't exist."
+        raise session.manager.missing(
+            f"Tables or views with the identifier '{'.'.join(session.manager.qualified(path))}' doesn't exist.", path
         )
     return found
 

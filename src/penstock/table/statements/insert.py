@@ -10,7 +10,7 @@ from penstock.base.nearest import did_you_mean
 from penstock.table.analyser.hint_names import check_table_hints, options_of_hints
 from penstock.table.catalog.objects import CatalogBaseTable
 from penstock.table.catalog.sink_plans import write_plan
-from penstock.table.data.errors import ValidationError
+from penstock.table.data.errors import UnknownNameError, ValidationError
 from penstock.table.plan.logical import Write
 from penstock.table.session.session import TableSession
 from penstock.table.session.table_result import TableResult
@@ -49,9 +49,10 @@ def target(session: TableSession, path: tuple[str, ...]) -> tuple[Path, CatalogB
     found = session.manager.find(path)
     if found is None:
         catalogs = ", ".join(session.manager.list_catalogs())
-        raise ValidationError(
+        raise UnknownNameError(
             f"Cannot find table '{path_of(session.manager.qualified(path))}' in any of the catalogs [{catalogs}], nor "
-            f"as a temporary table{did_you_mean(path[-1], session.manager.table_names())}"
+            f"as a temporary table{did_you_mean(path[-1], session.manager.table_names())}",
+            name=path[-1],
         )
     if found[1].is_view:
         raise ValidationError(f"'{'.'.join(found[0])}' is a view, and INSERT needs a table")

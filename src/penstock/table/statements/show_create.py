@@ -69,8 +69,8 @@ def create_view(session: TableSession, path: tuple[str, ...]) -> str:
 def _found(session: TableSession, path: tuple[str, ...], what: str) -> tuple[tuple[str, str, str], CatalogBaseTable]:
     if session.manager.find(path) is None:
         whole = ".".join(session.manager.qualified(path))
-        raise ValidationError(
-            f"Could not execute SHOW CREATE {what}. {what.capitalize()} with identifier '{whole}' does not exist."
+        raise session.manager.missing(
+            f"Could not execute SHOW CREATE {what}. {what.capitalize()} with identifier '{whole}' does not exist.", path
         )
     return table_of(session, path)
 

@@ -35,10 +35,9 @@ def _base(session: TableSession, statement: statements.CreateTable) -> CatalogBa
         return None
     found = session.manager.find(statement.like.path)
     if found is None:
-        raise ValidationError(
-            f"Source table '{path_of(session.manager.qualified(statement.like.path))}' of the LIKE clause not found in "
-            "the catalog"
-        )
+        whole = path_of(session.manager.qualified(statement.like.path))
+        reason = f"Source table '{whole}' of the LIKE clause not found in the catalog"
+        raise session.manager.missing(reason, statement.like.path)
     if found[1].is_view:
         raise ValidationError(f"Source table '{'.'.join(found[0])}' of the LIKE clause can not be a VIEW")
     return found[1]

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any, Final
 
 from penstock.table.catalog.objects import CatalogBaseTable, ObjectPath
-from penstock.table.data.errors import ValidationError
 from penstock.table.session.session import TableSession
 from penstock.table.session.table_result import TableResult
 from penstock.table.sql import sql_of, statements
@@ -38,7 +37,7 @@ def _alter(session: TableSession, statement: statements.AlterView) -> TableResul
     found = session.manager.find(statement.path)
     if found is None or not found[1].is_view or session.manager.temporary(statement.path) is not None:
         missing = ".".join(session.manager.qualified(statement.path))
-        raise ValidationError(f"View {missing} doesn't exist or is a temporary view.")
+        raise session.manager.missing(f"View {missing} doesn't exist or is a temporary view.", statement.path)
     whole, view = found
     catalog = session.manager.catalog(whole[0])
     path = ObjectPath(whole[1], whole[2])

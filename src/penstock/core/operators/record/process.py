@@ -262,6 +262,10 @@ class KeyedProcessOperator(FunctionOperator):
         self._fire(self._timers.event_timers, timestamp, TimeDomain.EVENT_TIME)
         self.output.emit_watermark(timestamp)
 
+    def resume_event_time(self, watermark: int) -> None:
+        """Timers that were set behind the watermark wait for the next one, as they would without a restart."""
+        self._timers.advance(watermark)
+
     def next_timer_ms(self) -> int | None:
         """The earliest processing-time timer (ms)."""
         return self._timers.processing_timers.next_timestamp()

@@ -265,11 +265,14 @@ class WindowOperator(WindowOperatorBase):
 
     def process_watermark(self, timestamp: int) -> None:
         """Fire the event-time timers that are due, emit, and pass the watermark on."""
-        if self.merges and self._is_event_time:
-            timestamp = time_of_sessions(timestamp)
-        self._watermark = timestamp
+        self.resume_event_time(timestamp)
+        timestamp = self._watermark
         self._fire_timers(self._ctx.event_timers, timestamp, self._trigger.on_event_time)
         self.output.emit_watermark(timestamp)
+
+    def resume_event_time(self, watermark: int) -> None:
+        """Timers that were set behind the watermark wait for the next one, as they would without a restart."""
+        self._watermark = time_of_sessions(watermark) if self.merges and self._is_event_time else watermark
 
     def next_timer_ms(self) -> int | None:
         """When the earliest processing-time timer (ms) has passed."""

@@ -49,15 +49,20 @@ class InputChannel:
         "input_index",
         "is_blocked",
         "is_queued",
+        "is_remote",
         "queue",
         "worker_id",
     )
 
-    def __init__(self, index: int, input_index: int, channel: ChannelId, worker_id: str) -> None:
+    def __init__(
+        self, index: int, input_index: int, channel: ChannelId, worker_id: str, is_remote: bool = False
+    ) -> None:
         self.index = index
         self.input_index = input_index
         self.channel = channel
         self.worker_id = worker_id
+        #: whether its producer is on another worker
+        self.is_remote = is_remote
         self.queue: deque[Buffer] = deque()
         self.is_blocked = False
         #: whether its channel state is through, and that of another channel of its edge is not
@@ -161,6 +166,7 @@ class InputGate:
         self.listener: ArrivalListener | None = None
         #: what the task has taken of all channels
         self.bytes_in = ByteCount()
+        self.remote_bytes = 0
         self._by_id = {c.channel: c for c in channels}
         self._ready: deque[InputChannel] = deque()
         self._return_credit = return_credit
@@ -244,6 +250,12 @@ class InputGate:
                     self._return_credit(channel)
             return channel, element
         return None
+
+    def count(self, channel: InputChannel, batch: Batch) -> None:
+        """The task has taken a batch of a channel."""
+        size = self.bytes_in.add(batch)
+        if channel.is_remote:
+            self.remote_bytes += size
 
     def block(self, channel: InputChannel) -> None:
         """Hold a channel back."""

@@ -35,11 +35,13 @@ class ByteCount:
         self._batches = 0
         self._per_record = 0.0
 
-    def add(self, batch: Batch) -> None:
-        """Count a batch."""
+    def add(self, batch: Batch) -> int:
+        """Count a batch; about how many bytes it has."""
         if not len(batch):
-            return
+            return 0
         if self._batches % _BATCHES_PER_SAMPLE == 0:
             self._per_record = estimated_bytes(batch) / len(batch)
         self._batches += 1
-        self.bytes += int(self._per_record * len(batch))
+        size = int(self._per_record * len(batch))
+        self.bytes += size
+        return size

@@ -10,6 +10,7 @@ import msgspec
 #: As Flink says it.
 JSON_TYPE = "application/json; charset=UTF-8"
 TEXT_TYPE = "text/plain; charset=UTF-8"
+HTML_TYPE = "text/html; charset=UTF-8"
 
 
 class Empty(msgspec.Struct, frozen=True):
@@ -23,6 +24,10 @@ class Text:
     text: str
 
 
+class Html:
+    """A page of a form; its handler makes the answer itself."""
+
+
 @dataclass(frozen=True)
 class Encoded:
     """JSON that was made before, for the same view of the same job."""
@@ -32,12 +37,13 @@ class Encoded:
 
 @dataclass(frozen=True)
 class Answer:
-    """Bytes as they go out."""
+    """Bytes as they go out; `asker` is who has just logged in."""
 
     code: int
     body: bytes
     content_type: str = JSON_TYPE
     headers: dict[str, str] = field(default_factory=dict)
+    asker: str | None = None
 
 
 _encoder = msgspec.json.Encoder()

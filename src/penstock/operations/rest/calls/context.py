@@ -17,6 +17,8 @@ from penstock.operations.rest.calls.operations import Operations
 from penstock.operations.rest.calls.own_process import OwnProcess
 from penstock.operations.rest.calls.programs import Programs
 from penstock.operations.rest.calls.unseen import unseen_view
+from penstock.operations.rest.logins import Logins
+from penstock.operations.rest.settings import RestSettings
 
 Values: TypeAlias = Mapping[str, "str | float"]
 
@@ -119,6 +121,8 @@ class RestContext:
         port: where the server listens, once it does.
         programs: takes and runs programs; None where this is no session.
         began_ms: when the server began (ms since the epoch).
+        settings: those of the server, once there is one.
+        logins: the browsers that have logged in.
     """
 
     dispatcher: Dispatcher
@@ -132,6 +136,8 @@ class RestContext:
     operations: Operations = field(default_factory=Operations)
     cache: ViewCache = field(default_factory=ViewCache)
     began_ms: int = field(default_factory=lambda: int(time.time() * 1000))
+    settings: RestSettings = field(default_factory=lambda: RestSettings("127.0.0.1", "0"))
+    logins: Logins = field(default_factory=Logins)
 
     def __post_init__(self) -> None:
         self.own = OwnProcess(LogSettings.of(self.configuration, ""))

@@ -35,8 +35,9 @@ _FORMS: Final = {
 }
 
 #: The role that a route needs, where tokens are asked for. A route "reveals" if its answer may hold settings, logs,
-#: stacks, paths of files, values of the user's or the text of an exception, which may quote a record.
-Access = Literal["open", "reveals", "changes"]
+#: stacks, paths of files, values of the user's or the text of an exception, which may quote a record. The routes of the
+#: log-in are for all.
+Access = Literal["open", "reveals", "changes", "login"]
 #: The ends of paths whose handlers ask the processes of workers.
 _ASKS_PROCESSES: Final = frozenset({"log", "logs", ":filename", "stdout", "thread-dump", "flamegraph", "accumulators"})
 #: Pools of threads, by the thing that a handler waits for: nothing, a worker's process, or a program's process.
@@ -70,6 +71,7 @@ class Call:
         query: the parameters of the query; of those given twice, the last.
         body: as it came.
         content_type: what the body is, as the header says.
+        headers: those of the request, by names in lower case.
     """
 
     context: RestContext
@@ -77,6 +79,7 @@ class Call:
     query: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
     content_type: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
 
     def job(self) -> DispatchedJob:
         """The job that the path names; 404 if there is none."""
@@ -150,6 +153,11 @@ class Route:
     def parameters(self) -> list[str]:
         """The names of the parameters in its path."""
         return re.findall(r":(\w+)", self.path)
+
+    @property
+    def must_be_own(self) -> bool:
+        """Whether a request from another site's page is refused."""
+        return self.access == "changes" or (self.access == "login" and self.method == "POST")
 
     @property
     def pool(self) -> Pool:

@@ -10,6 +10,7 @@ from typing import TypeVar
 from penstock.base.errors import OperationError
 from penstock.operations.dispatcher import DispatchedJob
 from penstock.operations.insight import WorkerInsight
+from penstock.operations.metrics.channels import NO_CHANNELS, channel_memory
 from penstock.operations.metrics.listing import DRIVER_ID
 from penstock.operations.rest.calls.answers import Text
 from penstock.operations.rest.calls.errors import not_found
@@ -57,7 +58,7 @@ def details(call: Call) -> TaskManagerDetails:
     if found is None:
         return driver(int(time.time() * 1000))
     page = _engine_page(call, found, found.worker.worker_id) or _engine_page(call, found, None)
-    return task_manager(found, page)
+    return task_manager(found, page, channel_memory(found.view).get(found.worker.worker_id, NO_CHANNELS))
 
 
 def _engine_page(call: Call, known: KnownWorker, worker_id: str | None) -> str | None:

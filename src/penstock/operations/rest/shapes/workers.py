@@ -19,6 +19,7 @@ from penstock.base.configuration import Configuration
 from penstock.base.options import MANAGED_MEMORY_BYTES
 from penstock.core.job.view import JobView, WorkerView
 from penstock.core.protocol import ProcessFigures
+from penstock.operations.metrics.channels import NO_CHANNELS, ChannelMemory
 from penstock.operations.metrics.listing import DRIVER_ID
 
 _MEGABYTE: Final = 1 << 20
@@ -104,7 +105,7 @@ class AllocatedSlot(msgspec.Struct, frozen=True, rename="camel"):
 class TaskManager(msgspec.Struct, frozen=True, rename="camel"):
     """A worker in the list.
 
-    Flink lacks `job-id` and `job-name`, which name its job, and `spark-ui`, where Spark's own pages are if there are any.
+    Flink lacks `job-id` and `job-name`, which name its job, and `spark-ui`, where Spark's own pages are, if it has any.
     """
 
     id: str
@@ -171,8 +172,10 @@ def known_workers(views: Iterable[JobView]) -> list[KnownWorker]:
     return found
 
 
-def task_manager(known: KnownWorker, spark_ui: str | None = None) -> TaskManagerDetails:
-    """A worker with all that is known of it, and where Spark shows it."""
+def task_manager(
+    known: KnownWorker, spark_ui: str | None = None, channels: ChannelMemory = NO_CHANNELS
+) -> TaskManagerDetails:
+    """A worker with all that is known of it, where Spark shows it, and its buffers."""
     worker, view = known.worker, known.view
     process = worker.process or ProcessFigures()
     configuration = Configuration.from_dict(dict(view.configuration))
@@ -197,19 +200,25 @@ def task_manager(known: KnownWorker, spark_ui: str | None = None) -> TaskManager
         hardware=Hardware(process.cores, process.physical_bytes, max(0, limit - process.resident_bytes), managed),
         memory_configuration=MemoryConfiguration(max(0, limit - managed), managed, limit, limit),
         allocated_slots=[AllocatedSlot(view.job_id, slot, known.tasks)] if known.tasks else [],
-        metrics=_process_metrics(process, limit),
+        metrics=_process_metrics(process, limit, channels),
         job_id=view.job_id,
         job_name=view.name,
         spark_ui=msgspec.UNSET if spark_ui is None else spark_ui,
     )
 
 
-def _process_metrics(process: ProcessFigures, limit: int) -> ProcessMetrics:
+def _process_metrics(process: ProcessFigures, limit: int, channels: ChannelMemory = NO_CHANNELS) -> ProcessMetrics:
     return ProcessMetrics(
         heap_used=process.resident_bytes,
         heap_committed=process.resident_bytes,
         heap_max=limit,
         garbage_collectors=[GarbageCollector("Python", process.collections, process.collections_ms)],
+        netty_shuffle_memory_segments_available=channels.available,
+        netty_shuffle_memory_segments_used=channels.used,
+        netty_shuffle_memory_segments_total=channels.total,
+        netty_shuffle_memory_available=channels.available_bytes,
+        netty_shuffle_memory_used=channels.used_bytes,
+        netty_shuffle_memory_total=channels.total_bytes,
     )
 
 

@@ -1,0 +1,81 @@
+"""The buffers of each worker's channels, under the names that Flink has for its pool of memory segments.
+
+Penstock makes a buffer when it needs one. Each channel has credit for a few buffers, and a producer keeps a few full
+ones, so a worker has a bound. That bound stands in for the pool: its size in bytes is the bound times the average size
+of the buffers so far.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from penstock.core.job.view import JobView
+from penstock.core.protocol import TaskFigures
+from penstock.operations.metrics.scopes import Value
+
+
+@dataclass(frozen=True)
+class ChannelMemory:
+    """The buffers of one worker.
+
+    Attributes:
+        used: how many are full and wait.
+        total: how many may wait.
+        used_bytes: about how many bytes the waiting ones have.
+        total_bytes: about how many bytes as many as may wait would have.
+    """
+
+    used: int = 0
+    total: int = 0
+    used_bytes: int = 0
+    total_bytes: int = 0
+
+    @property
+    def available(self) -> int:
+        """How many more may wait."""
+        return max(0, self.total - self.used)
+
+    @property
+    def available_bytes(self) -> int:
+        """About how many bytes these would have."""
+        return max(0, self.total_bytes - self.used_bytes)
+
+    @property
+    def usage_percent(self) -> int:
+        """How much of the bound is in use."""
+        return 100 * self.used // self.total if self.total else 0
+
+    def metrics(self) -> dict[str, Value]:
+        """Flink's metrics of a worker's shuffle memory."""
+        return {
+            "Status.Shuffle.Netty.UsedMemory": self.used_bytes,
+            "Status.Shuffle.Netty.TotalMemory": self.total_bytes,
+            "Status.Shuffle.Netty.AvailableMemory": self.available_bytes,
+            "Status.Shuffle.Netty.UsedMemorySegments": self.used,
+            "Status.Shuffle.Netty.TotalMemorySegments": self.total,
+            "Status.Shuffle.Netty.AvailableMemorySegments": self.available,
+            "Status.Shuffle.Netty.RequestedMemoryUsage": self.usage_percent,
+        }
+
+
+NO_CHANNELS = ChannelMemory()
+
+
+def channel_memory(view: JobView) -> Mapping[str, ChannelMemory]:
+    """The buffers of each worker of a job, by the worker's id."""
+    tasks: dict[str, list[TaskFigures]] = {}
+    for vertex in view.vertices:
+        for subtask in vertex.subtasks:
+            figures = None if subtask.metrics is None else subtask.metrics.figures
+            if subtask.worker_id is not None and figures is not None:
+                tasks.setdefault(subtask.worker_id, []).append(figures)
+    return {worker_id: _of_tasks(figures) for worker_id, figures in tasks.items()}
+
+
+def _of_tasks(tasks: list[TaskFigures]) -> ChannelMemory:
+    used = sum(one.buffers_queued_in + one.buffers_queued_out for one in tasks)
+    total = max(used, sum(one.buffers_in_max + one.buffers_out_max for one in tasks))
+    buffers = sum(one.buffers_in + one.buffers_out for one in tasks)
+    average = sum(one.bytes_in + one.bytes_out for one in tasks) / buffers if buffers else 0.0
+    return ChannelMemory(used, total, int(used * average), int(total * average))
