@@ -1,9 +1,9 @@
 """Flink's own page, as it ships, against Penstock: `python -m tests.operations.dashboard --flink PATH`.
 
 PATH is an installation of Flink or of PyFlink, in which `flink-dist*.jar` has the page. Its files come from there, and
-all else is asked of the REST API of a streaming job that has failed and been rescaled, in this process or with
-`--target spark`. Each view must show what it is about; errors that the browser tells and answers of 4xx and 5xx are
-listed, and make the command end with 1.
+all else is asked of the REST API of a streaming job that has failed and been rescaled: in this process, with
+`--target spark`, or in a session (`--target "local in a session"`), where the browser logs in. Each view must show what
+it is about; errors that the browser tells and answers of 4xx and 5xx are listed, and make the command end with 1.
 """
 
 from __future__ import annotations
@@ -22,19 +22,26 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import pytest
 from playwright.sync_api import ConsoleMessage, Page, Route, expect
 from tests.operations.page.browser import PATIENCE_MS, open_browser, patient
 from tests.operations.rest.check_jobs import settings
+from tests.service.session.sessions import session_in
 
+from penstock.base.configuration import Configuration
 from penstock.base.time import Duration
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.connectors.number_sequence import NumberSequenceSource
-from penstock.core.job.view import JobView
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.functions import MapFunction
-from penstock.drivers.running_job import RunningJob
+from penstock.service.client.address import Address
+from penstock.service.client.rescaling import rescale
+from penstock.service.client.rest_client import RestClient
+from penstock.service.program.spec import ProgramSpec
+from penstock.service.session.submitting import SubmittedProgram
 
 NAME = "seen by Flink"
+TARGETS = ("local", "spark", "local in a session", "spark in a session")
 #: At which number the first attempt fails.
 FAILS_AT = 1_000
 READY_SECONDS = 600.0
@@ -55,38 +62,68 @@ class OnceBroken(MapFunction):
         return value
 
 
-@contextmanager
-def job(target: str) -> Iterator[RunningJob]:
-    """Numbers, counted by their last digit, until the end of the block."""
+def pipeline(env: StreamExecutionEnvironment) -> None:
+    """Numbers, counted by their last digit."""
+    strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(1)).with_timestamp_assigner(
+        lambda number, _: number * 10
+    )
+    numbers = env.from_source(NumberSequenceSource(1, 10**9), strategy, "numbers").map(OnceBroken()).name("digit")
+    counted = numbers.map(lambda number: (number % 10, 1)).key_by(lambda pair: pair[0])
+    total = counted.reduce(lambda one, other: (one[0], one[1] + other[1])).name("count").uid("count")
+    total.filter(lambda _: False).print()
+
+
+def options(target: str, folder: str) -> dict[str, str]:
+    """Those of the job."""
     more = {"pipeline.name": NAME, "jobmanager.scheduler": "adaptive", "restart-strategy.type": "fixed-delay"}
+    return settings(target, "streaming", "0", folder, more).to_dict()
+
+
+@contextmanager
+def job(target: str) -> Iterator[RestClient]:
+    """The REST API of the job, which runs until the end of the block."""
+    from penstock.operations.rest.server import servers
+
     with tempfile.TemporaryDirectory(prefix="penstock-dashboard-") as folder:
-        configuration = settings(target, "streaming", "0", folder, more)
+        configuration = Configuration.from_dict(options(target, folder))
         env = StreamExecutionEnvironment.get_execution_environment(configuration)
-        strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(1)).with_timestamp_assigner(
-            lambda number, _: number * 10
-        )
-        numbers = env.from_source(NumberSequenceSource(1, 10**9), strategy, "numbers").map(OnceBroken()).name("digit")
-        counted = numbers.map(lambda number: (number % 10, 1)).key_by(lambda pair: pair[0])
-        total = counted.reduce(lambda one, other: (one[0], one[1] + other[1])).name("count").uid("count")
-        total.filter(lambda _: False).print()
+        pipeline(env)
         running = env.execute_async(NAME)
         try:
-            yield running
+            yield RestClient(Address(servers[0].url))
         finally:
             running.end()
 
 
-def ready(running: RunningJob) -> JobView:
+@contextmanager
+def job_of_a_session(target: str) -> Iterator[RestClient]:
+    """The same of a session, to which this file is given as a program."""
+    with tempfile.TemporaryDirectory(prefix="penstock-dashboard-") as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+        given = options(target, folder)
+        with session_in(Path(folder), {"execution.target": target}) as session:
+            own = {key: value for key, value in given.items() if not key.startswith("rest.")}
+            program = SubmittedProgram(session.client, ProgramSpec(__file__, ("--as-program",), own))
+            program.wait_for_job()
+            yield session.client
+
+
+def ready(client: RestClient) -> dict[str, Any]:
     """The job when it has failed, begun again, completed a checkpoint, and been rescaled since."""
     until = time.monotonic() + READY_SECONDS
     while time.monotonic() < until:
-        view = running.get_view().result()
-        last = view.checkpoints.last
-        if view.restarts and last is not None and view.failures and last.triggered_ms > view.failures[0].at_ms:
-            running.rescale({"count": 3}).result(READY_SECONDS)
-            return running.get_view().result()
         threading.Event().wait(0.1)
-    raise TimeoutError(f"the job is not ready after {READY_SECONDS:.0f} s: {running.get_view().result()}")
+        jobs = client.get("/jobs/overview")["jobs"]
+        if not jobs:
+            continue
+        job_id = jobs[0]["jid"]
+        failures = client.get(f"/jobs/{job_id}/exceptions")["exceptionHistory"]["entries"]
+        last = client.get(f"/jobs/{job_id}/checkpoints")["latest"]["completed"]
+        if failures and last is not None and last["trigger_timestamp"] > failures[0]["timestamp"]:
+            rescale(client, job_id, {"count": 3}, False, lambda _: None)
+            found: dict[str, Any] = client.get(f"/jobs/{job_id}")
+            return found
+    raise TimeoutError(f"the job is not ready after {READY_SECONDS:.0f} s: {client.get('/jobs/overview')}")
 
 
 @dataclass(frozen=True)
@@ -106,18 +143,18 @@ class View:
     drawn: str | None = None
 
 
-def views(view: JobView, worker: str) -> list[View]:
+def views(shown: dict[str, Any], worker: str) -> list[View]:
     """All views of the page for a running job; `worker` is one of its task managers."""
-    job_path, one = f"/job/running/{view.job_id}", f"/task-manager/{worker}"
-    vertex = view.vertices[-1]
-    drawer = f"{job_path}/overview/{vertex.vertex_id}"
+    job_path, one = f"/job/running/{shown['jid']}", f"/task-manager/{worker}"
+    vertex = shown["vertices"][-1]
+    drawer = f"{job_path}/overview/{vertex['id']}"
     checkpoints = f"{job_path}/checkpoints"
     return [
         View("/overview", (NAME, "Available Task Slots")),
         View("/job/running", (NAME, "RUNNING")),
         View("/job/completed", ("Completed",)),
         View(f"{job_path}/overview", (NAME, "numbers", "count", "HASH")),
-        View(f"{drawer}/detail", (vertex.name, "Parallelism")),
+        View(f"{drawer}/detail", (vertex["name"], "Parallelism")),
         View(f"{drawer}/subtasks", ("Bytes Received", "RUNNING")),
         View(f"{drawer}/taskmanagers", ("Records Received", "RUNNING")),
         View(f"{drawer}/watermarks", ("Watermark",)),
@@ -145,7 +182,7 @@ def views(view: JobView, worker: str) -> list[View]:
         View(f"{one}/log-list", (".log",)),
         View(f"{one}/thread-dump", ()),
         View("/job-manager/metrics", ("JVM",)),
-        View("/job-manager/config", ("pipeline.name",)),
+        View("/job-manager/config", ("execution.target",)),
         View("/job-manager/logs", ()),
         View("/job-manager/stdout", ()),
         View("/job-manager/log", ("penstock.log",)),
@@ -230,38 +267,57 @@ def page_of(flink: Path) -> dict[str, bytes]:
         return {name.removeprefix("web/"): archive.read(name) for name in names}
 
 
+def log_in(page: Page, client: RestClient) -> None:
+    """Give the browser a cookie in the place of the token, which Flink's page cannot send."""
+    page.goto(f"{client.address.url}/login")
+    page.get_by_label("Token").fill(client.address.token or "")
+    page.get_by_role("button", name="Log in").click()
+    page.wait_for_url(f"{client.address.url}/")
+    page.goto("about:blank")
+
+
 def look(flink: Path, target: str, say: Callable[[str], None], pictures: Path | None) -> int:
     """Look at each view, and tell of each; how many have problems."""
-    from penstock.operations.rest.server import servers
-
     files, worse = page_of(flink), 0
-    with job(target) as running, open_browser() as browser:
-        view = ready(running)
+    place, _, of_session = target.partition(" in a ")
+    with (job_of_a_session if of_session else job)(place) as client, open_browser() as browser:
+        shown = ready(client)
         page = patient(browser.new_page(viewport={"width": 1400, "height": 1000}))
         expect.set_options(timeout=4 * PATIENCE_MS)  # the first view loads all of the page
-        dashboard = Dashboard(page, servers[0].url, files)
-        worker = page.request.get(f"{servers[0].url}/taskmanagers").json()["taskmanagers"][0]["id"]
-        all_of_them = views(view, worker)
+        if client.address.token:
+            log_in(page, client)
+        dashboard = Dashboard(page, client.address.url, files)
+        worker = client.get("/taskmanagers")["taskmanagers"][0]["id"]
+        all_of_them = views(shown, worker)
         for number, one in enumerate(all_of_them):
             problems = dashboard.open(one)
             worse += bool(problems)
-            where = " / ".join((one.path.replace(view.job_id, ":jobid"), *one.clicks))
+            where = " / ".join((one.path.replace(shown["jid"], ":jobid"), *one.clicks))
             say(f"{'WRONG' if problems else 'ok   '} {where}")
             for problem in problems:
                 say(f"      {problem}")
             if pictures is not None:
                 page.screenshot(path=pictures / f"{number:02}.png")
         say(f"{len(all_of_them)} views, {worse} with problems; {len(dashboard.asked)} paths of the REST API were asked")
-        assert running.status().name == "RUNNING", "the job runs on"
+        state = client.get(f"/jobs/{shown['jid']}")["state"]
+        assert state == "RUNNING", "the job runs on"
     return worse
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--flink", type=Path, required=True, help="an installation of Flink or PyFlink")
-    parser.add_argument("--target", choices=["local", "spark"], default="local")
+    parser.add_argument("--flink", type=Path, help="an installation of Flink or PyFlink")
+    parser.add_argument("--target", choices=TARGETS, default="local")
+    parser.add_argument("--as-program", action="store_true", help="run the job alone, as a session does")
     parser.add_argument("--pictures", type=Path, help="a directory for a picture of each view")
     options = parser.parse_args()
+    if options.as_program:
+        env = StreamExecutionEnvironment.get_execution_environment()
+        pipeline(env)
+        env.execute(NAME)
+        return 0
+    if options.flink is None:
+        parser.error("--flink is needed")
     if options.pictures is not None:
         options.pictures.mkdir(parents=True, exist_ok=True)
     return 1 if look(options.flink, options.target, lambda text: print(text, flush=True), options.pictures) else 0

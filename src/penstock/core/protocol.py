@@ -405,6 +405,37 @@ class OperatorFigures(msgspec.Struct, frozen=True, array_like=True):
     latency: dict[str, HistogramFigures] = {}
 
 
+class InputWatermark(msgspec.Struct, frozen=True, array_like=True):
+    """How far (ms of event time) one input of a task is: the lowest and the highest of its active channels.
+
+    `edge` is where the channels come from; None for a source, whose inputs are splits. `parts` names channels, by the
+    producer's subtask, or splits that hold the watermark back; there are `count` of them. An input is idle if all of
+    its channels are idle or have ended. Without active channels, both watermarks are the least time.
+    """
+
+    edge: int | None
+    lowest_ms: int
+    highest_ms: int
+    is_idle: bool
+    holds: bool
+    parts: tuple[str, ...] = ()
+    count: int = 0
+    has_ended: bool = False
+
+
+class WatermarkHold(msgspec.Struct, frozen=True, array_like=True):
+    """A task's watermark (ms of event time) that some of its inputs hold back.
+
+    It has stood still since `since_ms`, and the input that is furthest ahead moved for the last time at `moved_ms`
+    (ms since the epoch).
+    """
+
+    watermark_ms: int
+    since_ms: int
+    moved_ms: int
+    inputs: tuple[InputWatermark, ...]
+
+
 class TaskFigures(msgspec.Struct, frozen=True, array_like=True):
     """How a subtask spends its time and what it moves; totals of this attempt, times in ms.
 
@@ -413,7 +444,7 @@ class TaskFigures(msgspec.Struct, frozen=True, array_like=True):
     task of the same worker goes by reference. `buffers_queued_in` and `_out` are full and wait now; at most
     `buffers_in_max` and `buffers_out_max` may. Remote bytes and buffers come from other workers. The longest
     back-pressure is the longest wait for consumers since the report before. `mailbox_latency` (ms): how late the
-    worker looks at the mail of its tasks.
+    worker looks at the mail of its tasks. `hold`: which inputs hold the watermark back, if any do.
     """
 
     busy_ms: int = 0
@@ -439,6 +470,7 @@ class TaskFigures(msgspec.Struct, frozen=True, array_like=True):
     buffers_out_max: int = 0
     longest_back_pressure_ms: int = 0
     mailbox_latency: HistogramFigures | None = None
+    hold: WatermarkHold | None = None
 
 
 class TaskMetrics(msgspec.Struct, frozen=True, tag=True):

@@ -31,9 +31,9 @@ from penstock.drivers.questions import Answer as Answered
 from penstock.drivers.questions import Question, Refused
 from penstock.drivers.running_job import RunningJob, completed
 from penstock.operations.dispatcher import DispatchedJob, Dispatcher
+from penstock.operations.rest.access.settings import RestSettings
 from penstock.operations.rest.calls.context import RestContext
 from penstock.operations.rest.server import RestServer
-from penstock.operations.rest.settings import RestSettings
 
 BEGAN_MS = 1_700_000_000_000
 JOB = "0123456789abcdef0123456789abcdef"

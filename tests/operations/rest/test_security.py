@@ -18,10 +18,10 @@ from penstock.base.options import REGISTRY
 from penstock.drivers.running_job import RunningJob
 from penstock.operations.dispatcher import DispatchedJob
 from penstock.operations.rest import application
+from penstock.operations.rest.access.settings import RestSettings
 from penstock.operations.rest.application import BODY_BYTES_MAX, starlette_path
 from penstock.operations.rest.calls.answers import Empty
 from penstock.operations.rest.policies import PAGE_POLICY
-from penstock.operations.rest.settings import RestSettings
 from penstock.operations.rest.table import ROUTES
 from penstock.service.client.address import address_of
 

@@ -51,6 +51,40 @@ def test_top_is_a_snapshot_where_there_is_no_terminal(penstock: Penstock, watche
     )
 
 
+def hold_input(name: str, **more: Any) -> dict[str, Any]:
+    found = {"id": name, "name": name, "holds": True, "idle": False, "ended": False, "watermark": 1, "splits": []}
+    return {**found, "highest-watermark": 9, "subtasks": [2], "count": 1, **more}
+
+
+def test_top_names_what_holds_a_watermark_back(penstock: Penstock, watched: FakeServer) -> None:
+    inputs = [hold_input("Enriched"), hold_input("Payments", holds=False, idle=True, subtasks=[], count=0)]
+    held = {
+        "id": SINK,
+        "operator": "Counts",
+        "duration": 90_000,
+        "inputs": inputs,
+        "origin": {"id": "o", "name": "Orders"},
+    }
+    splits = hold_input("Orders", splits=["orders-1", "orders-2"], count=3, watermark=None, subtasks=[])
+    source = {
+        "id": "o",
+        "operator": "Orders",
+        "duration": 5_000,
+        "inputs": [splits],
+        "origin": {"id": "o", "name": "Orders"},
+    }
+    watched.answers[f"GET /jobs/{JOB}/watermark-hold"] = {"status": "ok", "holds": [held, source]}
+    lines = " ".join(penstock("top", "Demo").output.split())
+    assert (
+        "watermark of Counts: stands still for 1 min 30 s, waits for Enriched (subtask 3), from Orders; idle: Payments"
+        in lines
+    )
+    assert (
+        "watermark of Orders: stands still for 5.0 s, waits for splits orders-1, orders-2 and 1 more, which has no "
+        "watermark yet" in lines
+    )
+
+
 def test_top_says_how_often_a_job_began_again(penstock: Penstock, watched: FakeServer) -> None:
     job = watched.answers[f"GET /jobs/{JOB}"]
     watched.answers[f"GET /jobs/{JOB}"] = {**job, "restarts": 162, "last-failure": job["now"] - 12_000}

@@ -54,6 +54,9 @@ def test_programs_have_processes_of_their_own_and_one_server(session: SessionRig
     path = json.loads(penstock(session, "savepoint", "stays", str(tmp_path), "--json"))["savepoint"]
     assert "penstock.job" in penstock(session, "logs", "stays")
     assert "program stays in " in penstock(session, "logs", "stays", "--stdout")
+    workers = session.client.get("/taskmanagers")["taskmanagers"]
+    printed = [session.client.text("GET", f"/taskmanagers/{worker['id']}/stdout") for worker in workers]
+    assert any("program stays in " in text for text in printed), "its workers are threads of the program's process"
     assert "stays" in penstock(session, "top", "stays", "--once")
     assert "Keyed Sum" in penstock(session, "info", "stays")
     assert session.client.get(f"/jobs/{stays}/resource-requirements")

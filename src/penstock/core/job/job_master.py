@@ -63,6 +63,7 @@ from penstock.core.job.slow_workers import SlowWorkers
 from penstock.core.job.timers import Timers
 from penstock.core.job.turns import Turns, turn
 from penstock.core.job.view import JobView, job_view, subtask_views
+from penstock.core.job.watermark_holds import WatermarkHolds
 from penstock.core.job.workers_of_tasks import unacknowledged, worker_name
 from penstock.core.ports import CheckpointStore, Clock
 from penstock.core.protocol import (
@@ -157,6 +158,7 @@ class JobMaster:
         self._slow_workers = SlowWorkers(
             self._graph, configuration, self._slot_pool, self._tasks, self.checkpoints, clock, self._effects
         )
+        self._watermark_holds = WatermarkHolds(self._graph, clock, self._effects, self._tasks.hold_of)
         self._savepoints = JobSavepoints(self, self._effects)
         self._recovery = JobRecovery(self, self._graph, configuration, store, clock)
 
@@ -349,7 +351,8 @@ class JobMaster:
         if self.is_done:
             return
         if isinstance(message, TaskMetrics):
-            self._tasks.on_metrics(message)
+            if self._tasks.on_metrics(message):
+                self._watermark_holds.on_metrics(message)
         elif isinstance(message, Heartbeat):
             self._on_heartbeat(message)
         elif isinstance(message, AcknowledgeCheckpoint):

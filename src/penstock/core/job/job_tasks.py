@@ -27,6 +27,7 @@ from penstock.core.protocol import (
     StartTask,
     TaskMetrics,
     TaskStateChanged,
+    WatermarkHold,
 )
 from penstock.core.task.settings import task_settings
 from penstock.storage.metadata import CheckpointMetadata
@@ -110,10 +111,17 @@ class JobTasks:
             execution.move(_E.DEPLOYING)
             self._effects.send(worker_id, message)
 
-    def on_metrics(self, message: TaskMetrics) -> None:
-        """What a task reports of itself."""
-        if self._graph.find(message.execution) is not None:
-            self.metrics[(message.execution.vertex, message.execution.subtask)] = message
+    def on_metrics(self, message: TaskMetrics) -> bool:
+        """What a task reports of itself; whether it is a task of the present attempt."""
+        if self._graph.find(message.execution) is None:
+            return False
+        self.metrics[(message.execution.vertex, message.execution.subtask)] = message
+        return True
+
+    def hold_of(self, vertex: int, subtask: int) -> WatermarkHold | None:
+        """Which inputs hold the watermark of a subtask back, as it has reported last."""
+        reported = self.metrics.get((vertex, subtask))
+        return None if reported is None or reported.figures is None else reported.figures.hold
 
     def on_state(self, message: TaskStateChanged) -> TaskChange | None:
         """A task tells its state; None when that changes nothing."""

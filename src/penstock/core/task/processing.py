@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol
 
 from penstock.core.operators.source.source import Emitted, SourceOperator
 from penstock.core.ports import Clock
+from penstock.core.protocol import WatermarkHold
 from penstock.core.records import (
     MAX_WATERMARK,
     MIN_TIMESTAMP,
@@ -32,6 +33,7 @@ from penstock.core.task.channels.result_partition import ResultPartition
 from penstock.core.task.latency_markers import LatencyMarkers
 from penstock.core.task.operator_chain import OperatorChain
 from penstock.core.task.phases import Phase, TaskLife
+from penstock.core.task.watermark_hold import HoldTracker, hold_of_channels, hold_of_splits
 from penstock.core.task.watermark_valve import TimeChange, WatermarkValve
 
 #: Control elements that one step may take before it returns.
@@ -95,6 +97,7 @@ class ProcessingLoop:
         self._flush_at_ms: int | None = None
         self._steps_without_input = 0
         self._valve = WatermarkValve(len(gate.channels), chain.watermark)
+        self._holds = HoldTracker()
         self._handlers: Final[dict[type, Callable[[InputChannel, Any], None]]] = {
             Watermark: self._on_watermark,
             WatermarkStatus: self._on_watermark_status,
@@ -186,6 +189,13 @@ class ProcessingLoop:
         if self.source is not None and reached == MIN_TIMESTAMP and self.source.emitted_watermark is not None:
             return self.source.emitted_watermark
         return reached
+
+    def hold(self) -> WatermarkHold | None:
+        """Which inputs hold the watermark back, as far as earlier calls have seen it."""
+        now_ms = self._clock.now_ms()
+        if self.source is not None:
+            return hold_of_splits(self._holds, self.source.watermarks, now_ms)
+        return hold_of_channels(self._holds, self._valve, self._gate.channels, now_ms)
 
     # --- output ----------------------------------------------------------------------------------------------------
 

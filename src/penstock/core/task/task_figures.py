@@ -53,4 +53,5 @@ def task_figures(
         len(subpartitions) * QUEUED_BUFFERS_MAX,
         times.take_longest_back_pressure(),
         times.mailbox_latency,
+        None if loop is None else loop.hold(),
     )

@@ -46,7 +46,7 @@ class WatermarkValve:
         if has_ended:
             self._is_idle[channel] = False
             return self._settle()
-        return TimeChange(self._reach(min(self._active())))
+        return TimeChange(self._reach(min(self.active())))
 
     def on_status(self, channel: int, idle: bool) -> TimeChange:
         """A channel became idle or active; one that has ended stays ended."""
@@ -55,11 +55,20 @@ class WatermarkValve:
         self._is_idle[channel] = idle
         return self._settle()
 
+    @property
+    def watermark(self) -> int:
+        """The task's watermark (ms)."""
+        return self._output
+
+    def mark(self, channel: int) -> tuple[int, bool]:
+        """The watermark (ms) of a channel, and whether it is idle."""
+        return self._watermarks[channel], self._is_idle[channel]
+
     def validate(self) -> None:
         """Assert what holds between any two steps. The simulator calls this; a running job never does."""
         if not self._watermarks:
             return
-        active, idle = self._active(), self._idle_ones()
+        active, idle = self.active(), self._idle_ones()
         assert self._idle is (bool(idle) and not active), (
             "a task is idle exactly while some of its channels are idle, and all others have ended"
         )
@@ -67,8 +76,8 @@ class WatermarkValve:
         assert self._output >= lowest, f"event time stands at {self._output}, and may go on to {lowest}"
         assert self._output < MAX_WATERMARK or not (active or idle), "event time ends when all channels have ended"
 
-    def _active(self) -> list[int]:
-        """The watermarks of the channels that hold others back."""
+    def active(self) -> list[int]:
+        """The watermarks (ms) of the channels that hold others back."""
         both = zip(self._watermarks, self._is_idle, strict=True)
         return [mark for mark, is_idle in both if not is_idle and mark != MAX_WATERMARK]
 
@@ -78,7 +87,7 @@ class WatermarkValve:
 
     def _settle(self) -> TimeChange:
         """After a channel has changed its state."""
-        active, idle = self._active(), self._idle_ones()
+        active, idle = self.active(), self._idle_ones()
         watermark = self._reach(min(active) if active else max(idle, default=MAX_WATERMARK))
         is_idle = bool(idle) and not active
         if is_idle is self._idle:

@@ -20,17 +20,17 @@ from starlette.responses import Response
 from starlette.routing import Route as StarletteRoute
 
 from penstock.base.secrets import hide, hide_json
+from penstock.operations.rest.access.logins import Role, cookie_name, cookie_of
+from penstock.operations.rest.access.settings import RestSettings
 from penstock.operations.rest.audit import Audit, printable
 from penstock.operations.rest.calls.answers import JSON_TYPE, TEXT_TYPE, Answer, answer_of, error_answer
 from penstock.operations.rest.calls.context import RestContext
 from penstock.operations.rest.calls.errors import RestError
 from penstock.operations.rest.calls.routing import Call, Pool, Route
 from penstock.operations.rest.guards import check_access, check_host, check_origin, check_own_page, role_of
-from penstock.operations.rest.logins import Role, cookie_name, cookie_of
 from penstock.operations.rest.openapi import document
 from penstock.operations.rest.page_files import page_file
 from penstock.operations.rest.policies import DATA_POLICY
-from penstock.operations.rest.settings import RestSettings
 from penstock.operations.rest.table import ROUTES
 
 _log = logging.getLogger("penstock.rest")

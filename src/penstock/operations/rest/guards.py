@@ -13,15 +13,14 @@
 
 from __future__ import annotations
 
-import hmac
 import ipaddress
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
+from penstock.operations.rest.access.logins import Role, role_of_token
+from penstock.operations.rest.access.settings import RestSettings
 from penstock.operations.rest.calls.errors import RestError
 from penstock.operations.rest.calls.routing import Access
-from penstock.operations.rest.logins import Role
-from penstock.operations.rest.settings import RestSettings
 
 
 def host_of(authority: str) -> str:
@@ -78,17 +77,6 @@ def role_of(settings: RestSettings, headers: Mapping[str, str]) -> Role:
     return role_of_token(settings, given.strip()) if kind.lower() == "bearer" else "nobody"
 
 
-def role_of_token(settings: RestSettings, token: str) -> Role:
-    """For whom a token is."""
-    if not token:
-        return "nobody"
-    if settings.token is not None and _equal(token, settings.token):
-        return "operator"
-    if settings.reader_token is not None and _equal(token, settings.reader_token):
-        return "reader"
-    return "nobody"
-
-
 def check_access(settings: RestSettings, access: Access, role: Role) -> None:
     """Refuse those whose token is missing, or not good enough."""
     if settings.token is None or role == "operator" or access == "login":
@@ -100,7 +88,3 @@ def check_access(settings: RestSettings, access: Access, role: Role) -> None:
     if role == "reader":
         raise RestError(403, "the reader's token may not change anything: this needs the operator's")
     raise RestError(401, "this needs a token: Authorization: Bearer <token>, or a log-in at /login")
-
-
-def _equal(one: str, other: str) -> bool:
-    return hmac.compare_digest(one.encode(), other.encode())

@@ -17,11 +17,11 @@ from penstock.base.errors import OperationError
 from penstock.drivers.listener import log_to_stderr_by_default
 from penstock.operations.dispatcher import Dispatcher
 from penstock.operations.metrics.listing import MetricStore
+from penstock.operations.rest.access.settings import RestSettings
 from penstock.operations.rest.application import application
 from penstock.operations.rest.calls.context import RestContext
 from penstock.operations.rest.calls.programs import Programs
 from penstock.operations.rest.connections import BoundedSocket, connections_max, protocol_of
-from penstock.operations.rest.settings import RestSettings
 
 _log = logging.getLogger("penstock.rest")
 

@@ -20,6 +20,7 @@ from penstock.operations.rest.handlers import (
     status_history,
     taskmanagers,
     vertices,
+    watermark_hold,
 )
 
 
@@ -35,6 +36,7 @@ ROUTES: Final[list[Route]] = sorted(
         *jobs.ROUTES,
         *status_history.ROUTES,
         *vertices.ROUTES,
+        *watermark_hold.ROUTES,
         *back_pressure.ROUTES,
         *checkpoints.ROUTES,
         *savepoints.ROUTES,

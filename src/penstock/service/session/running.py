@@ -16,6 +16,7 @@ from typing import Final
 from penstock.base.configuration import Configuration
 from penstock.base.durable_files import TEMPORARY_VARIABLE
 from penstock.base.job_status import JobStatus
+from penstock.drivers.program_output import OUTPUT_VARIABLE
 from penstock.operations.dispatcher import DispatchedJob
 from penstock.operations.rest.calls.programs import ProgramStatus, ProgramView
 from penstock.operations.session.channel import Channel
@@ -75,7 +76,12 @@ class RunningProgram:
         with theirs, output.open("ab") as file:
             self._process = subprocess.Popen(
                 command,
-                env={**environment, SOCKET_VARIABLE: str(theirs.fileno()), TEMPORARY_VARIABLE: str(directory)},
+                env={
+                    **environment,
+                    SOCKET_VARIABLE: str(theirs.fileno()),
+                    TEMPORARY_VARIABLE: str(directory),
+                    OUTPUT_VARIABLE: str(output),
+                },
                 cwd=directory,
                 stdin=subprocess.DEVNULL,
                 stdout=file,

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from penstock.service.client.jobs import short_name
 from penstock.service.stored.sizes import size_text
-from penstock.service.top.sample import CheckpointSample, JobSample, VertexSample
+from penstock.service.top.sample import CheckpointSample, HoldSample, JobSample, VertexSample
 
 #: How wide (characters) the bar of a vertex's time is.
 BAR: Final = 16
@@ -36,7 +36,8 @@ def picture(sample: JobSample) -> Group:
         table.add_column(name, justify="right" if name == "lag" else "left", no_wrap=True)
     for vertex in sample.vertices:
         table.add_row(*_cells(vertex))
-    return Group(head, table, Text(checkpoints_text(sample.checkpoints)))
+    holds = [Text(hold_text(hold), "yellow") for hold in sample.holds]
+    return Group(head, table, *holds, Text(checkpoints_text(sample.checkpoints)))
 
 
 def _cells(vertex: VertexSample) -> list[Text]:
@@ -85,6 +86,14 @@ def duration_text(milliseconds: float) -> str:
     if days:
         return f"{days} d {hours} h"
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s"
+
+
+def hold_text(hold: HoldSample) -> str:
+    """Which input holds a watermark back, in one line."""
+    origin = "" if hold.origin is None else f", from {hold.origin}"
+    idle = f"; idle: {', '.join(hold.idle_inputs)}" if hold.idle_inputs else ""
+    waits = f"waits for {'; '.join(hold.inputs)}{origin}{idle}"
+    return f"watermark of {hold.name}: stands still for {duration_text(hold.duration_ms)}, {waits}"
 
 
 def restarts_text(sample: JobSample) -> str:

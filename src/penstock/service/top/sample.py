@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+from penstock.base.errors import OperationError
 from penstock.service.client.rest_client import RestClient
 
 #: The metrics of subtasks that are shown.
@@ -57,6 +58,17 @@ class CheckpointSample:
 
 
 @dataclass(frozen=True, slots=True)
+class HoldSample:
+    """A vertex whose watermark has stood still for so long, because `inputs` do; they come from `origin`, if known."""
+
+    name: str
+    duration_ms: int
+    inputs: tuple[str, ...]
+    idle_inputs: tuple[str, ...]
+    origin: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class JobSample:
     """A job at one moment; `duration_ms` is how long it runs, `failure_age_ms` the time since its last failure."""
 
@@ -68,6 +80,7 @@ class JobSample:
     checkpoints: CheckpointSample
     restarts: int
     failure_age_ms: int | None
+    holds: tuple[HoldSample, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -75,7 +88,7 @@ class JobSample:
 
 
 def sample(client: RestClient, job_id: str) -> JobSample:
-    """The job as it is now: one request for the job, one for checkpoints, one for each vertex.
+    """The job as it is now: a request for the job, for checkpoints, for watermarks, and for each vertex.
 
     Raises:
         OperationError: if the server does not answer, or knows no such job.
@@ -94,7 +107,39 @@ def sample(client: RestClient, job_id: str) -> JobSample:
         checkpoints,
         job.get("restarts", 0),
         max(0, now - failed) if failed > 0 else None,
+        _holds(client, job_id),
     )
+
+
+def _holds(client: RestClient, job_id: str) -> tuple[HoldSample, ...]:
+    """Nothing of a server that does not say, such as Flink's, or one whose token is missing."""
+    try:
+        found = client.get(f"/jobs/{job_id}/watermark-hold")["holds"]
+    except OperationError:
+        return ()
+    return tuple(_hold(one) for one in found)
+
+
+def _hold(hold: Mapping[str, Any]) -> HoldSample:
+    holding = [one for one in hold["inputs"] if one["holds"]]
+    origin = hold["origin"]
+    is_new = origin is not None and all(origin["id"] != one["id"] for one in [*holding, hold])
+    return HoldSample(
+        hold["operator"],
+        hold["duration"],
+        tuple(_input_text(one) for one in holding),
+        tuple(one["name"] for one in hold["inputs"] if one["idle"]),
+        origin["name"] if is_new else None,
+    )
+
+
+def _input_text(found: Mapping[str, Any]) -> str:
+    kind, parts = ("split", found["splits"]) if found["splits"] else ("subtask", [one + 1 for one in found["subtasks"]])
+    more = found["count"] - len(parts)
+    named = ", ".join(map(str, parts)) + (f" and {more} more" if more else "")
+    where = f"{kind if found['count'] == 1 else kind + 's'} {named}"
+    text = where if found["splits"] else f"{found['name']} ({where})"
+    return text if found["watermark"] is not None else f"{text}, which has no watermark yet"
 
 
 def _metrics(client: RestClient, job_id: str, vertex_id: str) -> dict[str, dict[str, float]]:

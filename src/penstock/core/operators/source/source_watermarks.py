@@ -8,7 +8,7 @@ open splits are idle so is the source, and its watermark is where the split furt
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.core.operators.watermarks import WatermarkGenerator
@@ -66,9 +66,19 @@ class SourceWatermarks:
         return {name for name, g in self._splits.items() if g.watermark > watermark and not g.idle}
 
     @property
+    def emitted(self) -> int:
+        """The source's own watermark (ms)."""
+        return self._emitted
+
+    @property
     def split_ids(self) -> set[str]:
         """The open splits."""
         return set(self._splits)
+
+    def marks(self) -> Iterator[tuple[str, int, bool]]:
+        """Each open split with its watermark (ms), and whether it is idle."""
+        for split_id, generator in self._splits.items():
+            yield split_id, generator.watermark, generator.idle
 
     def idle_deadline_ms(self) -> int | None:
         """When (ms) the next split becomes idle if nothing comes."""

@@ -13,12 +13,12 @@ from penstock.core.job.view import JobView
 from penstock.drivers.log_settings import LogSettings
 from penstock.operations.dispatcher import DispatchedJob, Dispatcher
 from penstock.operations.insight import WorkerInsight
+from penstock.operations.rest.access.logins import Logins
+from penstock.operations.rest.access.settings import RestSettings
 from penstock.operations.rest.calls.operations import Operations
 from penstock.operations.rest.calls.own_process import OwnProcess
 from penstock.operations.rest.calls.programs import Programs
 from penstock.operations.rest.calls.unseen import unseen_view
-from penstock.operations.rest.logins import Logins
-from penstock.operations.rest.settings import RestSettings
 
 Values: TypeAlias = Mapping[str, "str | float"]
 

@@ -9,10 +9,16 @@ from urllib.parse import parse_qs
 
 import msgspec
 
+from penstock.operations.rest.access.logins import (
+    LOGIN_SECONDS,
+    Role,
+    cookie_header,
+    cookie_name,
+    cookie_of,
+    role_of_token,
+)
 from penstock.operations.rest.calls.answers import HTML_TYPE, Answer, Html
 from penstock.operations.rest.calls.routing import Call, Route
-from penstock.operations.rest.guards import role_of_token
-from penstock.operations.rest.logins import LOGIN_SECONDS, Role, cookie_header, cookie_name, cookie_of
 
 
 class LoginForm(msgspec.Struct, frozen=True):

@@ -8,6 +8,7 @@ cookie's name has the port, because cookies do not tell ports apart.
 
 from __future__ import annotations
 
+import hmac
 import secrets
 import threading
 import time
@@ -15,6 +16,8 @@ from collections.abc import Callable, Mapping
 from typing import Final, Literal
 
 from starlette.requests import cookie_parser
+
+from penstock.operations.rest.access.settings import RestSettings
 
 Role = Literal["nobody", "reader", "operator"]
 
@@ -72,3 +75,18 @@ def cookie_header(name: str, value: str, seconds: int, *, is_encrypted: bool) ->
     """The header Set-Cookie."""
     secure = "; Secure" if is_encrypted else ""
     return f"{name}={value}; Max-Age={seconds}; Path=/; HttpOnly; SameSite=Strict{secure}"
+
+
+def role_of_token(settings: RestSettings, token: str) -> Role:
+    """For whom a token is."""
+    if not token:
+        return "nobody"
+    if settings.token is not None and _equal(token, settings.token):
+        return "operator"
+    if settings.reader_token is not None and _equal(token, settings.reader_token):
+        return "reader"
+    return "nobody"
+
+
+def _equal(one: str, other: str) -> bool:
+    return hmac.compare_digest(one.encode(), other.encode())

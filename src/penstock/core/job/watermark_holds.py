@@ -1,0 +1,160 @@
+"""Which input holds the watermark of an operator back, told in the log, and followed to the source that it comes from.
+
+A task reports its hold: which of its own inputs stand still while others are ahead (`core.task.watermark_hold`). Most
+holds are short. The log names one when the inputs ahead have moved for 60 s while the watermark stood still. So a job
+whose inputs all pause, at night say, leaves no line.
+
+A hold spreads downstream: an operator behind a held one waits, too. So a line is left for the operator where it begins,
+and an operator of several inputs names the source that its slow input comes from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from penstock.core.effects import Effects
+from penstock.core.graph.execution_graph import ExecutionGraph
+from penstock.core.graph.job_graph import JobEdge, JobGraph
+from penstock.core.ports import Clock
+from penstock.core.protocol import InputWatermark, TaskMetrics, WatermarkHold
+from penstock.core.records import MIN_TIMESTAMP
+
+#: For how long (ms) a watermark stands still while others move, before the log names it.
+NAMED_MS: Final = 60_000
+#: How long (ms) after the log has named a vertex it names it again.
+AGAIN_MS: Final = 600_000
+REMEDY: Final = (
+    "if it may be silent, let it become idle: with_idleness(...) of its watermark strategy, or "
+    "table.exec.source.idle-timeout in SQL"
+)
+
+HoldOf = Callable[[int, int], WatermarkHold | None]
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a watermark that stands still comes from.
+
+    Attributes:
+        vertex: the index of the vertex.
+        subtasks: those of its subtasks that stand still, as far as that is known.
+        splits: the splits of a source that stand still; empty where it has no several ones.
+    """
+
+    vertex: int
+    subtasks: tuple[str, ...] = ()
+    splits: tuple[str, ...] = ()
+
+
+def holding(hold: WatermarkHold) -> InputWatermark:
+    """The first of the inputs that hold a watermark back."""
+    return next(one for one in hold.inputs if one.holds)
+
+
+def origin_of(edges: Sequence[JobEdge], hold_of: HoldOf, vertex: int, subtask: int) -> Origin | None:
+    """Follow a hold upstream, from a subtask that has one: to a source, or to an operator whose inputs are all as far.
+
+    Args:
+        edges: those of the job.
+        hold_of: the hold of a subtask of a vertex.
+        vertex: the index of the vertex.
+        subtask: the subtask.
+    """
+    sources = {edge.index: edge.source for edge in edges}
+    origin: Origin | None = None
+    for _ in range(len(edges) + 1):  # loops of a job have edges back
+        hold = hold_of(vertex, subtask)
+        if hold is not None:
+            found = holding(hold)
+            if found.edge is None:
+                return Origin(vertex, (str(subtask),), found.parts)
+            vertex, subtasks = sources[found.edge], found.parts
+        else:
+            inputs = [edge for edge in edges if edge.target == vertex]
+            if origin is None or len(inputs) != 1:
+                return origin
+            vertex, subtasks = inputs[0].source, ()
+        origin = Origin(vertex, subtasks)
+        subtask = int(subtasks[0]) if subtasks else 0
+    return origin
+
+
+class WatermarkHolds:
+    """Leaves the lines in the log; see the module's text."""
+
+    def __init__(self, graph: ExecutionGraph, clock: Clock, effects: Effects, hold_of: HoldOf) -> None:
+        self._graph = graph
+        self._clock = clock
+        self._effects = effects
+        self._hold_of = hold_of
+        #: when (steady ms) the log has named a vertex
+        self._said_ms: dict[int, int] = {}
+        #: the subtask that the log has named of a vertex, while its watermark stands still
+        self._open: dict[int, int] = {}
+
+    def on_metrics(self, message: TaskMetrics) -> None:
+        """A task has reported."""
+        vertex, subtask = message.execution.vertex, message.execution.subtask
+        hold = None if message.figures is None else message.figures.hold
+        if hold is None:
+            if self._open and self._open.get(vertex) == subtask:
+                del self._open[vertex]
+                self._effects.log(f"the watermark of {self._name(vertex)} goes on")
+            return
+        if hold.moved_ms - hold.since_ms < NAMED_MS or self._is_held_upstream(hold):
+            return
+        now_ms = self._clock.steady_ms()
+        said_ms = self._said_ms.get(vertex)
+        if said_ms is not None and now_ms < said_ms + AGAIN_MS:
+            return
+        self._said_ms[vertex], self._open[vertex] = now_ms, subtask
+        self._effects.log(self._in_words(vertex, subtask, hold))
+
+    @property
+    def _job_graph(self) -> JobGraph:
+        return self._graph.job_graph
+
+    def _name(self, vertex: int) -> str:
+        return f"'{self._job_graph.vertices[vertex].operators[0].name}'"
+
+    def _is_held_upstream(self, hold: WatermarkHold) -> bool:
+        """Whether the producer of the slow input is held back itself: then it has a line of its own."""
+        found = holding(hold)
+        if found.edge is None:
+            return False
+        source = next(edge.source for edge in self._job_graph.edges if edge.index == found.edge)
+        return any(self._hold_of(source, int(part)) is not None for part in found.parts)
+
+    def _in_words(self, vertex: int, subtask: int, hold: WatermarkHold) -> str:
+        found = holding(hold)
+        for_s = (self._clock.now_ms() - hold.since_ms) // 1000
+        ahead_ms = max(one.highest_ms for one in hold.inputs)
+        where = self._input_in_words(vertex, subtask, found)
+        if found.lowest_ms == MIN_TIMESTAMP:
+            how = "has no watermark yet"
+        else:
+            how = f"is {(ahead_ms - found.lowest_ms) / 1000:,.0f} s behind the one that is furthest ahead"
+        idle = [self._producer(one) for one in hold.inputs if one.is_idle]
+        others = f"; {', '.join(idle)} {'is' if len(idle) == 1 else 'are'} idle" if idle else ""
+        who = f"{self._name(vertex)} (subtask {subtask + 1}/{self._job_graph.vertices[vertex].parallelism})"
+        return (
+            f"the watermark of {who} has stood still for {for_s} s "
+            f"while other inputs go on: it waits for {where}, which is not idle and {how}{others}; {REMEDY}"
+        )
+
+    def _producer(self, found: InputWatermark) -> str:
+        source = next(edge.source for edge in self._job_graph.edges if edge.index == found.edge)
+        return f"input {self._name(source)}"
+
+    def _input_in_words(self, vertex: int, subtask: int, found: InputWatermark) -> str:
+        more = found.count - len(found.parts)
+        others = f" and {more} more" if more else ""
+        if found.edge is None:
+            return f"{'split' if found.count == 1 else 'splits'} {', '.join(found.parts)}{others}"
+        numbers = ", ".join(str(int(part) + 1) for part in found.parts)
+        where = f"{self._producer(found)} ({'subtask' if found.count == 1 else 'subtasks'} {numbers}{others})"
+        origin = origin_of(self._job_graph.edges, self._hold_of, vertex, subtask)
+        source = next(edge.source for edge in self._job_graph.edges if edge.index == found.edge)
+        return where if origin is None or origin.vertex == source else f"{where}, from {self._name(origin.vertex)}"

@@ -1,0 +1,1 @@
+"""Who may ask: the settings of the server with its tokens, and the browsers that have logged in."""

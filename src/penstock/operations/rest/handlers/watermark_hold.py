@@ -1,0 +1,158 @@
+"""Which inputs hold the watermarks of a job back; Flink has no such path."""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal
+
+import msgspec
+
+from penstock.core.job.view import JobView, VertexView
+from penstock.core.job.watermark_holds import Origin, origin_of
+from penstock.core.protocol import InputWatermark, WatermarkHold
+from penstock.core.records import MIN_TIMESTAMP
+from penstock.operations.rest.calls.routing import Call, Route
+
+_WHY_NOT: Final = "a job in {mode} reads all of a step's records before time goes on: no input holds another back"
+
+
+class HoldInput(msgspec.Struct, frozen=True, rename="kebab"):
+    """An input of an operator: another vertex, or, of a source, its splits.
+
+    `watermark` is the lowest of its active channels, and null before the first. `subtasks` or `splits` hold the
+    operator back: `count` of them, the first of which are listed.
+    """
+
+    id: str
+    name: str
+    holds: bool
+    idle: bool
+    ended: bool
+    watermark: int | None
+    highest_watermark: int | None
+    subtasks: list[int]
+    splits: list[str]
+    count: int
+
+
+class HoldOrigin(msgspec.Struct, frozen=True):
+    """The vertex upstream from which the hold comes; no subtasks where they are not known."""
+
+    id: str
+    name: str
+    subtasks: list[int]
+    splits: list[str]
+
+
+class Hold(msgspec.Struct, frozen=True, rename="kebab"):
+    """A vertex whose watermark (ms; null before the first) has stood still since then, while other inputs are ahead.
+
+    `others_moved` is when an input that is ahead went on for the last time.
+    """
+
+    id: str
+    name: str
+    operator: str
+    subtasks: list[int]
+    watermark: int | None
+    since: int
+    duration: int
+    others_moved: int
+    inputs: list[HoldInput]
+    origin: HoldOrigin | None
+
+
+class WatermarkHolds(msgspec.Struct, frozen=True):
+    """All vertices that are held back, the longest first."""
+
+    status: Literal["ok", "not-applicable"]
+    reason: str | None
+    now: int
+    holds: list[Hold]
+
+
+def watermark_hold(call: Call) -> Any:
+    """Which inputs hold watermarks back, as tasks have said last."""
+    return call.once_a_view("watermark-hold", watermark_holds)
+
+
+def watermark_holds(view: JobView) -> WatermarkHolds:
+    """The same of a view."""
+    if view.mode != "STREAMING":
+        return WatermarkHolds("not-applicable", _WHY_NOT.format(mode=view.mode), view.now_ms, [])
+    reported = {
+        (vertex.index, subtask.subtask): hold
+        for vertex in view.vertices
+        for subtask in vertex.subtasks
+        if (hold := _hold(subtask)) is not None and not view.status.is_terminal_state()
+    }
+    of_vertices = [
+        _of_vertex(view, vertex, own, reported)
+        for vertex in view.vertices
+        if (own := {subtask: hold for (index, subtask), hold in reported.items() if index == vertex.index})
+    ]
+    return WatermarkHolds("ok", None, view.now_ms, sorted(of_vertices, key=lambda one: one.since))
+
+
+def _hold(subtask: Any) -> WatermarkHold | None:
+    figures = None if subtask.metrics is None else subtask.metrics.figures
+    return None if figures is None or (subtask.state is not None and subtask.state.is_terminal) else figures.hold
+
+
+def _of_vertex(
+    view: JobView, vertex: VertexView, own: dict[int, WatermarkHold], reported: dict[tuple[int, int], WatermarkHold]
+) -> Hold:
+    """Of the subtask that waits for the longest."""
+    subtask = min(own, key=lambda one: own[one].since_ms)
+    hold = own[subtask]
+    origin = origin_of(view.edges, lambda index, part: reported.get((index, part)), vertex.index, subtask)
+    return Hold(
+        vertex.vertex_id,
+        vertex.name,
+        vertex.operators[0],
+        sorted(own),
+        _time(hold.watermark_ms),
+        hold.since_ms,
+        max(0, view.now_ms - hold.since_ms),
+        hold.moved_ms,
+        [_input(view, vertex, one) for one in hold.inputs],
+        None if origin is None else _origin(view, origin),
+    )
+
+
+def _input(view: JobView, vertex: VertexView, found: InputWatermark) -> HoldInput:
+    producer = vertex
+    if found.edge is not None:
+        producer = view.vertices[next(edge.source for edge in view.edges if edge.index == found.edge)]
+    return HoldInput(
+        producer.vertex_id,
+        producer.name,
+        found.holds,
+        found.is_idle,
+        found.has_ended,
+        _time(found.lowest_ms),
+        _time(found.highest_ms),
+        [int(part) for part in found.parts] if found.edge is not None else [],
+        list(found.parts) if found.edge is None else [],
+        found.count,
+    )
+
+
+def _origin(view: JobView, origin: Origin) -> HoldOrigin:
+    vertex = view.vertices[origin.vertex]
+    return HoldOrigin(vertex.vertex_id, vertex.name, [int(one) for one in origin.subtasks], list(origin.splits))
+
+
+def _time(watermark_ms: int) -> int | None:
+    return None if watermark_ms == MIN_TIMESTAMP else watermark_ms
+
+
+ROUTES = [
+    Route(
+        "GET",
+        "/jobs/:jobid/watermark-hold",
+        watermark_hold,
+        "Which inputs hold watermarks back.",
+        WatermarkHolds,
+        access="reveals",  # the splits of files are paths
+    )
+]
