@@ -161,6 +161,31 @@ def test_a_failure_long_ago_is_counted_and_no_alarm(open_page: Opens, world: Wor
     expect(page.locator(".figure", has_text="Last failure")).to_contain_text("ago")
 
 
+def test_a_watermark_that_an_input_holds_back_is_told_with_the_input(open_page: Opens, world: World) -> None:
+    job = job_of(world)
+    page = open_page(f"#/jobs/{job.id}/graph")
+    expect(in_graph(page, "Enrich orders")).to_be_visible()
+    note = page.locator(".note.warn")
+    expect(note).to_have_count(0)
+    job.held_back = "Enrich orders with customers"
+    expect(note).to_have_text(
+        "The watermark of Enrich orders with customers has stood still for 1 min 35 s: "
+        "Source: customers -> parse, customers-3, holds it back."
+    )
+    note.get_by_role("link").click()
+    inputs = page.get_by_role("region", name="Inputs of the operator").get_by_role("row")
+    expect(inputs.filter(has_text="orders from Kafka")).to_contain_text("ahead")
+    expect(inputs.filter(has_text="customers")).to_contain_text(re.compile(r"behind20\d\d-.*subtask 1"))
+
+
+def test_a_job_that_began_anew_says_so(open_page: Opens, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = job_of(world)
+    job.failures, job.restarts = [failure("Enrich orders with customers", 20)], 1
+    monkeypatch.setattr(answers, "restored", lambda _: None)
+    page = open_page(f"#/jobs/{job.id}/graph")
+    expect(page.locator(".note.bad")).to_contain_text("The job began anew: it had no checkpoint to begin from.")
+
+
 def test_state_metrics_timeline_and_configuration(open_page: Opens, world: World) -> None:
     job = job_of(world)
     page = open_page(f"#/jobs/{job.id}/state/{job.vertices[2].id}")

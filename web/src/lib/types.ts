@@ -246,6 +246,37 @@ export interface StatusHistory {
   truncated: boolean;
 }
 
+export interface HoldInput {
+  id: string;
+  name: string;
+  holds: boolean;
+  idle: boolean;
+  ended: boolean;
+  watermark: number | null;
+  subtasks: number[];
+  splits: string[];
+  count: number;
+}
+
+/** A vertex whose watermark stands still while other inputs of it are ahead. */
+export interface Hold {
+  id: string;
+  name: string;
+  operator: string;
+  subtasks: number[];
+  watermark: number | null;
+  since: number;
+  duration: number;
+  inputs: HoldInput[];
+  origin: { id: string; name: string; subtasks: number[]; splits: string[] } | null;
+}
+
+/** The longest first. */
+export interface WatermarkHolds {
+  now: number;
+  holds: Hold[];
+}
+
 export interface SubtaskTimes {
   id: string;
   name: string;

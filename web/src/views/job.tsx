@@ -9,6 +9,7 @@ import { href } from "../lib/route";
 import type { Job } from "../lib/types";
 import { Awaited, Copy, Figure, Figures, Tabs } from "../parts/basics";
 import { isTroubled, JobStatus, LastFailure, Restarts } from "../parts/failures";
+import { HoldNote } from "../parts/holds";
 import { Actions } from "./actions";
 import { CheckpointsView } from "./checkpoints";
 import { ConfigurationView } from "./configuration";
@@ -59,6 +60,7 @@ export function JobView({ jobId, parts }: { jobId: string; parts: string[] }): J
         </p>
       )}
       {isTroubled(job, job.now) && <LastFailure job={job} />}
+      <HoldNote job={job} />
       <Tabs label="Views of the job" current={tab} tabs={tabs.map(([key, title]) => ({ key, title, href: href("jobs", jobId, key) }))} />
       <Shown tab={tab} job={job} watch={watch} parts={parts.slice(1)} />
     </>

@@ -8,6 +8,7 @@ import { hasEnded, type JobWatch } from "../lib/job_watch";
 import { go, href } from "../lib/route";
 import type { Accumulator, AggregatedMetric, BackPressure, Job, Metric, Subtask, Vertex, VertexDetail } from "../lib/types";
 import { Awaited, Figure, Figures, Note, Status, Tabs } from "../parts/basics";
+import { HoldInputs } from "../parts/holds";
 import { Table, type Column } from "../parts/table";
 import { FlameView } from "./flame";
 
@@ -50,7 +51,7 @@ export function VertexDrawer(props: { job: Job; vertex: Vertex; watch: JobWatch;
         current={tab}
         tabs={TABS.map(([key, title]) => ({ key, title, href: href("jobs", job.jid, "graph", vertex.id, key) }))}
       />
-      <Shown tab={tab} path={path} vertex={vertex} ended={hasEnded(job.state)} />
+      <Shown tab={tab} path={path} job={job} vertex={vertex} ended={hasEnded(job.state)} />
     </section>
   );
 }
@@ -70,12 +71,18 @@ function Steps({ job, vertex }: { job: Job; vertex: Vertex }): JSX.Element | nul
   );
 }
 
-function Shown({ tab, path, vertex, ended }: { tab: string; path: string; vertex: Vertex; ended: boolean }): JSX.Element {
+function Shown(props: { tab: string; path: string; job: Job; vertex: Vertex; ended: boolean }): JSX.Element {
+  const { tab, path, job, vertex, ended } = props;
   switch (tab) {
     case "subtasks":
       return <Subtasks path={path} />;
     case "watermarks":
-      return <Watermarks path={path} />;
+      return (
+        <>
+          <HoldInputs job={job} vertex={vertex.id} />
+          <Watermarks path={path} />
+        </>
+      );
     case "back-pressure":
       return <BackPressures path={path} />;
     case "metrics":

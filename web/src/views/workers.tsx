@@ -42,7 +42,7 @@ const COLUMNS: Column<TaskManager>[] = [
     hint: (row) => row["job-name"],
     show: (row) => <JobOf worker={row} />,
   },
-  { key: "path", title: "Where", text: true, width: 14, by: (row) => row.path, show: (row) => <span title={row.path}>{row.path}</span> },
+  { key: "path", title: "Where", text: true, width: 14, by: (row) => row.path, hint: (row) => row.path, show: (row) => where(row.path) },
   { key: "slots", title: "Slots", width: 5, by: (row) => row.slotsNumber, show: (row) => row.slotsNumber },
   { key: "free", title: "Free", width: 5, by: (row) => row.freeSlots, show: (row) => row.freeSlots },
   { key: "heard", title: "Heard of", width: 7, by: (row) => -row.timeSinceLastHeartbeat, show: (row) => heardOf(row.timeSinceLastHeartbeat) },
@@ -53,6 +53,11 @@ const COLUMNS: Column<TaskManager>[] = [
 function JobOf({ worker }: { worker: TaskManager }): JSX.Element {
   const id = worker["job-id"];
   return id ? <a href={href("jobs", id)}>{jobName(worker["job-name"] ?? id)}</a> : <>–</>;
+}
+
+/** The host and port of a worker's addresses. */
+function where(path: string): string {
+  return /tcp:\/\/(\S+)/.exec(path)?.[1] ?? path;
 }
 
 /** In spite of its name, Flink's `timeSinceLastHeartbeat` says when that was, in ms since the epoch. */
@@ -104,7 +109,7 @@ export function WorkerView({ id, parts }: { id: string; parts: string[] }): JSX.
       <h1>{id}</h1>
       <Figures>
         {worker["job-id"] && <Figure label="Job" value={<JobOf worker={worker} />} hint={worker["job-name"] ?? ""} />}
-        <Figure label="Where" value={worker.path} />
+        <Figure label="Where" value={where(worker.path)} hint={worker.path} />
         <Figure label="Heard of" value={heardOf(worker.timeSinceLastHeartbeat)} />
         <Figure label="Slots" value={`${worker.slotsNumber - worker.freeSlots} of ${worker.slotsNumber} used`} />
         <Figure label="Memory" value={memory ? `${bytes(memory[0])} of ${bytes(memory[1])}` : "–"} />

@@ -6,7 +6,7 @@ import html
 import math
 from typing import Any
 
-from tests.operations.page.mock.jobs import ENDED, JOB_STATES, MEBI, TASK_STATES, Job, Vertex, now_ms, worker_id
+from tests.operations.page.mock.jobs import ENDED, JOB_STATES, MEBI, TASK_STATES, Job, Vertex, hex_id, now_ms, worker_id
 
 SHOWN_CHECKPOINTS = 10
 SUMMED_UP = (
@@ -85,6 +85,42 @@ def status_history(job: Job) -> dict[str, Any]:
         {"status": status, "start-time": at, "end-time": end} for (status, at), end in zip(moves, ends, strict=True)
     ]
     return {"now": now_ms(), "periods": periods, "truncated": False}
+
+
+def holds(job: Job) -> list[dict[str, Any]]:
+    """The vertex that `held_back` names, by its second input."""
+    found = []
+    for vertex in (vertex for vertex in job.vertices if vertex.name == job.held_back):
+        inputs: list[dict[str, Any]] = [
+            {
+                "id": hex_id(name),
+                "name": name,
+                "holds": n == 1,
+                "idle": False,
+                "ended": False,
+                "watermark": now_ms() - (95_000 if n == 1 else 1_000),
+                "highest-watermark": now_ms() - 1_000,
+                "subtasks": [1] if n == 1 else [],
+                "splits": [],
+                "count": int(n == 1),
+            }
+            for n, name in enumerate(vertex.inputs)
+        ]
+        origin = {"id": inputs[1]["id"], "name": inputs[1]["name"], "subtasks": [1], "splits": ["customers-3"]}
+        times = {"watermark": inputs[1]["watermark"], "since": now_ms() - 95_000, "duration": 95_000}
+        found.append(
+            {
+                "id": vertex.id,
+                "name": vertex.name,
+                "operator": "Enrich",
+                "subtasks": [0, 1],
+                **times,
+                "others-moved": now_ms(),
+                "inputs": inputs,
+                "origin": origin,
+            }
+        )
+    return found
 
 
 def failures(job: Job) -> dict[str, int]:

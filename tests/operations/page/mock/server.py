@@ -141,6 +141,8 @@ class World:
         match parts:
             case []:
                 return answers.details(job)
+            case ["watermark-hold"]:
+                return {"status": "ok", "reason": None, "now": now_ms(), "holds": answers.holds(job)}
             case ["status-history"]:
                 return answers.status_history(job)
             case ["status"]:
