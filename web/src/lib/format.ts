@@ -39,9 +39,8 @@ export function rate(value: number | undefined | null): string {
 }
 
 export function bytes(value: number | undefined | null): string {
-  return value === undefined || value === null || !Number.isFinite(value) || value < 0
-    ? NONE
-    : scaled(value, 1024, [" B", " KB", " MB", " GB", " TB"]);
+  if (value === undefined || value === null || !Number.isFinite(value) || value < 0) return NONE;
+  return scaled(value < 1024 ? Math.round(value) : value, 1024, [" B", " KB", " MB", " GB", " TB"]);
 }
 
 export function duration(ms: number | undefined | null): string {

@@ -369,7 +369,8 @@ def checkpoints(job: Job) -> dict[str, Any]:
 
     def statistic(value: float) -> dict[str, float]:
         spread = {"min": 0.6, "max": 1.9, "avg": 1.0, "p50": 0.95, "p90": 1.4, "p95": 1.6, "p99": 1.8, "p999": 1.9}
-        return {key: int(value * share) for key, share in spread.items()}
+        whole = ("min", "max", "avg")
+        return {key: int(value * share) if key in whole else value * share for key, share in spread.items()}
 
     return {
         "counts": {
