@@ -51,12 +51,15 @@ export function LastFailure({ job }: { job: Job }): JSX.Element | null {
   return (
     <p class="note bad">
       <strong>{last.taskName ? plain(last.taskName) : "The job"}</strong> failed at {time(last.timestamp)}
-      {hasEnded(job.state) ? "" : `, ${duration(Math.max(0, job.now - last.timestamp))} ago`}: {sentence}{" "}
-      <a href={href("jobs", job.jid, "exceptions")}>Traceback</a>
+      {hasEnded(job.state) ? "" : `, ${duration(Math.max(0, job.now - last.timestamp))} ago`}: {sentence}
+      <br />
       {runs && restored && restored.restore_timestamp >= last.timestamp && (
-        <> The job began again from {restored.is_savepoint ? "savepoint" : "checkpoint"} {restored.id}.</>
+        <>
+          The job began again from {restored.is_savepoint ? "savepoint" : "checkpoint"} {restored.id}.{" "}
+        </>
       )}
-      {runs && checkpoints && !restored && <> The job began anew: it had no checkpoint to begin from.</>}
+      {runs && checkpoints && !restored && "The job began anew: it had no checkpoint to begin from. "}
+      <a href={href("jobs", job.jid, "exceptions")}>Traceback</a>
     </p>
   );
 }
