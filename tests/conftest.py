@@ -8,6 +8,7 @@ import signal
 import uuid
 import zlib
 from collections.abc import Callable, Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,8 +47,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--whole", action="store_true", help="run what most commits leave out, too (`one_in`)")
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Let Spark's JVMs start quickly, those of scripts too; no time that a busy machine takes fails a test."""
+    if version("pyspark").startswith("4.0."):
+        # It leaves the sockets open from which it reads results, and later releases close them.
+        config.addinivalue_line(
+            "filterwarnings", r"ignore:Exception ignored in. <socket\.socket:pytest.PytestUnraisableExceptionWarning"
+        )
     keep_temporary_files_in_memory()
     settings.register_profile(
         "busy machine", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]

@@ -12,6 +12,7 @@ directory and is deleted when the program ends.
 
 from __future__ import annotations
 
+import inspect
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -127,7 +128,9 @@ def arrow_schema(schema: StructType) -> pa.Schema:
                 "and Spark's VARIANT cannot be read: select it as text with to_json, or a part of it with variant_get"
             )
     try:
-        return to_arrow_schema(schema, timezone="UTC")
+        # Earlier releases, such as 4.0, have moments in UTC anyway; later ones want to be told.
+        takes_zone = "timezone" in inspect.signature(to_arrow_schema).parameters
+        return to_arrow_schema(schema, **({"timezone": "UTC"} if takes_zone else {}))
     except PySparkTypeError as error:
         raise UnsupportedError(f"a column of the data frame has a type that cannot be read: {error}") from error
 
