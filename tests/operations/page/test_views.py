@@ -252,6 +252,27 @@ def test_a_token_is_asked_for_and_sent(open_page: Opens, world: World) -> None:
     expect(prompt).to_have_count(0)
 
 
+def test_a_job_is_shown_without_the_token_that_its_failures_need(open_page: Opens, world: World) -> None:
+    world.token, world.shows_the_rest = "letmein", True
+    job = job_of(world)
+    job.failures, job.restarts = [failure("Enrich orders with customers", 20)], 1
+    asked: list[str] = []
+    page = open_page(
+        f"#/jobs/{job.id}/graph", lambda page: page.on("request", lambda request: asked.append(request.url))
+    )
+    expect(in_graph(page, "Enrich orders with customers")).to_contain_text(re.compile(r"in [\d.]+ k/s"))
+    expect(page.locator(".note.bad")).to_have_text(re.compile(r"The job failed at \d\d:\d\d:\d\d. Why$"))
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    assert sum("watermark-hold" in url for url in asked) == 1, "once is enough to know that it needs a token"
+    page.locator(".note.bad").get_by_role("link", name="Why").click()
+    prompt = page.get_by_role("dialog", name="This server asks for a token")
+    prompt.get_by_label("Token").fill("letmein")
+    prompt.get_by_role("button", name="Go on").click()
+    expect(page.locator(".note.bad")).to_contain_text("KeyError: 'XAU'")
+    with page.expect_response("**/watermark-hold"):
+        pass
+
+
 def test_a_server_that_falls_silent_is_named_and_what_is_known_stays(open_page: Opens, url: str) -> None:
     page = open_page()
     expect(page.get_by_role("link", name="Orders by region")).to_be_visible()

@@ -1,7 +1,7 @@
 /** Which input holds the watermark of an operator back. */
 
 import type { JSX } from "preact";
-import { useFeed } from "../lib/feed";
+import { useQuietFeed } from "../lib/feed";
 import { duration, plain, watermark } from "../lib/format";
 import { hasEnded } from "../lib/job_watch";
 import { href } from "../lib/route";
@@ -15,7 +15,7 @@ const PATIENCE_MS = 10_000;
 /** The vertices that are held back, the longest first. */
 export function useHolds(job: Job): Hold[] {
   const asks = !hasEnded(job.state) && job["job-type"] !== "BATCH";
-  const answer = useFeed<WatermarkHolds>(asks ? `/jobs/${job.jid}/watermark-hold` : null);
+  const answer = useQuietFeed<WatermarkHolds>(asks ? `/jobs/${job.jid}/watermark-hold` : null);
   return answer.data?.holds.filter((hold) => hold.duration >= PATIENCE_MS) ?? [];
 }
 

@@ -25,7 +25,7 @@ function columns(job: Job): Column<Row>[] {
       key: "name",
       title: "Name",
       text: true,
-      width: 18,
+      width: 23,
       by: (row) => row.name,
       hint: (row) => plain(row.name),
       show: (row) => <a href={href("jobs", job.jid, "graph", row.id, "subtasks")}>{plain(row.name)}</a>,

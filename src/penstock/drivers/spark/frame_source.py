@@ -130,7 +130,8 @@ def arrow_schema(schema: StructType) -> pa.Schema:
     try:
         # Earlier releases, such as 4.0, have moments in UTC anyway; later ones want to be told.
         takes_zone = "timezone" in inspect.signature(to_arrow_schema).parameters
-        return to_arrow_schema(schema, **({"timezone": "UTC"} if takes_zone else {}))
+        zone: dict[str, Any] = {"timezone": "UTC"} if takes_zone else {}
+        return to_arrow_schema(schema, **zone)
     except PySparkTypeError as error:
         raise UnsupportedError(f"a column of the data frame has a type that cannot be read: {error}") from error
 
