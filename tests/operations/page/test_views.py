@@ -206,6 +206,19 @@ def test_state_metrics_timeline_and_configuration(open_page: Opens, world: World
     expect(page.get_by_text("exponential-delay")).to_be_visible()
 
 
+def test_the_status_of_now_has_lasted_from_its_beginning(
+    open_page: Opens, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the job's own answer is older than that of its statuses."""
+    job = job_of(world)
+    job.failures = [failure("Enrich orders with customers", 5)]
+    details = answers.details
+    monkeypatch.setattr(answers, "details", lambda job: {**details(job), "now": job.failures[0]["timestamp"]})
+    page = open_page(f"#/jobs/{job.id}/timeline")
+    now = page.get_by_role("region", name="Statuses of the job").get_by_role("row").nth(1)
+    expect(now).to_have_text(re.compile(r"^running\d\d:\d\d:\d\d\d+(\.\d)? s$"))
+
+
 def test_a_batch_job_has_no_checkpoints_to_show(open_page: Opens, world: World) -> None:
     page = open_page(f"#/jobs/{job_of(world, 'Daily totals').id}")
     views = page.get_by_role("navigation", name="Views of the job")

@@ -22,7 +22,7 @@ const COLUMNS: Column<JobSummary>[] = [
     show: (job) => <a href={href("jobs", job.jid)}>{jobName(job.name)}</a>,
   },
   { key: "state", title: "Status", text: true, width: 9, by: (job) => job.state, show: (job) => <JobStatus job={job} now={Date.now()} /> },
-  { key: "restarts", title: "Restarts", text: true, width: 8, by: (job) => job.restarts, show: (job) => <Restarts job={job} now={Date.now()} /> },
+  { key: "restarts", title: "Restarts", text: true, width: 8, by: (job) => job.restarts, show: (job) => (job.restarts ? <Restarts job={job} now={Date.now()} /> : "0") },
   { key: "tasks", title: "Tasks", text: true, width: 10, by: (job) => job.tasks["total"] ?? 0, show: (job) => <Tasks job={job} /> },
   { key: "type", title: "Type", text: true, width: 8, by: (job) => job.jobType ?? "", show: (job) => (job.jobType ?? "–").toLowerCase() },
   { key: "start", title: "Started", width: 10, by: (job) => job["start-time"], show: (job) => time(job["start-time"]) },

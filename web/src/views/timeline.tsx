@@ -26,7 +26,8 @@ function stretches(timestamps: Record<string, number>, end: number): Stretch[] {
 export function TimelineView({ job, parts }: { job: Job; parts: string[] }): JSX.Element {
   const chosen = job.vertices.find((vertex) => vertex.id === parts[0]);
   const history = useFeed<StatusHistory>(`/jobs/${job.jid}/status-history`);
-  const end = hasEnded(job.state) ? job["end-time"] : job.now;
+  // The two answers are not of one moment.
+  const end = hasEnded(job.state) ? job["end-time"] : Math.max(job.now, history.data?.now ?? 0);
   const moves = (history.data?.periods ?? []).map((period) => ({
     status: period.status,
     from: period["start-time"],
@@ -50,7 +51,7 @@ export function TimelineView({ job, parts }: { job: Job; parts: string[] }): JSX
               columns={[
                 { key: "status", title: "Status", text: true, width: 9, show: (row) => <Status value={row.status} /> },
                 { key: "at", title: "Since", width: 9, by: (row) => row.number, show: (row) => time(row.from) },
-                { key: "for", title: "For", width: 7, by: (row) => row.to - row.from, show: (row) => duration(row.to - row.from) },
+                { key: "for", title: "For", width: 7, by: (row) => row.to - row.from, show: (row) => (hasEnded(row.status) ? "–" : duration(row.to - row.from)) },
                 { key: "bar", title: "", text: true, width: 16, show: (row) => <Stretches of={[row]} from={from} to={end} label={row.status.toLowerCase()} /> },
               ]}
             />
