@@ -47,8 +47,8 @@ def _restored(page: Page) -> None:
 
 
 VIEWS = {
-    "tutorial-graph": View("graph", _rates, 460),
-    "tutorial-exceptions": View("exceptions", _lost_worker, 380),
+    "tutorial-graph": View("graph", _rates, 640),
+    "tutorial-exceptions": View("exceptions", _lost_worker, 480),
     "tutorial-checkpoints": View("checkpoints", _restored, 640),
 }
 

@@ -34,7 +34,7 @@ WITHOUT_THE_CHECKOUT = """root => {
 
 
 def take(browser: Browser, job: RunningJob, view: str, path: Path, **settings: Any) -> None:
-    context = browser.new_context(**{"viewport": {"width": 1100, "height": 480}, "reduced_motion": "reduce"} | settings)
+    context = browser.new_context(**{"viewport": {"width": 1100, "height": 580}, "reduced_motion": "reduce"} | settings)
     try:
         page = patient(context.new_page())
         page.goto(f"{servers[-1].url}/#/jobs/{job.get_job_id()}/{view}")

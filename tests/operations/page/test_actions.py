@@ -86,7 +86,8 @@ def test_rescale_one_vertex_and_see_it(page: Page, world: World) -> None:
     method, _, body = world.requests[0]
     assert method == "PUT"
     assert body[window.id] == {"parallelism": {"lowerBound": 1, "upperBound": 7}}
-    expect(page.get_by_role("link", name=window.name)).to_contain_text("7running")
+    graph = page.get_by_role("region", name="Job graph")
+    expect(graph.get_by_role("link", name=window.name)).to_contain_text("7running")
 
 
 def test_a_rescaling_that_gets_no_slots_ends(page: Page, world: World) -> None:

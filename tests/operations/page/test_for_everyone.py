@@ -140,7 +140,7 @@ def test_from_the_job_list_to_a_savepoint_by_keyboard_alone(open_page: Opens, wo
     tab_to("Orders by region")
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", name="Orders by region")).to_be_visible()
-    expect(page.get_by_role("link", name="Enrich orders")).to_be_visible()
+    expect(page.get_by_role("region", name="Job graph").get_by_role("link", name="Enrich orders")).to_be_visible()
     tab_to("Enrich orders with customers")
     page.keyboard.press("Enter")
     expect(page.get_by_role("button", name="Close the vertex")).to_be_focused()
@@ -170,8 +170,8 @@ def test_of_a_thousand_subtasks_only_those_in_sight_are_rendered(open_page: Open
     assert table.locator("tbody tr").count() < 80
     before = last.inner_text()
     expect(last).not_to_have_text(before, use_inner_text=True)
-    page.get_by_role("button", name="Busy").click()
-    expect(page.get_by_role("columnheader", name="Busy")).to_have_attribute("aria-sort", "ascending")
+    table.get_by_role("button", name="Busy").click()
+    expect(table.get_by_role("columnheader", name="Busy")).to_have_attribute("aria-sort", "ascending")
 
 
 def test_nothing_is_asked_while_nobody_looks(open_page: Opens) -> None:

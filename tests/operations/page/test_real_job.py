@@ -19,7 +19,8 @@ from penstock.connectors.generator import DataGeneratorSource
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.window import TumblingEventTimeWindows
 from penstock.drivers.running_job import RunningJob
-from penstock.operations.rest.server import servers
+from penstock.operations.attachment import dispatcher
+from penstock.operations.rest.server import serve, servers
 from penstock.operations.rest.shapes.workers import taskmanager_id
 
 Opens = Callable[[RunningJob], Page]
@@ -159,6 +160,36 @@ def test_watch_a_job_take_a_savepoint_see_it_fail_and_cancel_it(opened: Opens, j
     expect(page.locator(".job-head")).to_contain_text("canceled")
 
 
+@contextmanager
+def with_token(token: str) -> Iterator[str]:
+    """The address of one more server of this process' jobs, which asks for a token."""
+    server = serve(dispatcher(), Configuration.from_dict({"rest.port": "0", "penstock.rest.token": token}))
+    try:
+        yield server.url
+    finally:
+        servers.remove(server)
+        server.stop()
+
+
+@pytest.mark.one_in(2)
+def test_a_browser_that_has_logged_in_needs_no_token_to_see_and_cancel_a_job(browser: Browser, job: RunningJob) -> None:
+    token = "a-token-that-nobody-guesses"
+    refused: list[str] = []
+    with with_token(token) as url:
+        page = patient(browser.new_context().new_page())
+        page.on("console", lambda message: refused.append(message.text) if message.type == "error" else None)
+        page.goto(f"{url}/login")
+        page.get_by_label("Token of the REST API").fill(token)
+        page.get_by_role("button", name="Log in").click()
+        page.goto(f"{url}/#/jobs/{job.get_job_id()}/graph")
+        rates_move(page)
+        ask(page, "Cancel", "Cancel the job")
+        outcome(page, "the job is CANCELED")
+        expect(page.get_by_role("dialog")).to_have_count(0)
+        page.context.close()
+    assert refused == [], "the Content-Security-Policy, or the server"
+
+
 def test_every_view_has_what_the_job_says(opened: Opens, job: RunningJob) -> None:
     page = opened(job)
     rates_move(page)
@@ -230,7 +261,7 @@ def test_rescale_and_stop_a_job_on_spark(opened: Opens, tmp_path: Path) -> None:
             field.fill("2")
         dialog.get_by_role("button", name="Rescale 2 vertices").click()
         outcome(page, "the job runs at its new parallelism")
-        expect(page.get_by_role("link", name="by device")).to_contain_text(
+        expect(page.get_by_role("region", name="Job graph").get_by_role("link", name="by device")).to_contain_text(
             re.compile("\N{MULTIPLICATION SIGN}2\\s*running")
         )
         rates_move(page)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 from tests.operations.page.mock import answers
 from tests.operations.page.mock.jobs import Job, failure
 from tests.operations.page.mock.server import World
@@ -18,6 +18,10 @@ Opens = Callable[..., Page]
 
 def job_of(world: World, name: str = "Orders by region") -> Job:
     return next(job for job in world.jobs if job.name == name)
+
+
+def in_graph(page: Page, name: str) -> Locator:
+    return page.get_by_role("region", name="Job graph").get_by_role("link", name=name)
 
 
 def test_jobs_that_run_and_jobs_that_have_ended(open_page: Opens) -> None:
@@ -50,7 +54,7 @@ def test_the_graph_shows_rates_busy_time_and_lag(open_page: Opens, world: World)
 
 def test_rates_move_by_themselves(open_page: Opens, world: World) -> None:
     page = open_page(f"#/jobs/{job_of(world).id}/graph")
-    rate = page.get_by_role("link", name="Source: orders from Kafka").locator(".node-line").last
+    rate = in_graph(page, "Source: orders from Kafka").locator(".node-line").last
     expect(rate).to_contain_text("k/s")
     before = rate.inner_text()
     expect(rate).not_to_have_text(before)
@@ -63,7 +67,7 @@ def test_metrics_that_fail_are_said_to(open_page: Opens, world: World) -> None:
         lambda page: page.route("**/subtasks/metrics?get=*", lambda route: route.fulfill(status=500, body=errors)),
     )
     expect(page.get_by_role("alert")).to_contain_text("The metrics are away. Their rates are made of the job's totals")
-    expect(page.get_by_role("link", name="Enrich orders with customers")).to_contain_text("k/s")
+    expect(in_graph(page, "Enrich orders with customers")).to_contain_text("k/s")
     page.unroute_all()
     expect(page.get_by_role("alert")).to_have_count(0)
 
@@ -157,6 +161,31 @@ def test_a_failure_long_ago_is_counted_and_no_alarm(open_page: Opens, world: Wor
     expect(page.locator(".figure", has_text="Last failure")).to_contain_text("ago")
 
 
+def test_a_watermark_that_an_input_holds_back_is_told_with_the_input(open_page: Opens, world: World) -> None:
+    job = job_of(world)
+    page = open_page(f"#/jobs/{job.id}/graph")
+    expect(in_graph(page, "Enrich orders")).to_be_visible()
+    note = page.locator(".note.warn")
+    expect(note).to_have_count(0)
+    job.held_back = "Enrich orders with customers"
+    expect(note).to_have_text(
+        "The watermark of Enrich orders with customers has stood still for 1 min 35 s: "
+        "Source: customers -> parse, customers-3, holds it back."
+    )
+    note.get_by_role("link").click()
+    inputs = page.get_by_role("region", name="Inputs of the operator").get_by_role("row")
+    expect(inputs.filter(has_text="orders from Kafka")).to_contain_text("ahead")
+    expect(inputs.filter(has_text="customers")).to_contain_text(re.compile(r"behind20\d\d-.*subtask 1"))
+
+
+def test_a_job_that_began_anew_says_so(open_page: Opens, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = job_of(world)
+    job.failures, job.restarts = [failure("Enrich orders with customers", 20)], 1
+    monkeypatch.setattr(answers, "restored", lambda _: None)
+    page = open_page(f"#/jobs/{job.id}/graph")
+    expect(page.locator(".note.bad")).to_contain_text("The job began anew: it had no checkpoint to begin from.")
+
+
 def test_state_metrics_timeline_and_configuration(open_page: Opens, world: World) -> None:
     job = job_of(world)
     page = open_page(f"#/jobs/{job.id}/state/{job.vertices[2].id}")
@@ -166,12 +195,28 @@ def test_state_metrics_timeline_and_configuration(open_page: Opens, world: World
     views.get_by_role("link", name="Metrics").click()
     expect(page.get_by_role("img", name=re.compile(r"Records out\..*Enrich orders"))).to_be_visible()
     views.get_by_role("link", name="Timeline").click()
-    expect(page.get_by_role("region", name="Moves of the job")).to_contain_text("restarting")
+    statuses = page.get_by_role("region", name="Statuses of the job").get_by_role("row")
+    expect(statuses.nth(2)).to_have_text(re.compile("^created"))
+    expect(statuses.filter(has_text="running")).to_have_count(2)
+    expect(statuses.last).to_have_text(re.compile(r"^initializing.*40 ms"))
     page.get_by_role("link", name="Window: revenue").click()
     expect(page.get_by_role("region", name="Subtasks over time").get_by_role("row")).to_have_count(5)
     views.get_by_role("link", name="Configuration").click()
     expect(page.get_by_role("region", name="Parameters of the program").last).to_contain_text("region")
     expect(page.get_by_text("exponential-delay")).to_be_visible()
+
+
+def test_the_status_of_now_has_lasted_from_its_beginning(
+    open_page: Opens, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the job's own answer is older than that of its statuses."""
+    job = job_of(world)
+    job.failures = [failure("Enrich orders with customers", 5)]
+    details = answers.details
+    monkeypatch.setattr(answers, "details", lambda job: {**details(job), "now": job.failures[0]["timestamp"]})
+    page = open_page(f"#/jobs/{job.id}/timeline")
+    now = page.get_by_role("region", name="Statuses of the job").get_by_role("row").nth(1)
+    expect(now).to_have_text(re.compile(r"^running\d\d:\d\d:\d\d\d+(\.\d)? s$"))
 
 
 def test_a_batch_job_has_no_checkpoints_to_show(open_page: Opens, world: World) -> None:
@@ -218,6 +263,27 @@ def test_a_token_is_asked_for_and_sent(open_page: Opens, world: World) -> None:
     prompt.get_by_role("button", name="Go on").click()
     expect(page.get_by_role("link", name="Orders by region")).to_be_visible()
     expect(prompt).to_have_count(0)
+
+
+def test_a_job_is_shown_without_the_token_that_its_failures_need(open_page: Opens, world: World) -> None:
+    world.token, world.shows_the_rest = "letmein", True
+    job = job_of(world)
+    job.failures, job.restarts = [failure("Enrich orders with customers", 20)], 1
+    asked: list[str] = []
+    page = open_page(
+        f"#/jobs/{job.id}/graph", lambda page: page.on("request", lambda request: asked.append(request.url))
+    )
+    expect(in_graph(page, "Enrich orders with customers")).to_contain_text(re.compile(r"in [\d.]+ k/s"))
+    expect(page.locator(".note.bad")).to_have_text(re.compile(r"The job failed at \d\d:\d\d:\d\d. Why$"))
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    assert sum("watermark-hold" in url for url in asked) == 1, "once is enough to know that it needs a token"
+    page.locator(".note.bad").get_by_role("link", name="Why").click()
+    prompt = page.get_by_role("dialog", name="This server asks for a token")
+    prompt.get_by_label("Token").fill("letmein")
+    prompt.get_by_role("button", name="Go on").click()
+    expect(page.locator(".note.bad")).to_contain_text("KeyError: 'XAU'")
+    with page.expect_response("**/watermark-hold"):
+        pass
 
 
 def test_a_server_that_falls_silent_is_named_and_what_is_known_stays(open_page: Opens, url: str) -> None:

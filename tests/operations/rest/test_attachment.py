@@ -12,7 +12,9 @@ import pytest
 from tests.operations.rest.rig import JOB, Handle, a_view, graph_of
 
 from penstock.base.configuration import Configuration
+from penstock.base.errors import ConfigurationError
 from penstock.operations.attachment import Attachment
+from penstock.operations.rest.server import servers
 
 PROGRAM = """
 import json, sys, urllib.request
@@ -89,6 +91,22 @@ def test_jobs_that_run_already_are_known_to_who_looks_first_and_ended_ones_are_f
         attachment.attach(handle, graph_of(handle.shown), Configuration())  # type: ignore[arg-type]
     ended.outcome.cancel()
     assert [id(job.handle) for job in attachment.dispatcher().jobs()] == [id(running)]
+
+
+@pytest.mark.parametrize("key", ["penstock.rest.token", "penstock.rest.reader-token"])
+def test_a_token_that_the_server_of_the_process_does_not_ask_for_is_refused(key: str) -> None:
+    """It would protect nothing: the first job has begun the server, which serves all of them."""
+    attachment = Attachment()
+    open_to_all = {"rest.port": "0"}
+    attachment.prepare(Configuration.from_dict(open_to_all))
+    server = servers[-1]
+    try:
+        attachment.prepare(Configuration.from_dict(open_to_all))
+        with pytest.raises(ConfigurationError, match=f"{key} differs from that of the REST API of this process"):
+            attachment.prepare(Configuration.from_dict({**open_to_all, key: "letmein"}))
+    finally:
+        servers.remove(server)
+        server.stop()
 
 
 def test_a_program_of_a_session_starts_no_server_of_its_own(caplog: pytest.LogCaptureFixture) -> None:

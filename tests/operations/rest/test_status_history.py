@@ -48,6 +48,13 @@ def test_only_the_last_statuses_are_kept() -> None:
     assert (len(answer["periods"]), answer["truncated"]) == (MOVES_MAX, True)
 
 
+def test_a_worker_names_its_job() -> None:
+    with serving(Handle(a_view())) as client:
+        (worker,) = client.get("/taskmanagers").json["taskmanagers"]
+        assert (worker["job-id"], worker["job-name"]) == (JOB, "words")
+        assert client.get(f"/taskmanagers/{worker['id']}").json["job-name"] == "words"
+
+
 def test_lists_and_details_count_restarts_and_date_the_last_failure() -> None:
     with serving(Handle(a_view(restarts=162))) as client:
         (listed,) = client.get("/jobs/overview").json["jobs"]

@@ -27,7 +27,8 @@ export class ApiError extends Error {
 
 const base = new URL(".", document.baseURI);
 
-async function request(path: string, init: RequestInit = {}): Promise<Response> {
+/** `quietly`: not asking the reader for a token where the server wants one. */
+async function request(path: string, init: RequestInit = {}, quietly = false): Promise<Response> {
   const headers = new Headers(init.headers);
   if (token) headers.set("Authorization", `Bearer ${token}`);
   if (init.body) headers.set("Content-Type", "application/json");
@@ -38,7 +39,7 @@ async function request(path: string, init: RequestInit = {}): Promise<Response> 
     throw new ApiError(0, ["The server does not answer."]);
   }
   if (response.ok) return response;
-  if (response.status === 401) tokenWanted.set(token ? "refused" : "none");
+  if (response.status === 401 && !quietly) tokenWanted.set(token ? "refused" : "none");
   throw new ApiError(response.status, await sentencesOf(response));
 }
 
@@ -53,8 +54,8 @@ async function sentencesOf(response: Response): Promise<string[]> {
   return [`The server answers ${response.status} ${response.statusText}.`];
 }
 
-export async function getText(path: string): Promise<string> {
-  return (await request(path)).text();
+export async function getText(path: string, quietly = false): Promise<string> {
+  return (await request(path, {}, quietly)).text();
 }
 
 /** A part of a text from its end, for logs that are long. */

@@ -35,6 +35,8 @@ export class Feed<T> {
     readonly path: string,
     private readonly everyMs: number,
     private readonly parse: (text: string) => T,
+    /** Of what the page shows if it may: without a token that the server wants, it is not asked for again. */
+    private readonly isQuiet = false,
   ) {}
 
   listen(listener: () => void): () => void {
@@ -52,7 +54,7 @@ export class Feed<T> {
   }
 
   get key(): string {
-    return `${this.everyMs} ${this.path}`;
+    return keyOf(this.path, this.everyMs, this.isQuiet);
   }
 
   /** Ask now, unless nobody may see the answer. */
@@ -61,7 +63,7 @@ export class Feed<T> {
     this.asking = true;
     clearTimeout(this.timer);
     try {
-      const text = await getText(this.path);
+      const text = await getText(this.path, this.isQuiet);
       silentSince.set(null);
       const at = performance.now();
       if (text !== this.text || this.answer.error) {
@@ -78,7 +80,7 @@ export class Feed<T> {
       this.tell();
     } finally {
       this.asking = false;
-      this.later(this.everyMs);
+      if (!this.isQuiet || this.answer.error?.status !== 401) this.later(this.everyMs);
     }
   }
 
@@ -95,6 +97,10 @@ export class Feed<T> {
 
 const feeds = new Map<string, Feed<unknown>>();
 
+function keyOf(path: string, everyMs: number, isQuiet: boolean): string {
+  return `${everyMs} ${isQuiet} ${path}`;
+}
+
 function askAll(): void {
   for (const feed of feeds.values()) void feed.ask();
 }
@@ -107,11 +113,16 @@ tokenWanted.subscribe(() => {
 });
 
 /** The feed of a path; `everyMs` of 0 asks once. */
-export function feedOf<T>(path: string, everyMs = EVERY_MS, parse: (text: string) => T = JSON.parse): Feed<T> {
-  const key = `${everyMs} ${path}`;
+export function feedOf<T>(
+  path: string,
+  everyMs = EVERY_MS,
+  parse: (text: string) => T = JSON.parse,
+  isQuiet = false,
+): Feed<T> {
+  const key = keyOf(path, everyMs, isQuiet);
   const known = feeds.get(key);
   if (known) return known as Feed<T>;
-  const feed = new Feed(path, everyMs, parse);
+  const feed = new Feed(path, everyMs, parse, isQuiet);
   feeds.set(key, feed as Feed<unknown>);
   return feed;
 }
@@ -121,6 +132,11 @@ export function useFeed<T>(path: string | null, everyMs = EVERY_MS): Answer<T> {
   return useParsed<T>(path, everyMs, JSON.parse as (text: string) => T);
 }
 
+/** The same of what may need a token that the reader has not given: then nothing is known, and nobody is asked. */
+export function useQuietFeed<T>(path: string | null): Answer<T> {
+  return useParsed<T>(path, EVERY_MS, JSON.parse as (text: string) => T, true);
+}
+
 /** The text at a path. */
 export function useText(path: string | null, everyMs = EVERY_MS): Answer<string> {
   return useParsed(path, everyMs, asText);
@@ -128,9 +144,9 @@ export function useText(path: string | null, everyMs = EVERY_MS): Answer<string>
 
 const asText = (text: string): string => text;
 
-function useParsed<T>(path: string | null, everyMs: number, parse: (text: string) => T): Answer<T> {
+function useParsed<T>(path: string | null, everyMs: number, parse: (text: string) => T, isQuiet = false): Answer<T> {
   const [, turn] = useState(0);
-  const feed = path === null ? null : feedOf<T>(path, everyMs, parse);
+  const feed = path === null ? null : feedOf<T>(path, everyMs, parse, isQuiet);
   useEffect(() => feed?.listen(() => turn((n) => n + 1)), [feed]);
   return feed?.answer ?? { at: 0 };
 }

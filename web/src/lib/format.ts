@@ -24,14 +24,23 @@ export function short(value: number | undefined | null): string {
     : scaled(value, 1000, ["", " k", " M", " G", " T"]);
 }
 
+const fraction = new Intl.NumberFormat("en", { maximumSignificantDigits: 4 });
+
+/** Any number in one form: whole from 1,000 on, with four digits below that, and scaled where it would be long. */
+export function figure(value: number | undefined | null): string {
+  if (value === undefined || value === null || !Number.isFinite(value)) return NONE;
+  if (Math.abs(value) >= 1e9) return short(value);
+  if (Math.abs(value) > 0 && Math.abs(value) < 1e-4) return value.toExponential(1);
+  return Number.isInteger(value) || Math.abs(value) >= 1000 ? whole.format(value) : fraction.format(value);
+}
+
 export function rate(value: number | undefined | null): string {
   return value === undefined || value === null ? NONE : `${short(value)}/s`;
 }
 
 export function bytes(value: number | undefined | null): string {
-  return value === undefined || value === null || !Number.isFinite(value) || value < 0
-    ? NONE
-    : scaled(value, 1024, [" B", " KB", " MB", " GB", " TB"]);
+  if (value === undefined || value === null || !Number.isFinite(value) || value < 0) return NONE;
+  return scaled(value < 1024 ? Math.round(value) : value, 1024, [" B", " KB", " MB", " GB", " TB"]);
 }
 
 export function duration(ms: number | undefined | null): string {
@@ -83,6 +92,31 @@ export function number(value: number | "NaN" | string | undefined | null): numbe
 
 export function plural(n: number, one: string, many = `${one}s`): string {
   return `${count(n)} ${n === 1 ? one : many}`;
+}
+
+const PATH = /^[^.,]+\.[^.,]+\.([^.,]+)$/;
+const INSERTS = "insert-into_";
+
+/** A job's name without the catalogs and databases that a statement of SQL without a name of its own puts there. */
+export function jobName(name: string): string {
+  if (!name.startsWith(INSERTS)) return name;
+  const tables = name.slice(INSERTS.length).split(",");
+  return INSERTS + tables.map((path) => PATH.exec(path)?.[1] ?? path).join(",");
+}
+
+/** The beginning of a name that has no room; whoever shows it has the whole name in a title. */
+export function brief(name: string, charsMax: number): string {
+  return name.length > charsMax ? `${name.slice(0, charsMax - 1).trimEnd()}…` : name;
+}
+
+/** What the operators of a vertex do, one a line; none where that says no more than their names. */
+export function steps(description: string | undefined, name: string): string[] {
+  const lines = plain(description ?? "")
+    .trim()
+    .split("\n")
+    .map((line) => line.replace(/^[\s+:|-]*- /, "").trim())
+    .filter((line) => line !== "");
+  return lines.join(" -> ") === plain(name) ? [] : lines;
 }
 
 /** Names and descriptions of operators may come with HTML's breaks and escapes. */

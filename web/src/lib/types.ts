@@ -239,6 +239,44 @@ export interface FlameGraph {
   data?: FlameNode;
 }
 
+export interface StatusHistory {
+  now: number;
+  /** Oldest first; the end of the last one is -1 while the job is in that status. */
+  periods: { status: JobState; "start-time": number; "end-time": number }[];
+  truncated: boolean;
+}
+
+export interface HoldInput {
+  id: string;
+  name: string;
+  holds: boolean;
+  idle: boolean;
+  ended: boolean;
+  watermark: number | null;
+  subtasks: number[];
+  splits: string[];
+  count: number;
+}
+
+/** A vertex whose watermark stands still while other inputs of it are ahead. */
+export interface Hold {
+  id: string;
+  name: string;
+  operator: string;
+  subtasks: number[];
+  watermark: number | null;
+  since: number;
+  duration: number;
+  inputs: HoldInput[];
+  origin: { id: string; name: string; subtasks: number[]; splits: string[] } | null;
+}
+
+/** The longest first. */
+export interface WatermarkHolds {
+  now: number;
+  holds: Hold[];
+}
+
 export interface SubtaskTimes {
   id: string;
   name: string;
@@ -267,6 +305,9 @@ export interface TaskManager {
   hardware: { cpuCores: number; physicalMemory: number; freeMemory: number; managedMemory: number };
   memoryConfiguration: Record<string, number | null>;
   metrics?: Record<string, number | { name: string; count: number; time: number }[]>;
+  /** The job that it works for. */
+  "job-id"?: string;
+  "job-name"?: string;
   allocatedSlots?: { jobId: string; assignedTasks?: number }[];
 }
 

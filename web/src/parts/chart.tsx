@@ -15,6 +15,25 @@ export interface Line {
 }
 
 export const COLOURS = 6;
+const FONT = "11px system-ui, sans-serif";
+/** Between a label of the axis and the lines. */
+const GAP_PX = 12;
+const paper = document.createElement("canvas").getContext("2d");
+
+/** How wide (px) an axis is that has these labels. */
+function widthOf(labels: string[] | null): number {
+  if (!paper || !labels) return 40;
+  paper.font = FONT;
+  return Math.ceil(Math.max(28, ...labels.map((label) => paper.measureText(label).width)) + GAP_PX);
+}
+
+/** Steps between ticks that are round numbers of a unit. */
+export const BYTES_STEPS = Array.from({ length: 50 }, (_, power) => 2 ** power);
+export const DURATION_STEPS = [
+  ...[1, 2, 5, 10, 20, 50, 100, 200, 500],
+  ...[1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200].map((seconds) => seconds * 1000),
+  ...[1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000].map((days) => days * 86_400_000),
+];
 
 const moment = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 const asTime = (seconds: number): string => moment.format(seconds * 1000);
@@ -29,6 +48,8 @@ export function Chart(props: {
   places?: (at: number) => string;
   points?: boolean;
   max?: number;
+  /** What may be between two ticks of the vertical axis; round decimal numbers otherwise. */
+  steps?: number[] | undefined;
 }): JSX.Element {
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
@@ -42,7 +63,6 @@ export function Chart(props: {
     const holder = box.current;
     if (!holder) return undefined;
     const axis = { stroke: colour("muted"), grid: { stroke: colour("line"), width: 1 }, ticks: { show: false } };
-    const font = "11px system-ui, sans-serif";
     const made = new uPlot(
       {
         width: holder.clientWidth || 400,
@@ -54,8 +74,14 @@ export function Chart(props: {
           y: { range: (_, __, max) => [0, props.max ?? (max > 0 ? max * 1.1 : 1)] },
         },
         axes: [
-          { ...axis, font, size: 32, space: props.places ? 40 : 80, values: (_, at) => at.map(place) },
-          { ...axis, font, size: 66, values: (_, ticks) => ticks.map((value) => show.current(value)) },
+          { ...axis, font: FONT, size: 32, space: props.places ? 40 : 80, values: (_, at) => at.map(place) },
+          {
+            ...axis,
+            font: FONT,
+            size: (_, labels) => widthOf(labels),
+            values: (_, ticks) => ticks.map((value) => show.current(value)),
+            ...(props.steps ? { incrs: props.steps } : {}),
+          },
         ],
         series: [
           { label: "", value: (_, at) => (at === null ? "" : place(at)) },

@@ -1,7 +1,7 @@
 /** What a job has failed for, in short: how often it began again, and why it did so last. */
 
 import type { JSX } from "preact";
-import { useFeed } from "../lib/feed";
+import { useQuietFeed } from "../lib/feed";
 import { duration, plain, plural, time } from "../lib/format";
 import { hasEnded } from "../lib/job_watch";
 import { href } from "../lib/route";
@@ -41,23 +41,33 @@ export function Restarts({ job, now }: { job: Failing; now: number }): JSX.Eleme
 
 /** The last failure, and the checkpoint that the job began from after it. */
 export function LastFailure({ job }: { job: Job }): JSX.Element | null {
-  const last = useFeed<Exceptions>(`/jobs/${job.jid}/exceptions?maxExceptions=1`).data?.exceptionHistory.entries[0];
-  const restored = useFeed<Checkpoints>(job["job-type"] === "BATCH" ? null : `/jobs/${job.jid}/checkpoints`).data?.latest.restored;
+  const exceptions = useQuietFeed<Exceptions>(`/jobs/${job.jid}/exceptions?maxExceptions=1`);
+  const last = exceptions.data?.exceptionHistory.entries[0];
+  const checkpoints = useQuietFeed<Checkpoints>(job["job-type"] === "BATCH" ? null : `/jobs/${job.jid}/checkpoints`).data;
+  if (exceptions.error?.status === 401 && job["last-failure"] > 0) {
+    return (
+      <p class="note bad">
+        The job failed at {time(job["last-failure"])}. <a href={href("jobs", job.jid, "exceptions")}>Why</a>
+      </p>
+    );
+  }
   if (!last) return null;
   const lines = last.stacktrace.trim().split("\n");
   const sentence = (last.stacktrace.includes("Traceback (most recent call last)") ? lines.at(-1) : lines[0]) ?? "";
-  const beganAgain = restored && restored.restore_timestamp >= last.timestamp ? restored : null;
+  const restored = checkpoints?.latest.restored;
+  const runs = job.state === "RUNNING";
   return (
     <p class="note bad">
       <strong>{last.taskName ? plain(last.taskName) : "The job"}</strong> failed at {time(last.timestamp)}
-      {hasEnded(job.state) ? "" : `, ${duration(Math.max(0, job.now - last.timestamp))} ago`}: {sentence}{" "}
-      <a href={href("jobs", job.jid, "exceptions")}>Traceback</a>
-      {beganAgain && (
-        <span class="began-again">
-          {" "}
-          The job began again from {beganAgain.is_savepoint ? "savepoint" : "checkpoint"} {beganAgain.id}.
-        </span>
+      {hasEnded(job.state) ? "" : `, ${duration(Math.max(0, job.now - last.timestamp))} ago`}: {sentence}
+      <br />
+      {runs && restored && restored.restore_timestamp >= last.timestamp && (
+        <>
+          The job began again from {restored.is_savepoint ? "savepoint" : "checkpoint"} {restored.id}.{" "}
+        </>
       )}
+      {runs && checkpoints && !restored && "The job began anew: it had no checkpoint to begin from. "}
+      <a href={href("jobs", job.jid, "exceptions")}>Traceback</a>
     </p>
   );
 }

@@ -12,11 +12,15 @@ export interface Column<R> {
   /** In rem. */
   width?: number;
   text?: boolean;
+  /** The whole of what may be cut, for those who point at it; a text that is shown as it is needs none. */
+  hint?: (row: R) => string | undefined;
 }
 
 const ROW_PX = 32;
 /** Rows rendered beyond those in sight, on either side; also how far one scrolls before anything is rendered. */
 const MARGIN = 12;
+/** Up to so many rows, a narrow screen shows each of them as a block with the names of its columns. */
+const BLOCKS_MAX = 40;
 
 export function Table<R>(props: {
   label: string;
@@ -42,7 +46,7 @@ export function Table<R>(props: {
     rows,
     sort,
   ]);
-  const visible = Math.ceil(height / ROW_PX) + 2 * MARGIN;
+  const visible = Math.max(BLOCKS_MAX, Math.ceil(height / ROW_PX) + 2 * MARGIN);
   const from = Math.max(0, Math.min(first, sorted.length - visible));
   const shown = sorted.slice(from, from + visible);
   const after = sorted.length - from - shown.length;
@@ -57,7 +61,7 @@ export function Table<R>(props: {
   const width = columns.reduce((sum, column) => sum + (column.width ?? 7), 0);
   return (
     <div
-      class="scroll rows"
+      class={`scroll rows ${rows.length <= BLOCKS_MAX ? "blocks" : ""}`}
       ref={box}
       onScroll={onScroll}
       tabIndex={0}
@@ -101,11 +105,15 @@ export function Table<R>(props: {
             const id = props.id(row);
             return (
               <tr key={id} aria-rowindex={from + n + 2} class={props.current === id ? "current" : ""}>
-                {columns.map((column) => (
-                  <td key={column.key} class={column.text ? "text" : ""}>
-                    {column.show(row)}
-                  </td>
-                ))}
+                {columns.map((column) => {
+                  const value = column.show(row);
+                  const hint = column.hint?.(row) ?? (column.text && typeof value === "string" ? value : undefined);
+                  return (
+                    <td key={column.key} class={column.text ? "text" : ""} data-label={column.title} title={hint}>
+                      {value}
+                    </td>
+                  );
+                })}
               </tr>
             );
           })}

@@ -7,7 +7,7 @@ import { hasEnded } from "../lib/job_watch";
 import { href } from "../lib/route";
 import type { Checkpoint, CheckpointFigures, Checkpoints, Job, Statistic, SubtaskCheckpoint, VertexCheckpoint } from "../lib/types";
 import { Awaited, Bar, Copy, Figure, Figures, Note, Panel, Status } from "../parts/basics";
-import { Chart } from "../parts/chart";
+import { BYTES_STEPS, Chart, DURATION_STEPS } from "../parts/chart";
 import { Table, type Column } from "../parts/table";
 
 const KINDS: Record<string, string> = {
@@ -69,7 +69,7 @@ function columns(job: Job): Column<Checkpoint>[] {
     { key: "size", title: "Written", width: 6, by: (row) => row.checkpointed_size, show: (row) => bytes(row.checkpointed_size) },
     { key: "state", title: "State", width: 6, by: (row) => row.state_size, show: (row) => bytes(row.state_size) },
     { key: "processed", title: "In flight, processed", width: 9, by: (row) => row.processed_data, show: (row) => bytes(row.processed_data) },
-    { key: "persisted", title: "stored", width: 6, by: (row) => row.persisted_data, show: (row) => bytes(row.persisted_data) },
+    { key: "persisted", title: "In flight, stored", width: 8.5, by: (row) => row.persisted_data, show: (row) => bytes(row.persisted_data) },
     {
       key: "acknowledged",
       title: "Acknowledged",
@@ -93,12 +93,14 @@ function Acknowledged({ of }: { of: CheckpointFigures }): JSX.Element {
 }
 
 function Latest({ data }: { data: Checkpoints }): JSX.Element {
-  const { savepoint, failed, restored } = data.latest;
+  const { completed, savepoint, failed, restored } = data.latest;
   return (
     <>
       {failed && (
-        <p class="note bad">
-          Checkpoint {failed.id} failed at {time(failed.failure_timestamp)}: {failed.failure_message ?? "no reason is known"}
+        <p class={completed && completed.id > failed.id ? "note" : "note bad"}>
+          {failed.is_savepoint ? "Savepoint" : "Checkpoint"} {failed.id} failed at {time(failed.failure_timestamp)}:{" "}
+          {failed.failure_message ?? "no reason is known"}
+          {completed && completed.id > failed.id ? `; checkpoint ${completed.id} has completed since.` : ""}
         </p>
       )}
       {restored && (
@@ -133,13 +135,14 @@ function Charts({ history }: { history: Checkpoint[] }): JSX.Element | null {
   const places = (id: number): string => (Number.isInteger(id) ? `#${id}` : "");
   return (
     <div class="charts">
-      <Chart title="Duration" at={at} places={places} points show={duration} lines={[line("end to end", (one) => one.end_to_end_duration)]} />
+      <Chart title="Duration" at={at} places={places} points show={duration} steps={DURATION_STEPS} lines={[line("end to end", (one) => one.end_to_end_duration)]} />
       <Chart
         title="Size"
         at={at}
         places={places}
         points
         show={bytes}
+        steps={BYTES_STEPS}
         lines={[line("state", (one) => one.state_size), line("written", (one) => one.checkpointed_size)]}
       />
     </div>
@@ -173,6 +176,7 @@ function Detail({ job, id, vertex }: { job: Job; id: string; vertex: string | un
                 title: "Vertex",
                 text: true,
                 width: 16,
+                hint: (row) => plain(row.vertex.name),
                 show: (row) => <a href={href("jobs", job.jid, "checkpoints", id, row.vertex.id)}>{plain(row.vertex.name)}</a>,
               },
               { key: "acknowledged", title: "Acknowledged", text: true, width: 9, show: (row) => (row.part ? <Acknowledged of={row.part} /> : "–") },
@@ -200,7 +204,7 @@ const PARTS: Column<SubtaskCheckpoint>[] = [
   { key: "size", title: "Written", width: 6, by: (row) => row.checkpointed_size, show: (row) => bytes(row.checkpointed_size) },
   { key: "state", title: "State", width: 6, by: (row) => row.state_size, show: (row) => bytes(row.state_size) },
   { key: "processed", title: "In flight, processed", width: 9, by: (row) => row.alignment?.processed, show: (row) => bytes(row.alignment?.processed) },
-  { key: "persisted", title: "stored", width: 6, by: (row) => row.alignment?.persisted, show: (row) => bytes(row.alignment?.persisted) },
+  { key: "persisted", title: "In flight, stored", width: 8.5, by: (row) => row.alignment?.persisted, show: (row) => bytes(row.alignment?.persisted) },
   { key: "unaligned", title: "Unaligned", text: true, width: 6, show: (row) => (row.unaligned_checkpoint ? "yes" : "no") },
 ];
 

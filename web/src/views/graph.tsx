@@ -3,12 +3,13 @@
 import { Graph, layout } from "@dagrejs/dagre";
 import type { JSX } from "preact";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
-import { duration, percent, plain, rate, watermark } from "../lib/format";
+import { duration, percent, plain, rate, steps, watermark } from "../lib/format";
 import { hasEnded, type Figures, type JobWatch } from "../lib/job_watch";
 import { go, href } from "../lib/route";
 import type { Job, Vertex } from "../lib/types";
 import { TimeShares } from "../parts/basics";
 import { VertexDrawer } from "./vertex";
+import { VertexTable } from "./vertex_table";
 
 const NODE = { width: 224, height: 124 };
 /** Narrower than this (px), the graph runs from top to bottom. */
@@ -165,6 +166,7 @@ export function GraphView({ job, watch, parts }: { job: Job; watch: JobWatch; pa
       </section>
       {chosen && <VertexDrawer job={job} vertex={chosen} watch={watch} tab={tab} />}
       {open && !chosen && <p class="note">The job has no such vertex.</p>}
+      <VertexTable job={job} watch={watch} chosen={chosen?.id} />
     </div>
   );
 }
@@ -209,12 +211,13 @@ function Node(props: {
   const { job, vertex, figures } = props;
   const ended = hasEnded(job.state);
   const name = plain(vertex.name);
+  const does = steps(job.plan.nodes.find((node) => node.id === vertex.id)?.description, vertex.name);
   return (
     <a
       class={`node ${vertex.status.toLowerCase()}`}
       href={href("jobs", job.jid, "graph", vertex.id, "subtasks")}
       aria-current={props.chosen ? "true" : undefined}
-      title={name}
+      title={does.length ? [name, "", ...does].join("\n") : name}
       style={{
         left: `${props.at.x}px`,
         top: `${props.at.y}px`,

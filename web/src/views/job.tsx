@@ -3,12 +3,13 @@
 import type { JSX } from "preact";
 import { useEffect } from "preact/hooks";
 import { useFeed } from "../lib/feed";
-import { count, duration, rate, time } from "../lib/format";
+import { count, duration, jobName, rate, time } from "../lib/format";
 import { hasEnded, useJobWatch, type JobWatch } from "../lib/job_watch";
 import { href } from "../lib/route";
 import type { Job } from "../lib/types";
 import { Awaited, Copy, Figure, Figures, Tabs } from "../parts/basics";
 import { isTroubled, JobStatus, LastFailure, Restarts } from "../parts/failures";
+import { HoldNote } from "../parts/holds";
 import { Actions } from "./actions";
 import { CheckpointsView } from "./checkpoints";
 import { ConfigurationView } from "./configuration";
@@ -34,7 +35,7 @@ export function JobView({ jobId, parts }: { jobId: string; parts: string[] }): J
   const job = answer.data;
   const tab = parts[0] ?? "graph";
   useEffect(() => {
-    if (job) document.title = `${job.name} · ${TABS.find(([key]) => key === tab)?.[1] ?? ""} · Penstock`;
+    if (job) document.title = `${jobName(job.name)} · ${TABS.find(([key]) => key === tab)?.[1] ?? ""} · Penstock`;
   }, [job?.name, tab]);
   if (!job) return <Awaited answer={answer} what="job" />;
   const batch = job["job-type"] === "BATCH";
@@ -42,10 +43,10 @@ export function JobView({ jobId, parts }: { jobId: string; parts: string[] }): J
   return (
     <>
       <nav class="crumbs" aria-label="Path">
-        <a href={href("jobs")}>Jobs</a> / <span>{job.name}</span>
+        <a href={href("jobs")}>Jobs</a> / <span>{jobName(job.name)}</span>
       </nav>
       <div class="job-head">
-        <h1>{job.name}</h1>
+        <h1 title={job.name}>{jobName(job.name)}</h1>
         <JobStatus job={job} now={job.now} />
         <Restarts job={job} now={job.now} />
         <span class="grow" />
@@ -59,6 +60,7 @@ export function JobView({ jobId, parts }: { jobId: string; parts: string[] }): J
         </p>
       )}
       {isTroubled(job, job.now) && <LastFailure job={job} />}
+      <HoldNote job={job} />
       <Tabs label="Views of the job" current={tab} tabs={tabs.map(([key, title]) => ({ key, title, href: href("jobs", jobId, key) }))} />
       <Shown tab={tab} job={job} watch={watch} parts={parts.slice(1)} />
     </>

@@ -3,7 +3,7 @@
 import type { JSX } from "preact";
 import { useEffect } from "preact/hooks";
 import { useFeed } from "../lib/feed";
-import { count, duration, time } from "../lib/format";
+import { count, duration, jobName, time } from "../lib/format";
 import { hasEnded } from "../lib/job_watch";
 import { href } from "../lib/route";
 import type { JobSummary, Overview } from "../lib/types";
@@ -18,10 +18,11 @@ const COLUMNS: Column<JobSummary>[] = [
     text: true,
     width: 18,
     by: (job) => job.name,
-    show: (job) => <a href={href("jobs", job.jid)}>{job.name}</a>,
+    hint: (job) => job.name,
+    show: (job) => <a href={href("jobs", job.jid)}>{jobName(job.name)}</a>,
   },
   { key: "state", title: "Status", text: true, width: 9, by: (job) => job.state, show: (job) => <JobStatus job={job} now={Date.now()} /> },
-  { key: "restarts", title: "Restarts", text: true, width: 8, by: (job) => job.restarts, show: (job) => <Restarts job={job} now={Date.now()} /> },
+  { key: "restarts", title: "Restarts", text: true, width: 8, by: (job) => job.restarts, show: (job) => (job.restarts ? <Restarts job={job} now={Date.now()} /> : "0") },
   { key: "tasks", title: "Tasks", text: true, width: 10, by: (job) => job.tasks["total"] ?? 0, show: (job) => <Tasks job={job} /> },
   { key: "type", title: "Type", text: true, width: 8, by: (job) => job.jobType ?? "", show: (job) => (job.jobType ?? "–").toLowerCase() },
   { key: "start", title: "Started", width: 10, by: (job) => job["start-time"], show: (job) => time(job["start-time"]) },

@@ -3,21 +3,29 @@
 import type { JSX } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { useFeed } from "../lib/feed";
-import { duration, number, percent, plain, rate, short, time } from "../lib/format";
+import { brief, duration, figure, number, percent, plain, rate, time } from "../lib/format";
 import { hasEnded, Series, type Figures, type JobWatch } from "../lib/job_watch";
 import type { AggregatedMetric, Job, Metric } from "../lib/types";
 import { Note, Panel } from "../parts/basics";
-import { Chart, type Line } from "../parts/chart";
+import { Chart, DURATION_STEPS, type Line } from "../parts/chart";
 
 /** A chart with more lines is not read any more. */
 const LINES_MAX = 6;
 
-const CHARTS: [figure: keyof Figures, title: string, show: (value: number | null | undefined) => string, max?: number][] = [
-  ["recordsOut", "Records out", rate],
-  ["recordsIn", "Records in", rate],
-  ["busy", "Busy", percent, 1],
-  ["backPressured", "Back-pressured", percent, 1],
-  ["lag", "Watermark lag", duration],
+interface FigureChart {
+  figure: keyof Figures;
+  title: string;
+  show: (value: number | null | undefined) => string;
+  max?: number;
+  steps?: number[];
+}
+
+const CHARTS: FigureChart[] = [
+  { figure: "recordsOut", title: "Records out", show: rate },
+  { figure: "recordsIn", title: "Records in", show: rate },
+  { figure: "busy", title: "Busy", show: percent, max: 1 },
+  { figure: "backPressured", title: "Back-pressured", show: percent, max: 1 },
+  { figure: "lag", title: "Watermark lag", show: duration, steps: DURATION_STEPS },
 ];
 
 export function MetricsView({ job, watch }: { job: Job; watch: JobWatch }): JSX.Element {
@@ -43,25 +51,25 @@ export function MetricsView({ job, watch }: { job: Job; watch: JobWatch }): JSX.
                   disabled={!on && shown.length >= LINES_MAX}
                   onChange={() => setShownIds(on ? shownIds.filter((id) => id !== vertex.id) : [...shownIds, vertex.id])}
                 />
-                {plain(vertex.name).slice(0, 60)}
+                <span title={plain(vertex.name)}>{brief(plain(vertex.name), 60)}</span>
               </label>
             );
           })}
         </fieldset>
       )}
       <div class="charts">
-        {CHARTS.map(([figure, title, show, max]) => {
+        {CHARTS.map(({ figure, title, show, max, steps }) => {
           const known = shown.filter((vertex) => watch.seriesOf(vertex.id, figure).at.length);
           const first = known[0];
           if (!first) return null;
           // All vertices are looked at together, so they share their moments, except for one that came later.
           const { at } = watch.seriesOf(first.id, figure);
           const lines: Line[] = known.map((vertex) => ({
-            name: plain(vertex.name).slice(0, 40),
+            name: brief(plain(vertex.name), 40),
             tone: job.vertices.indexOf(vertex),
             values: aligned(at, watch.seriesOf(vertex.id, figure)),
           }));
-          return <Chart key={figure} title={title} at={at} lines={lines} show={show} {...(max ? { max } : {})} />;
+          return <Chart key={figure} title={title} at={at} lines={lines} show={show} steps={steps} {...(max ? { max } : {})} />;
         })}
       </div>
       {!hasEnded(job.state) && <AnyMetric job={job} />}
@@ -142,7 +150,7 @@ function MetricChart({ job, vertex, metric }: { job: Job; vertex: string; metric
     <Chart
       title={`${metric} · ${name}`}
       at={lines.avg.at}
-      show={short}
+      show={figure}
       lines={[
         { name: "highest", values: lines.max.values },
         { name: "average", values: lines.avg.values },

@@ -42,6 +42,7 @@ export function StateView({ job, parts }: { job: Job; parts: string[] }): JSX.El
               title: "Vertex",
               text: true,
               width: 18,
+              hint: (row) => plain(row.vertex.name),
               show: (row) => <a href={href("jobs", job.jid, "state", row.vertex.id)}>{plain(row.vertex.name)}</a>,
             },
             { key: "size", title: "State", width: 7, by: (row) => row.size, show: (row) => bytes(row.size) },

@@ -2,11 +2,11 @@
 
 import type { JSX } from "preact";
 import { useFeed } from "../lib/feed";
-import { duration, plain, time } from "../lib/format";
+import { duration, plain, plural, time } from "../lib/format";
 import { hasEnded } from "../lib/job_watch";
 import { href } from "../lib/route";
-import type { Job, SubtaskTimes } from "../lib/types";
-import { Awaited, Panel, Status } from "../parts/basics";
+import type { Job, StatusHistory, SubtaskTimes } from "../lib/types";
+import { Awaited, Note, Panel, Status } from "../parts/basics";
 import { Table } from "../parts/table";
 
 interface Stretch {
@@ -25,23 +25,39 @@ function stretches(timestamps: Record<string, number>, end: number): Stretch[] {
 
 export function TimelineView({ job, parts }: { job: Job; parts: string[] }): JSX.Element {
   const chosen = job.vertices.find((vertex) => vertex.id === parts[0]);
-  const end = hasEnded(job.state) ? job["end-time"] : job.now;
-  const moves = stretches(job.timestamps, end);
-  const from = job["start-time"] > 0 ? job["start-time"] : (moves[0]?.from ?? 0);
+  const history = useFeed<StatusHistory>(`/jobs/${job.jid}/status-history`);
+  // The two answers are not of one moment.
+  const end = hasEnded(job.state) ? job["end-time"] : Math.max(job.now, history.data?.now ?? 0);
+  const moves = (history.data?.periods ?? []).map((period) => ({
+    status: period.status,
+    from: period["start-time"],
+    to: period["end-time"] >= 0 ? period["end-time"] : end,
+  }));
+  const from = moves[0]?.from ?? job["start-time"];
   return (
     <>
       <Panel title="The job">
-        <Table
-          label="Moves of the job"
-          rows={moves}
-          id={(row) => row.status}
-          columns={[
-            { key: "status", title: "Status", text: true, width: 9, show: (row) => <Status value={row.status} /> },
-            { key: "at", title: "Last came to it", width: 9, show: (row) => time(row.from) },
-            { key: "for", title: "For", width: 7, show: (row) => duration(row.to - row.from) },
-            { key: "bar", title: "", text: true, width: 16, show: (row) => <Stretches of={[row]} from={from} to={end} label={row.status} /> },
-          ]}
-        />
+        <Awaited answer={history} what="job's statuses" />
+        {history.data && (
+          <>
+            <Stretches of={moves} from={from} to={end} label={`${plural(moves.length, "status", "statuses")} since ${time(from)}`} />
+            <Table
+              label="Statuses of the job"
+              rows={moves.map((move, number) => ({ ...move, number }))}
+              id={(row) => row.number}
+              sortedBy="at"
+              descending
+              height={280}
+              columns={[
+                { key: "status", title: "Status", text: true, width: 9, show: (row) => <Status value={row.status} /> },
+                { key: "at", title: "Since", width: 9, by: (row) => row.number, show: (row) => time(row.from) },
+                { key: "for", title: "For", width: 7, by: (row) => row.to - row.from, show: (row) => (hasEnded(row.status) ? "–" : duration(row.to - row.from)) },
+                { key: "bar", title: "", text: true, width: 16, show: (row) => <Stretches of={[row]} from={from} to={end} label={row.status.toLowerCase()} /> },
+              ]}
+            />
+            {history.data.truncated && <Note>Older ones are no longer known.</Note>}
+          </>
+        )}
       </Panel>
       <Panel title="Vertices">
         <Table
@@ -55,6 +71,7 @@ export function TimelineView({ job, parts }: { job: Job; parts: string[] }): JSX
               title: "Vertex",
               text: true,
               width: 16,
+              hint: (row) => plain(row.name),
               show: (row) => <a href={href("jobs", job.jid, "timeline", row.id)}>{plain(row.name)}</a>,
             },
             { key: "status", title: "Status", text: true, width: 8, show: (row) => <Status value={row.status} /> },
@@ -124,9 +141,9 @@ function Stretches({ of, from, to, label }: { of: Stretch[]; from: number; to: n
   const whole = Math.max(1, to - from);
   return (
     <span class="stretches" role="img" aria-label={label} title={label}>
-      {of.map((one) => (
+      {of.map((one, n) => (
         <span
-          key={one.status}
+          key={n}
           class={`stretch ${one.status.toLowerCase()}`}
           style={{ left: `${((one.from - from) / whole) * 100}%`, width: `max(2px, ${((one.to - one.from) / whole) * 100}%)` }}
         />

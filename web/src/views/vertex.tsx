@@ -3,11 +3,12 @@
 import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { useFeed } from "../lib/feed";
-import { bytes, count, duration, isTime, number, percent, plain, rate, time, watermark } from "../lib/format";
+import { bytes, count, duration, figure, isTime, number, percent, plain, rate, steps, time, watermark } from "../lib/format";
 import { hasEnded, type JobWatch } from "../lib/job_watch";
 import { go, href } from "../lib/route";
 import type { Accumulator, AggregatedMetric, BackPressure, Job, Metric, Subtask, Vertex, VertexDetail } from "../lib/types";
 import { Awaited, Figure, Figures, Note, Status, Tabs } from "../parts/basics";
+import { HoldInputs } from "../parts/holds";
 import { Table, type Column } from "../parts/table";
 import { FlameView } from "./flame";
 
@@ -36,6 +37,7 @@ export function VertexDrawer(props: { job: Job; vertex: Vertex; watch: JobWatch;
           ×
         </button>
       </header>
+      <Steps job={job} vertex={vertex} />
       <Figures>
         <Figure label="In" value={rate(figures.recordsIn)} />
         <Figure label="Out" value={rate(figures.recordsOut)} />
@@ -49,17 +51,38 @@ export function VertexDrawer(props: { job: Job; vertex: Vertex; watch: JobWatch;
         current={tab}
         tabs={TABS.map(([key, title]) => ({ key, title, href: href("jobs", job.jid, "graph", vertex.id, key) }))}
       />
-      <Shown tab={tab} path={path} vertex={vertex} ended={hasEnded(job.state)} />
+      <Shown tab={tab} path={path} job={job} vertex={vertex} ended={hasEnded(job.state)} />
     </section>
   );
 }
 
-function Shown({ tab, path, vertex, ended }: { tab: string; path: string; vertex: Vertex; ended: boolean }): JSX.Element {
+/** What the operators do, where that says more than their names. */
+function Steps({ job, vertex }: { job: Job; vertex: Vertex }): JSX.Element | null {
+  const does = steps(job.plan.nodes.find((node) => node.id === vertex.id)?.description, vertex.name);
+  if (!does.length) return null;
+  return (
+    <ol class="steps" aria-label="What its operators do">
+      {does.map((step, n) => (
+        <li key={n}>
+          <code>{step}</code>
+        </li>
+      ))}
+    </ol>
+  );
+}
+
+function Shown(props: { tab: string; path: string; job: Job; vertex: Vertex; ended: boolean }): JSX.Element {
+  const { tab, path, job, vertex, ended } = props;
   switch (tab) {
     case "subtasks":
       return <Subtasks path={path} />;
     case "watermarks":
-      return <Watermarks path={path} />;
+      return (
+        <>
+          <HoldInputs job={job} vertex={vertex.id} />
+          <Watermarks path={path} />
+        </>
+      );
     case "back-pressure":
       return <BackPressures path={path} />;
     case "metrics":
@@ -131,11 +154,13 @@ const SUBTASKS: Column<SubtaskRow>[] = [
 function Subtasks({ path }: { path: string }): JSX.Element {
   const answer = useFeed<VertexDetail>(path);
   const rows = useRows(answer.data);
+  const isFirst = rows.every((row) => row.attempt === 0);
+  const columns = SUBTASKS.filter((column) => column.key !== "attempt" || !isFirst);
   return (
     <>
       <Awaited answer={answer} what="subtasks" />
       {answer.data && (
-        <Table label="Subtasks" rows={rows} columns={SUBTASKS} id={(row) => row.subtask} sortedBy="subtask" empty="No subtasks." />
+        <Table label="Subtasks" rows={rows} columns={columns} id={(row) => row.subtask} sortedBy="subtask" empty="No subtasks." />
       )}
     </>
   );
@@ -229,8 +254,7 @@ function Metrics({ path }: { path: string }): JSX.Element {
   const values = useFeed<AggregatedMetric[]>(
     asked.length ? `${path}/subtasks/metrics?agg=min,avg,max,sum&get=${asked.map(encodeURIComponent).join(",")}` : null,
   );
-  const shown = (value: number | "NaN" | undefined): string =>
-    value === undefined || value === "NaN" ? "–" : Number.isInteger(value) ? count(value) : value.toPrecision(4);
+  const shown = (value: number | "NaN" | undefined): string => figure(number(value));
   return (
     <>
       <Awaited answer={ids} what="metrics" />

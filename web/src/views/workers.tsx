@@ -3,7 +3,7 @@
 import type { JSX } from "preact";
 import { useEffect } from "preact/hooks";
 import { useFeed } from "../lib/feed";
-import { bytes, count, duration, percent } from "../lib/format";
+import { bytes, count, duration, figure, jobName, percent } from "../lib/format";
 import { href } from "../lib/route";
 import type { Metric, TaskManager } from "../lib/types";
 import { Awaited, Bar, Figure, Figures, Note, Pairs, Panel, Tabs } from "../parts/basics";
@@ -33,13 +33,32 @@ function Memory({ of }: { of: TaskManager }): JSX.Element {
 
 const COLUMNS: Column<TaskManager>[] = [
   { key: "id", title: "Worker", text: true, width: 14, by: (row) => row.id, show: (row) => <a href={href("workers", row.id)}>{row.id}</a> },
-  { key: "path", title: "Where", text: true, width: 14, by: (row) => row.path, show: (row) => <span title={row.path}>{row.path}</span> },
+  {
+    key: "job",
+    title: "Job",
+    text: true,
+    width: 16,
+    by: (row) => row["job-name"],
+    hint: (row) => row["job-name"],
+    show: (row) => <JobOf worker={row} />,
+  },
+  { key: "path", title: "Where", text: true, width: 14, by: (row) => row.path, hint: (row) => row.path, show: (row) => where(row.path) },
   { key: "slots", title: "Slots", width: 5, by: (row) => row.slotsNumber, show: (row) => row.slotsNumber },
   { key: "free", title: "Free", width: 5, by: (row) => row.freeSlots, show: (row) => row.freeSlots },
   { key: "heard", title: "Heard of", width: 7, by: (row) => -row.timeSinceLastHeartbeat, show: (row) => heardOf(row.timeSinceLastHeartbeat) },
   { key: "cores", title: "Cores", width: 5, by: (row) => row.hardware.cpuCores, show: (row) => count(row.hardware.cpuCores) },
   { key: "memory", title: "Memory", text: true, width: 11, by: (row) => used(row)?.[0], show: (row) => <Memory of={row} /> },
 ];
+
+function JobOf({ worker }: { worker: TaskManager }): JSX.Element {
+  const id = worker["job-id"];
+  return id ? <a href={href("jobs", id)}>{jobName(worker["job-name"] ?? id)}</a> : <>–</>;
+}
+
+/** The host and port of a worker's addresses. */
+function where(path: string): string {
+  return /tcp:\/\/(\S+)/.exec(path)?.[1] ?? path;
+}
 
 /** In spite of its name, Flink's `timeSinceLastHeartbeat` says when that was, in ms since the epoch. */
 function heardOf(heardMs: number): string {
@@ -89,7 +108,8 @@ export function WorkerView({ id, parts }: { id: string; parts: string[] }): JSX.
       </nav>
       <h1>{id}</h1>
       <Figures>
-        <Figure label="Where" value={worker.path} />
+        {worker["job-id"] && <Figure label="Job" value={<JobOf worker={worker} />} hint={worker["job-name"] ?? ""} />}
+        <Figure label="Where" value={where(worker.path)} hint={worker.path} />
         <Figure label="Heard of" value={heardOf(worker.timeSinceLastHeartbeat)} />
         <Figure label="Slots" value={`${worker.slotsNumber - worker.freeSlots} of ${worker.slotsNumber} used`} />
         <Figure label="Memory" value={memory ? `${bytes(memory[0])} of ${bytes(memory[1])}` : "–"} />
@@ -126,7 +146,7 @@ function WorkerFigures({ worker, path }: { worker: TaskManager; path: string }):
           id={(row) => row.n}
           empty="No slot is in use."
           columns={[
-            { key: "job", title: "Job", text: true, width: 22, show: (row) => <a href={href("jobs", row.jobId)}>{row.jobId}</a> },
+            { key: "job", title: "Job", text: true, width: 22, show: (row) => <a href={href("jobs", row.jobId)}>{row.jobId === worker["job-id"] ? jobName(worker["job-name"] ?? row.jobId) : row.jobId}</a> },
             { key: "tasks", title: "Tasks", width: 5, show: (row) => count(row.assignedTasks) },
           ]}
         />
@@ -165,7 +185,6 @@ export function ProcessMetrics({ path }: { path: string }): JSX.Element {
 function shown(id: string, value: string | undefined): string {
   const number = Number(value);
   if (value === undefined || value === "" || Number.isNaN(number)) return value ?? "–";
-  if (/\.Count$/.test(id)) return count(number);
   if (/Memory|Bytes|\.(Used|Max|Committed)$/.test(id)) return bytes(number);
-  return Number.isInteger(number) ? count(number) : number.toPrecision(4);
+  return figure(number);
 }

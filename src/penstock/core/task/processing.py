@@ -118,9 +118,13 @@ class ProcessingLoop:
     def step(self) -> Step:
         """What is due first, then a batch of input."""
         life = self._life
-        if self._gate.overtaking and life.may.take_barriers:
-            self.barriers.on_overtaking_barrier(*self._gate.overtaking.popleft())
+        overtaking = self._gate.overtaking
+        if overtaking and life.may.take_barriers:
+            self.barriers.on_overtaking_barrier(*overtaking.popleft())
             if self.passes_input_over():
+                # What has arrived behind a barrier must not be taken before the task has heard of the barrier.
+                while overtaking and life.may.take_barriers:
+                    self.barriers.on_overtaking_barrier(*overtaking.popleft())
                 now = self._clock.now_ms()
                 self.flush_if_due(now)
                 self._take_turn(now)

@@ -12,7 +12,14 @@ import threading
 from typing import TYPE_CHECKING, Final
 
 from penstock.base.configuration import Configuration
-from penstock.base.options import REST_BIND_PORT, REST_PORT, SHUTDOWN_ON_APPLICATION_FINISH
+from penstock.base.errors import ConfigurationError
+from penstock.base.options import (
+    REST_BIND_PORT,
+    REST_PORT,
+    REST_READER_TOKEN,
+    REST_TOKEN,
+    SHUTDOWN_ON_APPLICATION_FINISH,
+)
 from penstock.core.graph.job_graph import JobGraph
 from penstock.drivers import job_pages
 from penstock.drivers.client import announcement
@@ -21,6 +28,7 @@ from penstock.operations.dispatcher import DispatchedJob, Dispatcher
 from penstock.operations.events.delivering import listener_classes, subscribe_configured
 
 if TYPE_CHECKING:
+    from penstock.operations.rest.access.settings import RestSettings
     from penstock.operations.rest.server import RestServer
 
 _log = logging.getLogger("penstock.rest")
@@ -69,6 +77,8 @@ class Attachment:
 
                 start_reporters(self.dispatcher(), configuration)
             asks = configuration.read(REST_PORT) is not None or configuration.read(REST_BIND_PORT) is not None
+            if asks and self._server is not None:
+                _check_tokens(configuration, self._server.settings)
             if not asks or self._server is not None:
                 return
             if self._is_served_elsewhere:
@@ -108,6 +118,16 @@ class Attachment:
     def _forget(self, job: RunningJob) -> None:
         with self._lock:
             self._running.pop(job, None)
+
+
+def _check_tokens(configuration: Configuration, settings: RestSettings) -> None:
+    """Refuse a token that the server does not ask for: it would protect nothing."""
+    for option, known in ((REST_TOKEN, settings.token), (REST_READER_TOKEN, settings.reader_token)):
+        if configuration.read(option) not in (None, known):
+            raise ConfigurationError(
+                f"{option.key()} differs from that of the REST API of this process, which began with an earlier job "
+                "and serves all of its jobs: set it for the first job, too"
+            )
 
 
 _attachment = Attachment()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import html
 import math
 from typing import Any
 
-from tests.operations.page.mock.jobs import ENDED, JOB_STATES, MEBI, TASK_STATES, Job, Vertex, now_ms, worker_id
+from tests.operations.page.mock.jobs import ENDED, JOB_STATES, MEBI, TASK_STATES, Job, Vertex, hex_id, now_ms, worker_id
 
 SHOWN_CHECKPOINTS = 10
 SUMMED_UP = (
@@ -66,6 +67,60 @@ def summary(job: Job) -> dict[str, Any]:
         "pending-operators": 0,
         **failures(job),
     }
+
+
+def description(vertex: Vertex) -> str:
+    first, *others = map(html.escape, vertex.steps or (vertex.name,))
+    return f"{first}<br/>" + "".join(f"+- {step}<br/>" for step in others)
+
+
+def status_history(job: Job) -> dict[str, Any]:
+    moves = [("INITIALIZING", job.start_ms), ("CREATED", job.start_ms + 40), ("RUNNING", job.start_ms + 900)]
+    for at in sorted(failure["timestamp"] for failure in job.failures):
+        moves += [("FAILING", at), ("RESTARTING", at + 1), ("CREATED", at + 1300), ("RUNNING", at + 1400)]
+    if job.state in ENDED:
+        moves += [(job.state, job.end_ms)]
+    ends = [at for _, at in moves[1:]] + [job.end_ms]
+    periods = [
+        {"status": status, "start-time": at, "end-time": end} for (status, at), end in zip(moves, ends, strict=True)
+    ]
+    return {"now": now_ms(), "periods": periods, "truncated": False}
+
+
+def holds(job: Job) -> list[dict[str, Any]]:
+    """The vertex that `held_back` names, by its second input."""
+    found = []
+    for vertex in (vertex for vertex in job.vertices if vertex.name == job.held_back):
+        inputs: list[dict[str, Any]] = [
+            {
+                "id": hex_id(name),
+                "name": name,
+                "holds": n == 1,
+                "idle": False,
+                "ended": False,
+                "watermark": now_ms() - (95_000 if n == 1 else 1_000),
+                "highest-watermark": now_ms() - 1_000,
+                "subtasks": [1] if n == 1 else [],
+                "splits": [],
+                "count": int(n == 1),
+            }
+            for n, name in enumerate(vertex.inputs)
+        ]
+        origin = {"id": inputs[1]["id"], "name": inputs[1]["name"], "subtasks": [1], "splits": ["customers-3"]}
+        times = {"watermark": inputs[1]["watermark"], "since": now_ms() - 95_000, "duration": 95_000}
+        found.append(
+            {
+                "id": vertex.id,
+                "name": vertex.name,
+                "operator": "Enrich",
+                "subtasks": [0, 1],
+                **times,
+                "others-moved": now_ms(),
+                "inputs": inputs,
+                "origin": origin,
+            }
+        )
+    return found
 
 
 def failures(job: Job) -> dict[str, int]:
@@ -132,7 +187,7 @@ def details(job: Job) -> dict[str, Any]:
                     "operator": "",
                     "parallelism": vertex.parallelism,
                     "operator_strategy": "",
-                    "description": vertex.name.replace(">", "&gt;") + "<br/>",
+                    "description": description(vertex),
                     "optimizer_properties": {},
                     "inputs": [
                         {"id": names[name], "num": n, "exchange": "pipelined_bounded", "ship_strategy": vertex.ship}
@@ -314,7 +369,8 @@ def checkpoints(job: Job) -> dict[str, Any]:
 
     def statistic(value: float) -> dict[str, float]:
         spread = {"min": 0.6, "max": 1.9, "avg": 1.0, "p50": 0.95, "p90": 1.4, "p95": 1.6, "p99": 1.8, "p999": 1.9}
-        return {key: int(value * share) for key, share in spread.items()}
+        whole = ("min", "max", "avg")
+        return {key: int(value * share) if key in whole else value * share for key, share in spread.items()}
 
     return {
         "counts": {

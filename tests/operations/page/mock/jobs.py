@@ -65,6 +65,8 @@ class Vertex:
     lag_ms: int | None = 1500
     accumulators: tuple[tuple[str, str, str], ...] = ()
     parallelism: int = 4
+    #: what its operators do
+    steps: tuple[str, ...] = ()
 
     @property
     def id(self) -> str:
@@ -96,6 +98,8 @@ class Job:
     failures: list[dict[str, Any]] = field(default_factory=list)
     savepoints: list[tuple[int, int, str]] = field(default_factory=list)
     restarts: int = 0
+    #: the name of a vertex whose second input holds its watermark back
+    held_back: str = ""
     made_ms: int = field(default_factory=now_ms)
 
     def __post_init__(self) -> None:

@@ -15,6 +15,8 @@ from tests.operations.page.mock import answers
 from tests.operations.page.mock.jobs import MEBI, WORKERS, Job, hex_id, made_up, now_ms, worker_id
 
 LOG = "".join(f"2026-01-05 10:00:{n % 60:02d},000 INFO penstock.worker - step {n} of the loop\n" for n in range(400))
+#: The last parts of paths that reveal data of users.
+SECRET = ("exceptions", "watermark-hold", "checkpoints")
 
 
 class NotFound(Exception):
@@ -37,6 +39,8 @@ class World:
     def __init__(self, wide: int = 0, token: str = "", busy_s: float = 1.5) -> None:
         self.jobs = made_up(wide)
         self.token = token
+        #: whether only failures, checkpoints and the like need the token, as on loopback
+        self.shows_the_rest = False
         self.busy_s = busy_s
         self.requests: list[tuple[str, str, Any]] = []
         self.triggers: dict[str, tuple[float, Callable[[], dict[str, Any]]]] = {}
@@ -141,6 +145,10 @@ class World:
         match parts:
             case []:
                 return answers.details(job)
+            case ["watermark-hold"]:
+                return {"status": "ok", "reason": None, "now": now_ms(), "holds": answers.holds(job)}
+            case ["status-history"]:
+                return answers.status_history(job)
             case ["status"]:
                 return {"status": job.state}
             case ["checkpoints"]:
@@ -221,6 +229,8 @@ class World:
             },
             "memoryConfiguration": {"totalProcessMemory": 4096 * MEBI, "managedMemory": 512 * MEBI, "taskHeap": None},
             "metrics": {"heapUsed": (1400 + 300 * n) * MEBI, "garbageCollectors": []},
+            "job-id": self.jobs[n % 2].id,
+            "job-name": self.jobs[n % 2].name,
             "allocatedSlots": [{"jobId": job.id, "assignedTasks": len(job.vertices)} for job in running],
         }
 
@@ -264,7 +274,8 @@ class MockServer:
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
                 if self.command == "GET" and page and (not parts or parts[0] == "assets"):
                     return self.file(page / ("/".join(parts) or "index.html"))
-                if world.token and self.headers.get("Authorization") != f"Bearer {world.token}":
+                needs_token = not world.shows_the_rest or parts[-1] in SECRET
+                if world.token and needs_token and self.headers.get("Authorization") != f"Bearer {world.token}":
                     return self.answer(401, {"errors": ["A token is needed."]})
                 try:
                     with world.lock:

@@ -103,7 +103,10 @@ class AllocatedSlot(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class TaskManager(msgspec.Struct, frozen=True, rename="camel"):
-    """A worker in the list; `spark-ui`, which Flink lacks, is where Spark's own pages are, if there are any."""
+    """A worker in the list.
+
+    Flink lacks `job-id` and `job-name`, which name its job, and `spark-ui`, where Spark's own pages are, if it has any.
+    """
 
     id: str
     path: str
@@ -118,6 +121,8 @@ class TaskManager(msgspec.Struct, frozen=True, rename="camel"):
     hardware: Hardware
     memory_configuration: MemoryConfiguration
     blocked: bool = False
+    job_id: str | msgspec.UnsetType = msgspec.field(default=msgspec.UNSET, name="job-id")
+    job_name: str | msgspec.UnsetType = msgspec.field(default=msgspec.UNSET, name="job-name")
     spark_ui: str | msgspec.UnsetType = msgspec.field(default=msgspec.UNSET, name="spark-ui")
 
 
@@ -196,6 +201,8 @@ def task_manager(
         memory_configuration=MemoryConfiguration(max(0, limit - managed), managed, limit, limit),
         allocated_slots=[AllocatedSlot(view.job_id, slot, known.tasks)] if known.tasks else [],
         metrics=_process_metrics(process, limit, channels),
+        job_id=view.job_id,
+        job_name=view.name,
         spark_ui=msgspec.UNSET if spark_ui is None else spark_ui,
     )
 
