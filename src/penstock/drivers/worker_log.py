@@ -1,6 +1,7 @@
 """The log of a worker: everything that it logs, whoever does, in a file; and what functions print, in another one.
 
-Warnings still go to the process's own stderr, which Spark shows. What was set up before comes back when the worker has
+Warnings still go to the process's own stderr, which Spark shows, without secrets. Failures of tasks do not: the driver
+tells of them. What was set up before comes back when the worker has
 ended, because Spark uses the process again.
 """
 
@@ -12,8 +13,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from penstock.drivers.log_files import ProcessLogs
+from penstock.drivers.log_forms import HidingForm
 from penstock.drivers.log_output import printed_into
 from penstock.drivers.log_settings import LogSettings
+from penstock.drivers.task_log import TASKS_LOGGER
 
 _log = logging.getLogger("penstock.logs")
 
@@ -28,8 +31,7 @@ def kept_logs(settings: LogSettings | None, worker_id: str) -> Iterator[ProcessL
     root = logging.getLogger()
     handlers: list[logging.Handler] = [logs.handler]
     if not root.handlers:
-        handlers.append(logging.StreamHandler(sys.stderr))
-        handlers[-1].setLevel(logging.WARNING)
+        handlers.append(_stderr_handler())
     level = root.level
     for handler in handlers:
         root.addHandler(handler)
@@ -42,6 +44,14 @@ def kept_logs(settings: LogSettings | None, worker_id: str) -> Iterator[ProcessL
         for handler in handlers:
             root.removeHandler(handler)
         logs.close()
+
+
+def _stderr_handler() -> logging.Handler:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setLevel(logging.WARNING)
+    handler.setFormatter(HidingForm())
+    handler.addFilter(lambda record: record.name != TASKS_LOGGER)
+    return handler
 
 
 def _begin(settings: LogSettings, worker_id: str) -> ProcessLogs | None:
