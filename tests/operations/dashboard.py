@@ -49,6 +49,16 @@ READY_SECONDS = 600.0
 LOOK_MS = 1_500
 
 
+#: The program whose plan is drawn.
+SUBMITTED = """
+from penstock.datastream import StreamExecutionEnvironment
+
+env = StreamExecutionEnvironment.get_execution_environment()
+env.from_collection(range(10)).name("numbers").key_by(lambda number: number % 2).sum().name("sums").print()
+env.execute("numbers")
+"""
+
+
 class OnceBroken(MapFunction):
     """Slow enough to be looked at; the first attempt fails."""
 
@@ -230,6 +240,18 @@ class Dashboard:
         self._page.wait_for_timeout(LOOK_MS)
         return list(dict.fromkeys(self.problems))
 
+    def submit(self, name: str, shows: str) -> list[str]:
+        """Let the page for submitting draw the plan of a program that was uploaded; what is wrong there."""
+        self.problems = []
+        self._page.goto(f"{self._url}/#/submit")
+        self._page.get_by_text(name, exact=True).first.click()
+        self._page.get_by_role("button", name="Show Plan").click()
+        try:
+            expect(self._page.locator("flink-dagre").get_by_text(shows).first).to_be_visible()
+        except AssertionError:
+            self._note(f"draws no {shows!r}: {' '.join(self._page.locator('body').inner_text().split())[:300]!r}")
+        return list(dict.fromkeys(self.problems))
+
     def _serve(self, route: Route) -> None:
         path = urlsplit(route.request.url).path.lstrip("/") or "index.html"
         found = self._files.get(path)
@@ -298,6 +320,15 @@ def look(flink: Path, target: str, say: Callable[[str], None], pictures: Path | 
                 say(f"      {problem}")
             if pictures is not None:
                 page.screenshot(path=pictures / f"{number:02}.png")
+        if of_session:
+            client.upload("/jars/upload", "jarfile", "counting.py", SUBMITTED.encode())
+            problems = dashboard.submit("counting.py", "numbers")
+            worse += bool(problems)
+            say(f"{'WRONG' if problems else 'ok   '} /submit")
+            for problem in problems:
+                say(f"      {problem}")
+            if pictures is not None:
+                page.screenshot(path=pictures / "submit.png")
         say(f"{len(all_of_them)} views, {worse} with problems; {len(dashboard.asked)} paths of the REST API were asked")
         state = client.get(f"/jobs/{shown['jid']}")["state"]
         assert state == "RUNNING", "the job runs on"

@@ -11,6 +11,7 @@ from tests.simulation.planting import Mutant, around
 from penstock.core.task.barriers import AlignedBarrierHandler, UnalignedBarrierHandler
 from penstock.core.task.channels.input_gate import InputGate
 from penstock.core.task.channels.result_partition import Subpartition
+from penstock.core.task.processing import ProcessingLoop
 from penstock.core.task.stream_task import StreamTask
 from penstock.state.heap import HeapKeyedStateBackend
 
@@ -51,6 +52,18 @@ def align_on_what_was_given_up_before() -> Any:
     return around(AlignedBarrierHandler, "on_aborted", on_aborted)
 
 
+def take_input_ahead_of_barriers_that_wait() -> Any:
+    """After some steps for barriers alone."""
+
+    def passes_input_over(original: Any, loop: Any) -> bool:
+        is_due: bool = original(loop)
+        if is_due and loop._gate.overtaking:
+            loop._take_turn(loop._clock.now_ms())
+        return is_due
+
+    return around(ProcessingLoop, "passes_input_over", passes_input_over)
+
+
 def capture_what_is_held_back_too() -> Any:
     def capture(original: Any, barriers: Any, *about: Any) -> None:
         original(barriers, *about[:3])
@@ -76,4 +89,5 @@ MUTANTS_OF_TASKS: dict[Mutant, tuple[tuple[str, ...], int]] = {
     align_on_what_was_given_up_before: (("invalid",), 14),
     capture_what_is_held_back_too: (("invalid",), 9),
     restore_the_keys_of_others_too: (("invalid",), 57),
+    take_input_ahead_of_barriers_that_wait: (("invalid",), 374),
 }

@@ -663,6 +663,13 @@ REST_SSL_CERTIFICATE = unset(
 )
 REST_SSL_KEY = unset("security.ssl.rest.key", STRING, "The file of the certificate's private key, in PEM.")
 REST_SSL_KEY_PASSWORD = unset("security.ssl.rest.key-password", SECRET, "The password of the private key.")
+SHUTDOWN_ON_APPLICATION_FINISH = option(
+    "execution.shutdown-on-application-finish",
+    BOOLEAN,
+    True,
+    "Whether the REST server ends with its program. If false, it goes on when the program has ended, so that its jobs "
+    "can still be looked at: Ctrl-C, SIGTERM or DELETE /cluster ends it. The first job that asks for REST decides.",
+)
 REST_PROFILING_ENABLED = option(
     "rest.profiling.enabled", BOOLEAN, False, "Not supported: an error if true. Flame graphs show where time goes."
 )

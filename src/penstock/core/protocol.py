@@ -175,6 +175,7 @@ class TriggerCheckpoint(msgspec.Struct, frozen=True, tag=True):
     """Inject the barrier of this checkpoint at a task without running upstream tasks.
 
     For a savepoint it names the directory to write to. With a `stop`, sources come to their end ahead of the barrier.
+    One that `is_full` refers to no file of an earlier checkpoint.
     """
 
     execution: ExecutionId
@@ -183,6 +184,7 @@ class TriggerCheckpoint(msgspec.Struct, frozen=True, tag=True):
     savepoint_path: str | None = None
     completed_id: int = 0
     stop: StopMode | None = None
+    is_full: bool = False
 
 
 class NotifyCheckpointComplete(msgspec.Struct, frozen=True, tag=True):
@@ -445,6 +447,7 @@ class TaskFigures(msgspec.Struct, frozen=True, array_like=True):
     `buffers_in_max` and `buffers_out_max` may. Remote bytes and buffers come from other workers. The longest
     back-pressure is the longest wait for consumers since the report before. `mailbox_latency` (ms): how late the
     worker looks at the mail of its tasks. `hold`: which inputs hold the watermark back, if any do.
+    `makes_watermarks`: False for a source that has none, None for a task that passes on those of its inputs.
     """
 
     busy_ms: int = 0
@@ -471,6 +474,7 @@ class TaskFigures(msgspec.Struct, frozen=True, array_like=True):
     longest_back_pressure_ms: int = 0
     mailbox_latency: HistogramFigures | None = None
     hold: WatermarkHold | None = None
+    makes_watermarks: bool | None = None
 
 
 class TaskMetrics(msgspec.Struct, frozen=True, tag=True):

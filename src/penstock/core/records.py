@@ -102,7 +102,8 @@ class CheckpointBarrier(msgspec.Struct, frozen=True, tag="barrier", array_like=T
     is still aligning on it `alignment_timeout_ms` after `timestamp_ms`, the moment of the trigger. With a time-out of 0
     it is an unaligned one on an edge on which none may overtake (`forced_aligned`). `completed_id` is
     the last checkpoint completed by then: incremental state builds on it, and its files are kept meanwhile. The barrier
-    of a savepoint names the directory to write to. A barrier that `ends_job` comes after EndOfData.
+    of a savepoint names the directory to write to. A barrier that `ends_job` comes after EndOfData. For one that
+    `is_full` tasks write all of their state anew.
     """
 
     checkpoint_id: int
@@ -112,6 +113,7 @@ class CheckpointBarrier(msgspec.Struct, frozen=True, tag="barrier", array_like=T
     alignment_timeout_ms: int | None = None
     completed_id: int = 0
     ends_job: bool = False
+    is_full: bool = False
 
     def overtaking(self) -> CheckpointBarrier:
         """The same barrier, overtaking."""

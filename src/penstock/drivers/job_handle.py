@@ -57,8 +57,8 @@ class JobHandle(Protocol):
     def rescale(self, parallelism: Mapping[str, int]) -> Future[Mapping[str, int]]:
         """Go on at other parallelisms."""
 
-    def trigger_checkpoint(self) -> Future[int | None]:
-        """Take a checkpoint now."""
+    def trigger_checkpoint(self, is_full: bool = False) -> Future[int | None]:
+        """Take a checkpoint now; one that is full writes all state anew."""
 
     def trigger_savepoint(self, savepoint_directory: str | None = None) -> Future[str]:
         """Take a savepoint while the job goes on."""

@@ -124,8 +124,11 @@ class RunningJob(JobClient):
         return mapped(self.get_view(), job_progress)
 
     @abstractmethod
-    def trigger_checkpoint(self) -> Future[int | None]:
-        """Trigger a checkpoint now; its id, or None when the job is not in a state to take one."""
+    def trigger_checkpoint(self, is_full: bool = False) -> Future[int | None]:
+        """Trigger a checkpoint now; its id, or None when the job is not in a state to take one.
+
+        One that `is_full` writes all state anew, and refers to no file of an earlier one. Later ones build on it.
+        """
 
     @abstractmethod
     def ask(self, question: Callable[[JobMaster], T]) -> Future[T]:

@@ -29,6 +29,11 @@ class Plan:
         self._job_graph = job_graph
         self._nodes = {node.operator_id: node for node in stream_graph.nodes}
 
+    @property
+    def job_graph(self) -> JobGraph:
+        """The vertices and edges."""
+        return self._job_graph
+
     # --- text --------------------------------------------------------------------------------------------------------
 
     def to_text(self) -> str:

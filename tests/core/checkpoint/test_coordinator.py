@@ -12,13 +12,15 @@ from penstock.base.errors import ConfigurationError
 from penstock.core.checkpoint.settings import CheckpointSettings
 from penstock.core.job.progress import job_progress
 from penstock.core.protocol import (
+    AcknowledgeCheckpoint,
     DeclineCheckpoint,
+    Failure,
     NotifyCheckpointAborted,
     NotifyCheckpointComplete,
     TriggerCheckpoint,
 )
 from penstock.core.task.settings import task_settings
-from penstock.storage.metadata import StateFile
+from penstock.storage.metadata import OperatorStateHandle, OperatorSubtaskState, StateFile
 
 PREFIX = "execution.checkpointing."
 
@@ -493,6 +495,33 @@ def test_no_trigger_by_hand_while_tasks_do_not_run() -> None:
     rig.run_all()
     rig.say("FINISHED", *rig.executions)
     assert rig.master.trigger_checkpoint() is None
+
+
+def test_what_is_stored_of_records_in_flight_is_told_apart_from_what_was_held_back() -> None:
+    """G5: an aligned part holds records back and stores none of them."""
+    rig = rig_with()
+    rig.advance(1000)
+    in_flight = OperatorStateHandle("channel", 3, StateFile(70, 1, data=b"x" * 70))
+    own = OperatorStateHandle("split", 3, StateFile(30, 1, data=b"x" * 30))
+    state = OperatorSubtaskState(operator={"_penstock_in_flight.in.0.0": (in_flight,), "positions": (own,)})
+    first, *others = rig.executions
+    rig.master.on_message(AcknowledgeCheckpoint(first, 1, {"id-source": state}, held_back_bytes=500))
+    rig.acknowledge(1, *others, held_back_bytes=500)
+    last = rig.master.checkpoints.statistics.last
+    assert last is not None
+    assert (last.held_back_bytes, last.persisted_bytes) == (2_000, 70)
+    assert [part.persisted_bytes for part in last.parts] == [70, 0, 0, 0]
+
+
+def test_a_checkpoint_that_ends_with_its_job_is_counted_as_given_up() -> None:
+    """All that were triggered are complete, failed, given up or in progress."""
+    rig = rig_with()
+    rig.advance(1000)
+    rig.acknowledge(1)
+    rig.advance(1000)
+    rig.say("FAILED", rig.executions[0], failure=Failure("broken"))
+    statistics = rig.master.checkpoints.statistics
+    assert (statistics.triggered, statistics.completed, statistics.failed, statistics.given_up) == (2, 1, 0, 1)
 
 
 def test_figures_of_a_checkpoint() -> None:

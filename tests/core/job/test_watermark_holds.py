@@ -36,8 +36,10 @@ def held(edge: int | None, parts: tuple[str, ...], for_ms: int, *others: InputWa
     return WatermarkHold(lowest, 0, for_ms, (slow, *others))
 
 
-def report(rig: MasterRig, vertex: int, subtask: int, hold: WatermarkHold | None) -> None:
-    figures = TaskFigures(hold=hold)
+def report(
+    rig: MasterRig, vertex: int, subtask: int, hold: WatermarkHold | None, makes_watermarks: bool | None = None
+) -> None:
+    figures = TaskFigures(hold=hold, makes_watermarks=makes_watermarks)
     rig.master.on_message(TaskMetrics(ExecutionId(vertex, subtask, 0), 0, 0, 0, figures=figures))
 
 
@@ -122,10 +124,31 @@ def test_the_source_that_a_slow_input_comes_from_is_named() -> None:
     assert "input 'enrich' (subtasks 1, 2), from 'orders', which" in line
 
 
+def test_a_source_without_watermarks_leaves_no_line() -> None:
+    """A join of a table with event time and one without has no event time, and needs none."""
+    rig = running(graph=a_join(), conf=QUIET)
+    hold = held(1, ("0",), NAMED_MS, lowest=MIN_TIMESTAMP)
+    report(rig, 0, 0, None, makes_watermarks=False)
+    report(rig, 3, 0, hold)
+    assert named(rig) == []
+    report(rig, 0, 0, None, makes_watermarks=True)
+    report(rig, 3, 0, hold)
+    assert len(named(rig)) == 1
+
+
+def test_an_operator_that_makes_watermarks_is_where_a_hold_comes_from() -> None:
+    rig = running(graph=a_join(), conf=QUIET)
+    report(rig, 0, 0, None, makes_watermarks=False)
+    report(rig, 1, 0, None, makes_watermarks=True)
+    report(rig, 3, 0, held(1, ("0",), NAMED_MS, lowest=MIN_TIMESTAMP))
+    (line,) = named(rig)
+    assert "input 'enrich' (subtask 1), which is not idle" in line
+
+
 def test_a_hold_is_followed_to_the_split() -> None:
     edges = a_join().edges
     holds = {(3, 0): held(1, ("1",), 0), (1, 1): held(0, ("0",), 0), (0, 0): held(None, ("orders-3",), 0)}
-    find = lambda vertex, subtask: holds.get((vertex, subtask))  # noqa: E731
+    find = lambda vertex, subtask: TaskFigures(hold=holds.get((vertex, subtask)))  # noqa: E731
     assert origin_of(edges, find, 3, 0) == Origin(0, ("0",), ("orders-3",))
     del holds[0, 0]
     assert origin_of(edges, find, 3, 0) == Origin(0, ("0",))

@@ -17,6 +17,7 @@ from penstock.core.protocol import (
 )
 from penstock.core.task.executor import TaskExecutor
 from penstock.core.task.program import ChainedOperator, OutEdge, VertexProgram
+from penstock.drivers.task_log import LoggedStates
 from penstock.drivers.virtual_event_loop import VirtualCoroutines
 from penstock.storage.file_store import FileCheckpointStore
 from penstock.testing import VirtualClock
@@ -107,6 +108,7 @@ class Rig:
         settings: dict[str, Any] | None = None,
         restored: Any = None,
         metrics_interval_ms: int | None = None,
+        logs_states: bool = False,
         **deployment: Any,
     ) -> None:
         import cloudpickle
@@ -115,16 +117,18 @@ class Rig:
         self.outbox = Outbox()
         self.background = LaterBackground()
         self.coroutines = VirtualCoroutines(self.clock)
+        logged = LoggedStates(self.outbox)
         self.executor = TaskExecutor(
             "here",
             clock=self.clock,
             network=self.outbox,
-            master=self.outbox,
+            master=logged if logs_states else self.outbox,
             background=self.background,
             storage=FileCheckpointStore(None, "job", 0),
             metrics_interval_ms=metrics_interval_ms,
             coroutines=self.coroutines,
         )
+        logged.tasks = lambda: self.executor.tasks
         operators = tuple(ChainedOperator(f"op{i}", f"Op {i}", factory, i - 1) for i, factory in enumerate(factories))
         partitioners = {edge: p for edge, p in ((9, partitioner), (10, to_aligned)) if p is not None}
         edges = tuple(OutEdge(edge, len(operators) - 1, p) for edge, p in partitioners.items())

@@ -10,7 +10,7 @@ from tests.core.task.fakes import Rig
 
 from penstock.core.checkpoint.channel_states import CHANNEL_MODE, ChannelState, Direction
 from penstock.core.operators.record.stateless import MapOperator
-from penstock.core.protocol import AcknowledgeCheckpoint, TriggerCheckpoint
+from penstock.core.protocol import AcknowledgeCheckpoint, NotifyCheckpointAborted, TriggerCheckpoint
 from penstock.core.records import MAX_WATERMARK, Batch, CheckpointBarrier, Element, EndOfData, EndOfPartition, Watermark
 from penstock.core.task.channels.in_flight import capture_channel
 from penstock.core.task.channels.partitioners import ForwardPartitioner, HashPartitioner
@@ -165,8 +165,6 @@ def test_a_recovered_channel_is_captured_again() -> None:
 
 def test_no_part_of_an_aborted_checkpoint_is_left() -> None:
     """G3, G5: a checkpoint that is given up while its records in flight are being captured is forgotten."""
-    from penstock.core.protocol import NotifyCheckpointAborted
-
     rig = Rig(ECHO, inputs=2, partitioner=ForwardPartitioner(), settings=UNALIGNED)
     rig.feed(0, BARRIER)
     rig.message(NotifyCheckpointAborted(rig.execution, 1))
@@ -176,6 +174,27 @@ def test_no_part_of_an_aborted_checkpoint_is_left() -> None:
     for channel in (0, 1):
         rig.feed(channel, CheckpointBarrier(2, 0, is_unaligned=True))
     assert [a.checkpoint_id for a in rig.outbox.of(AcknowledgeCheckpoint)] == [2]
+
+
+@pytest.mark.parametrize("mails", [0, 3])
+@pytest.mark.parametrize("given_up", range(8))
+def test_what_comes_after_a_barrier_waits_until_the_task_has_heard_of_it(given_up: int, mails: int) -> None:
+    """G5: however many barriers and messages have arrived ahead, no record after a barrier goes into its checkpoint."""
+    rig = Rig(ECHO, inputs=2, partitioner=ForwardPartitioner(), settings=UNALIGNED)
+    for number in range(1, given_up + 1):
+        rig.message(NotifyCheckpointAborted(rig.execution, number))
+    last = given_up + 1
+    for number in range(1, last + 1):
+        for channel in rig.inputs:
+            rig.executor.on_buffer(channel, [CheckpointBarrier(number, 0, is_unaligned=True)])
+    rig.executor.on_buffer(rig.inputs[0], [Batch(["behind"])])
+    for _ in range(mails):
+        rig.executor.on_message(NotifyCheckpointAborted(rig.execution, 0))
+    rig.run()
+    elements = rig.outbox.elements()
+    assert elements[-2] == CheckpointBarrier(last, 0, is_unaligned=True)
+    assert records(elements[-1:]) == ["behind"]
+    assert channels_of(taken(rig)) == {}
 
 
 @pytest.mark.parametrize("savepoint_path", [None, "/savepoints/1"])

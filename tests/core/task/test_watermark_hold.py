@@ -7,7 +7,7 @@ from functools import partial
 from tests.core.task.fakes import Rig
 
 from penstock.base.watermark_strategy import WatermarkStrategy
-from penstock.core.operators.record.stateless import MapOperator
+from penstock.core.operators.record.stateless import MapOperator, TimestampsAndWatermarksOperator
 from penstock.core.operators.source.source_watermarks import SourceWatermarks
 from penstock.core.protocol import InputWatermark, WatermarkHold
 from penstock.core.records import MAX_WATERMARK, MIN_TIMESTAMP, Batch, Watermark, WatermarkStatus
@@ -105,6 +105,23 @@ def test_inputs_are_told_apart() -> None:
     held(task)
     task.advance(SHOWN_MS)
     assert held(task) is None, "an input that is idle is no reason to wait"
+
+
+def test_a_task_says_whether_it_makes_watermarks() -> None:
+    """Who waits for a source that has none waits for ever, and that is as it should be."""
+    strategy = WatermarkStrategy.for_monotonous_timestamps()
+    passes, assigns = (
+        rig(),
+        Rig(
+            [partial(MapOperator, same), partial(TimestampsAndWatermarksOperator, strategy)],
+            partitioner=ForwardPartitioner(),
+        ),
+    )
+    found = [one.task.metrics().figures for one in (passes, assigns)]
+    assert [one and one.makes_watermarks for one in found] == [None, True]
+    assert SourceWatermarks(strategy).makes_any
+    assert SourceWatermarks(WatermarkStrategy.for_ingestion_time()).makes_any
+    assert not SourceWatermarks(WatermarkStrategy.no_watermarks()).makes_any
 
 
 def test_a_task_with_one_input_holds_itself_back_never() -> None:

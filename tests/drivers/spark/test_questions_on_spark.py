@@ -65,6 +65,8 @@ def test_a_stuck_worker_shows_stacks_logs_output_and_a_flame_graph(spark: SparkH
         lines = [json.loads(line) for line in insight.log(job, worker_id, names[0]).decode().splitlines()]
         (line,) = [line for line in lines if line["logger"] == "mine"]
         assert (line["message"], line["process"]) == ("logged by nap with ******", worker_id)
+        states = [line["message"] for line in lines if line["logger"] == "penstock.tasks"]
+        assert any(state.endswith(", attempt 0: RUNNING") for state in states), states
         assert insight.stdout(job, worker_id) == b"printed by nap\n"
         with pytest.raises(NotThereError, match=r"no log file '../secret'"):
             insight.log(job, worker_id, "../secret")

@@ -165,8 +165,8 @@ class Handle:
         self.asked.append(("stop", drain, directory))
         return self.savepoint
 
-    def trigger_checkpoint(self) -> Future[int | None]:
-        self.asked.append("checkpoint")
+    def trigger_checkpoint(self, is_full: bool = False) -> Future[int | None]:
+        self.asked.append("full checkpoint" if is_full else "checkpoint")
         return completed(self.checkpoint_id)
 
     def rescale(self, parallelism: Mapping[str, int]) -> Future[Mapping[str, int]]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import subprocess
 import sys
+import time
+import urllib.request
 
 import pytest
 from tests.operations.rest.rig import JOB, Handle, a_view, graph_of
@@ -40,6 +42,46 @@ assert [(job["name"], job["state"]) for job in jobs] == [("asks", "FINISHED"), (
 def test_the_first_job_that_asks_starts_a_server_for_all_that_follow() -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=150, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
+
+
+STAYS = """
+import sys
+from penstock.base.configuration import Configuration
+from penstock.datastream import StreamExecutionEnvironment
+
+options = {"execution.target": "local", "rest.port": "0", "execution.shutdown-on-application-finish": "false"}
+env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(options))
+env.from_collection([1, 2, 3]).map(lambda n: n + 1).print()
+env.execute("ends")
+from penstock.operations.rest.server import servers
+print("server", servers[0].url, flush=True)
+if len(sys.argv) > 1:
+    raise ValueError(sys.argv[1])
+"""
+
+
+@pytest.mark.parametrize("arguments", [[], ["the program fails"]])
+def test_a_server_that_is_told_to_stays_after_its_last_job_until_it_is_ended(arguments: list[str]) -> None:
+    """`execution.shutdown-on-application-finish: false`, by which a cancelled job can still be looked at."""
+    command = [sys.executable, "-c", STAYS, *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        url = next(line.split()[1] for line in process.stdout if line.startswith("server "))
+        while "the program has ended, and the REST API goes on" not in asked(f"{url}/jobmanager/log"):
+            time.sleep(0.05)
+        overview = asked(f"{url}/jobs/overview")
+        assert '"name":"ends"' in overview
+        assert '"state":"FINISHED"' in overview
+        with urllib.request.urlopen(urllib.request.Request(f"{url}/cluster", method="DELETE")):
+            pass
+        _, errors = process.communicate(timeout=150)
+    assert process.returncode == len(arguments), errors
+    assert ("the program fails" in errors) is bool(arguments)
+
+
+def asked(url: str) -> str:
+    with urllib.request.urlopen(url) as answer:
+        return str(answer.read().decode())
 
 
 def test_jobs_that_run_already_are_known_to_who_looks_first_and_ended_ones_are_forgotten() -> None:

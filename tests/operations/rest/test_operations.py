@@ -137,9 +137,33 @@ def test_the_next_checkpoint_is_the_answer_where_the_job_always_has_one_in_the_m
         assert settled(client, f"/jobs/{JOB}/checkpoints/{begun}")["operation"] == {"checkpointId": 3}
 
 
-def test_a_whole_checkpoint_is_refused_because_the_backend_decides() -> None:
-    with serving(Handle(a_view())) as client:
-        assert client.ask("POST", f"/jobs/{JOB}/checkpoints", {"checkpointType": "FULL"}).code == 400
+@pytest.mark.parametrize(
+    ("kind", "asked"), [("FULL", "full checkpoint"), ("INCREMENTAL", "checkpoint"), ("CONFIGURED", "checkpoint")]
+)
+def test_a_full_checkpoint_is_taken_when_it_is_asked_for(kind: str, asked: str) -> None:
+    handle = Handle(a_view())
+    with serving(handle) as client:
+        begun = client.ask("POST", f"/jobs/{JOB}/checkpoints", {"checkpointType": kind})
+        path = f"/jobs/{JOB}/checkpoints/{begun.json['request-id']}"
+        assert settled(client, path)["operation"] == {"checkpointId": 1}
+    assert handle.asked == [asked]
+
+
+def test_the_next_checkpoint_is_no_answer_for_who_wants_a_full_one() -> None:
+    view = a_view()
+    handle = Handle(view)
+    handle.checkpoint_id = None
+    with serving(handle) as client:
+        begun = client.ask("POST", f"/jobs/{JOB}/checkpoints", {"checkpointType": "FULL"}).json["request-id"]
+        last = view.checkpoints.last
+        assert last is not None
+        statistics = view.checkpoints
+        for newer in (3, 4):
+            statistics = statistics.with_completed(replace(last, checkpoint_id=newer))
+        handle.shown = replace(view, in_progress=(), checkpoints=statistics)
+        assert client.get(f"/jobs/{JOB}/checkpoints/{begun}").json["status"]["id"] == "IN_PROGRESS"
+        handle.checkpoint_id = 4
+        assert settled(client, f"/jobs/{JOB}/checkpoints/{begun}")["operation"] == {"checkpointId": 4}
 
 
 @pytest.mark.parametrize("what", ["savepoints", "stop"])
@@ -167,6 +191,24 @@ def test_unknown_operations_are_not_found() -> None:
         for path in (f"/jobs/{JOB}/savepoints", f"/jobs/{JOB}/checkpoints", "/savepoint-disposal"):
             assert client.get(f"{path}/{TRIGGER}").code == 404
             assert client.get(f"{path}/x-y").code == 400
+
+
+def test_there_are_no_cluster_data_sets() -> None:
+    with serving(Handle(a_view())) as client:
+        assert client.get("/datasets").json == {"dataSets": []}
+        for method, path in [("DELETE", "/datasets/{}"), ("GET", "/datasets/delete/{}")]:
+            assert client.ask(method, path.format(TRIGGER)).code == 404
+            assert client.ask(method, path.format("x-y")).code == 400
+
+
+def test_flinks_former_way_to_rescale_is_refused_as_flink_does() -> None:
+    with serving(Handle(a_view())) as client:
+        path = f"/jobs/{JOB}/rescaling"
+        for answer in (client.ask("PATCH", f"{path}?parallelism=2"), client.get(f"{path}/{TRIGGER}")):
+            assert answer.code == 503
+            assert "resource-requirements" in answer.json["errors"][0]
+        assert client.get(f"/jobs/{'0' * 32}/rescaling/{TRIGGER}").code == 503
+        assert client.get(f"{path}/x-y").code == client.get(f"/jobs/x-y/rescaling/{TRIGGER}").code == 400
 
 
 def test_results_are_kept_for_five_minutes_after_the_end() -> None:

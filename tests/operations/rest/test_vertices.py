@@ -103,6 +103,47 @@ def test_checkpoints_with_their_parts() -> None:
         assert client.get(f"/jobs/{JOB}/checkpoints/details/3").code == 404
 
 
+def test_checkpoints_that_ended_with_an_attempt_count_as_failed() -> None:
+    """As in Flink: all that were triggered are in one of the counts."""
+    view = a_view()
+    known = replace(view.checkpoints, triggered=7, failed=2, given_up=3)
+    with serving(Handle(replace(view, checkpoints=known))) as client:
+        counts = client.get(f"/jobs/{JOB}/checkpoints").json["counts"]
+        assert counts == {"restored": 0, "total": 7, "in_progress": 1, "completed": 1, "failed": 5}
+
+
+def test_persisted_data_is_what_is_stored_of_records_in_flight() -> None:
+    """An aligned checkpoint holds records back, and stores none."""
+    view = a_view()
+    (done,) = view.checkpoints.history
+    parts = [replace(part, held_back_bytes=500, persisted_bytes=7 * part.subtask) for part in done.parts]
+    done = replace(done, held_back_bytes=2_000, parts=tuple(parts))
+    shown = replace(view, checkpoints=replace(view.checkpoints, last=done, history=(done,)))
+    with serving(Handle(shown)) as client:
+        found = client.get(f"/jobs/{JOB}/checkpoints").json
+        assert found["latest"]["completed"]["persisted_data"] == 14
+        assert found["summary"]["persisted_data"]["max"] == 14
+        assert client.get(f"/jobs/{JOB}/checkpoints/details/1").json["tasks"][SOURCE]["persisted_data"] == 7
+        of_vertex = client.get(f"/jobs/{JOB}/checkpoints/details/1/subtasks/{SOURCE}").json
+        assert [one["alignment"]["persisted"] for one in of_vertex["subtasks"]] == [0, 7]
+        assert of_vertex["summary"]["alignment"]["persisted"]["max"] == 7
+
+
+def test_where_a_subtask_runs_is_told_with_and_without_its_process() -> None:
+    """Dashboards of Flink before 1.20 read `host`."""
+    with serving(Handle(a_view())) as client:
+        path = f"/jobs/{JOB}/vertices/{COUNT}"
+        places = [
+            client.get(path).json["subtasks"][0],
+            client.get(f"{path}/subtasks/0").json,
+            client.get(f"{path}/subtasks/0/attempts/0").json,
+            client.get(f"{path}/subtasks/accumulators").json["subtasks"][0],
+            client.get(f"{path}/subtasktimes").json["subtasks"][0],
+            client.get(f"{path}/taskmanagers").json["taskmanagers"][0],
+        ]
+        assert {(one["host"], one["endpoint"]) for one in places} == {("host", "host:17")}
+
+
 def test_without_an_interval_checkpoints_have_flinks_longest() -> None:
     with serving(Handle(a_view()), configuration={"execution.checkpointing.dir": "/tmp/c"}) as client:
         config = client.get(f"/jobs/{JOB}/checkpoints/config").json

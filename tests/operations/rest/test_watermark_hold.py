@@ -75,7 +75,7 @@ def test_the_input_its_subtasks_and_the_time_are_told() -> None:
                     "count": 1,
                 }
             ],
-            "origin": {"id": SOURCE, "name": "numbers", "subtasks": [0], "splits": []},
+            "origin": {"id": SOURCE, "name": "numbers", "subtasks": [0], "splits": [], "has-watermarks": True},
         }
     ]
 
@@ -90,7 +90,13 @@ def test_subtasks_of_one_vertex_are_one_hold_the_longest_first() -> None:
     assert (first["name"], first["duration"]) == ("numbers", 20_000)
     assert (first["inputs"][0]["splits"], first["inputs"][0]["subtasks"]) == (["orders-3"], [])
     assert first["inputs"][0]["name"] == "numbers"
-    assert first["origin"] == {"id": SOURCE, "name": "numbers", "subtasks": [0], "splits": ["orders-3"]}
+    assert first["origin"] == {
+        "id": SOURCE,
+        "name": "numbers",
+        "subtasks": [0],
+        "splits": ["orders-3"],
+        "has-watermarks": True,
+    }
     assert (second["subtasks"], second["duration"], second["watermark"]) == ([0, 1], 9_000, None)
 
 

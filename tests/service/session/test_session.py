@@ -99,8 +99,16 @@ def test_flinks_jars_are_programs(session: SessionRig, tmp_path: Path) -> None:
     assert (file["id"], file["name"], file["entry"]) == (jar, "job.py", [{"name": "__main__", "description": None}])
     how = {"programArgsList": ["jar", "goes on", "-"], "parallelism": 2}
     plan = client.request("POST", f"/jars/{jar}/plan", how)["plan"]
-    assert {node["parallelism"] for node in plan["nodes"]} == {1, 2}
+    assert (plan["name"], plan["type"]) == ("jar", "STREAMING")
+    source, keyed, *_ = plan["nodes"]
+    assert (source["parallelism"], keyed["parallelism"], source["inputs"]) == (1, 2, [])
+    (edge,) = keyed["inputs"]
+    assert (edge["id"], edge["exchange"]) == (source["id"], "pipelined_bounded")
+    assert "Keyed Sum" in " ".join(node["description"] for node in plan["nodes"])
+    assert all(node["job_vertex_id"] == node["id"] for node in plan["nodes"]), "Flink's page needs it"
     job = client.request("POST", f"/jars/{jar}/run", how)["jobid"]
+    running = client.get(f"/jobs/{job}/plan")["plan"]
+    assert [{**node, "job_vertex_id": node["id"]} for node in running["nodes"]] == plan["nodes"], "it is the same plan"
     assert client.get(f"/jobs/{job}")["name"] == "jar"
     assert client.get(f"/jobs/{job}/config")["execution-config"]["job-parallelism"] == 2
     client.request("DELETE", f"/jars/{jar}")

@@ -454,11 +454,11 @@ class CheckpointCoordinator:
             self._store.mark_job(self._mark)
             self._mark = None
 
-    def trigger_now(self) -> int | None:
+    def trigger_now(self, is_full: bool = False) -> int | None:
         """Trigger a checkpoint by hand; returns its id, None when the job cannot take one, or another one, just now."""
         if not self._admits() or not self._graph.is_ready_for_checkpoints:
             return None
-        return self._trigger()
+        return self._trigger(is_full=is_full)
 
     # --- triggering ------------------------------------------------------------------------------------------------
 
@@ -470,7 +470,7 @@ class CheckpointCoordinator:
         assert self.settings.interval_ms is not None
         self._next_ms = now_ms + self.settings.interval_ms
 
-    def _trigger(self, request: SavepointRequest | None = None) -> int | None:
+    def _trigger(self, request: SavepointRequest | None = None, *, is_full: bool = False) -> int | None:
         points = self._graph.injection_points()
         if not points:
             return None
@@ -501,6 +501,7 @@ class CheckpointCoordinator:
             if request is None:
                 self._fail_when_too_many(reason)
             return None
+        pending.is_full = is_full
         self._pending[pending.checkpoint_id] = pending
         if request is not None and request.command.stop is not None:
             pending.ends_sources = self._ends_sources(points)
@@ -519,6 +520,7 @@ class CheckpointCoordinator:
                 pending.savepoint_path,
                 pending.completed_id,
                 stop,
+                pending.is_full,
             )
             self._effects.send(execution.worker_id, message)
 

@@ -47,6 +47,8 @@ class PendingCheckpoint:
         self.completed_id = bases[-1].checkpoint_id if bases else 0
         self.alignment_ms_max = 0
         self.held_back_bytes = 0
+        #: whether it refers to no file of an earlier checkpoint
+        self.is_full = False
         self.sync_ms_max = 0
         self.async_ms_max = 0
         self._graph = graph
@@ -98,6 +100,7 @@ class PendingCheckpoint:
                 ack.sync_ms,
                 ack.async_ms,
                 ack.processed_bytes,
+                sum(_in_flight_bytes(state) for state in ack.operators.values()),
             )
         )
         if ack.finished:
@@ -251,3 +254,9 @@ class PendingCheckpoint:
                 if subtask.current.id in self._finished and finished.issuperset(upstream):
                     finished.add(subtask.current.id)
         return finished
+
+
+def _in_flight_bytes(state: OperatorSubtaskState) -> int:
+    """What a part stores of records in flight."""
+    handles = (handle for handles in state.operator.values() for handle in handles)
+    return sum(handle.file.length for handle in handles if handle.mode == CHANNEL_MODE)

@@ -33,10 +33,11 @@ class SubtaskCheckpoint:
         stored_bytes: what was written for this checkpoint.
         start_delay_ms: from the trigger until the first barrier came.
         alignment_ms: how long it aligned.
-        held_back_bytes: what it held back meanwhile, or stored of records in flight.
+        held_back_bytes: what it held back meanwhile.
         sync_ms: how long it stood still.
         async_ms: how long it wrote after that.
         processed_bytes: what it processed while it aligned.
+        persisted_bytes: what was stored of records in flight.
     """
 
     vertex: int
@@ -51,6 +52,7 @@ class SubtaskCheckpoint:
     sync_ms: int = 0
     async_ms: int = 0
     processed_bytes: int = 0
+    persisted_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -121,6 +123,11 @@ class CheckpointRecord:
         """What all subtasks together processed while they aligned."""
         return sum(part.processed_bytes for part in self.parts)
 
+    @property
+    def persisted_bytes(self) -> int:
+        """What was stored of records in flight."""
+        return sum(part.persisted_bytes for part in self.parts)
+
 
 @dataclass(frozen=True)
 class CheckpointStatistics:
@@ -130,6 +137,7 @@ class CheckpointStatistics:
         triggered: checkpoints and savepoints that were begun.
         completed: checkpoints that are complete.
         failed: checkpoints that failed, without those that were given up because of something else.
+        given_up: those: they ended with an attempt, say, or were savepoints that failed.
         savepoints: savepoints that are complete.
         last: the last checkpoint that completed.
         history: the last that completed or failed, savepoints too, newest first.
@@ -151,6 +159,7 @@ class CheckpointStatistics:
     restored: RestoredRecord | None = None
     restores: int = 0
     outcomes: tuple[tuple[int, str | None], ...] = ()
+    given_up: int = 0
 
     def with_triggered(self) -> CheckpointStatistics:
         """One more was begun."""
@@ -167,7 +176,8 @@ class CheckpointStatistics:
 
     def with_failed(self, record: CheckpointRecord, *, counts: bool = True) -> CheckpointStatistics:
         """One was given up; it does not count as failed when something else was at fault."""
-        return replace(self, failed=self.failed + counts, last_failed=record)._remembering(record)
+        failed, given_up = self.failed + counts, self.given_up + (not counts)
+        return replace(self, failed=failed, given_up=given_up, last_failed=record)._remembering(record)
 
     def with_restored(self, restored: RestoredRecord) -> CheckpointStatistics:
         """The job has begun from a checkpoint."""

@@ -158,7 +158,7 @@ class JobMaster:
         self._slow_workers = SlowWorkers(
             self._graph, configuration, self._slot_pool, self._tasks, self.checkpoints, clock, self._effects
         )
-        self._watermark_holds = WatermarkHolds(self._graph, clock, self._effects, self._tasks.hold_of)
+        self._watermark_holds = WatermarkHolds(self._graph, clock, self._effects, self._tasks.figures_of)
         self._savepoints = JobSavepoints(self, self._effects)
         self._recovery = JobRecovery(self, self._graph, configuration, store, clock)
 
@@ -264,9 +264,9 @@ class JobMaster:
         self._rescaling.ask(parallelism, waiter)
 
     @turn
-    def trigger_checkpoint(self) -> int | None:
+    def trigger_checkpoint(self, is_full: bool = False) -> int | None:
         """Trigger a checkpoint by hand; its id, or None when the job cannot take one, or another one, just now."""
-        return self.checkpoints.trigger_now()
+        return self.checkpoints.trigger_now(is_full)
 
     def _cancel(self) -> None:
         if self.is_done:

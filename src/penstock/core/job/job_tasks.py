@@ -25,9 +25,9 @@ from penstock.core.protocol import (
     Failure,
     ReportWatermark,
     StartTask,
+    TaskFigures,
     TaskMetrics,
     TaskStateChanged,
-    WatermarkHold,
 )
 from penstock.core.task.settings import task_settings
 from penstock.storage.metadata import CheckpointMetadata
@@ -118,10 +118,10 @@ class JobTasks:
         self.metrics[(message.execution.vertex, message.execution.subtask)] = message
         return True
 
-    def hold_of(self, vertex: int, subtask: int) -> WatermarkHold | None:
-        """Which inputs hold the watermark of a subtask back, as it has reported last."""
+    def figures_of(self, vertex: int, subtask: int) -> TaskFigures | None:
+        """The figures that a subtask has reported last."""
         reported = self.metrics.get((vertex, subtask))
-        return None if reported is None or reported.figures is None else reported.figures.hold
+        return None if reported is None else reported.figures
 
     def on_state(self, message: TaskStateChanged) -> TaskChange | None:
         """A task tells its state; None when that changes nothing."""

@@ -2,7 +2,7 @@
 
 A task reports its hold: which of its own inputs stand still while others are ahead (`core.task.watermark_hold`). Most
 holds are short. The log names one when the inputs ahead have moved for 60 s while the watermark stood still. So a job
-whose inputs all pause, at night say, leaves no line.
+whose inputs all pause, at night say, leaves no line, and neither does one that waits for a source without watermarks.
 
 A hold spreads downstream: an operator behind a held one waits, too. So a line is left for the operator where it begins,
 and an operator of several inputs names the source that its slow input comes from.
@@ -11,14 +11,14 @@ and an operator of several inputs names the source that its slow input comes fro
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from penstock.core.effects import Effects
 from penstock.core.graph.execution_graph import ExecutionGraph
 from penstock.core.graph.job_graph import JobEdge, JobGraph
 from penstock.core.ports import Clock
-from penstock.core.protocol import InputWatermark, TaskMetrics, WatermarkHold
+from penstock.core.protocol import InputWatermark, TaskFigures, TaskMetrics, WatermarkHold
 from penstock.core.records import MIN_TIMESTAMP
 
 #: For how long (ms) a watermark stands still while others move, before the log names it.
@@ -30,7 +30,8 @@ REMEDY: Final = (
     "table.exec.source.idle-timeout in SQL"
 )
 
-HoldOf = Callable[[int, int], WatermarkHold | None]
+#: What a subtask of a vertex has reported last.
+FiguresOf = Callable[[int, int], TaskFigures | None]
 
 
 @dataclass(frozen=True)
@@ -41,11 +42,13 @@ class Origin:
         vertex: the index of the vertex.
         subtasks: those of its subtasks that stand still, as far as that is known.
         splits: the splits of a source that stand still; empty where it has no several ones.
+        has_watermarks: whether there will be watermarks at all; False for a source without a strategy.
     """
 
     vertex: int
     subtasks: tuple[str, ...] = ()
     splits: tuple[str, ...] = ()
+    has_watermarks: bool = True
 
 
 def holding(hold: WatermarkHold) -> InputWatermark:
@@ -53,23 +56,28 @@ def holding(hold: WatermarkHold) -> InputWatermark:
     return next(one for one in hold.inputs if one.holds)
 
 
-def origin_of(edges: Sequence[JobEdge], hold_of: HoldOf, vertex: int, subtask: int) -> Origin | None:
-    """Follow a hold upstream, from a subtask that has one: to a source, or to an operator whose inputs are all as far.
+def origin_of(edges: Sequence[JobEdge], figures_of: FiguresOf, vertex: int, subtask: int) -> Origin | None:
+    """Follow a hold upstream, from a subtask that has one: to where watermarks are made, such as a source.
+
+    It ends earlier at an operator with several inputs that are all as far.
 
     Args:
         edges: those of the job.
-        hold_of: the hold of a subtask of a vertex.
+        figures_of: what subtasks have reported.
         vertex: the index of the vertex.
         subtask: the subtask.
     """
     sources = {edge.index: edge.source for edge in edges}
     origin: Origin | None = None
     for _ in range(len(edges) + 1):  # loops of a job have edges back
-        hold = hold_of(vertex, subtask)
+        figures = figures_of(vertex, subtask)
+        hold = None if figures is None else figures.hold
+        if hold is not None and (found := holding(hold)).edge is None:
+            return Origin(vertex, (str(subtask),), found.parts)
+        if origin is not None and figures is not None and figures.makes_watermarks is not None:
+            return replace(origin, has_watermarks=figures.makes_watermarks)
         if hold is not None:
-            found = holding(hold)
-            if found.edge is None:
-                return Origin(vertex, (str(subtask),), found.parts)
+            assert found.edge is not None, "a split is the origin"
             vertex, subtasks = sources[found.edge], found.parts
         else:
             inputs = [edge for edge in edges if edge.target == vertex]
@@ -84,11 +92,11 @@ def origin_of(edges: Sequence[JobEdge], hold_of: HoldOf, vertex: int, subtask: i
 class WatermarkHolds:
     """Leaves the lines in the log; see the module's text."""
 
-    def __init__(self, graph: ExecutionGraph, clock: Clock, effects: Effects, hold_of: HoldOf) -> None:
+    def __init__(self, graph: ExecutionGraph, clock: Clock, effects: Effects, figures_of: FiguresOf) -> None:
         self._graph = graph
         self._clock = clock
         self._effects = effects
-        self._hold_of = hold_of
+        self._figures_of = figures_of
         #: when (steady ms) the log has named a vertex
         self._said_ms: dict[int, int] = {}
         #: the subtask that the log has named of a vertex, while its watermark stands still
@@ -105,12 +113,15 @@ class WatermarkHolds:
             return
         if hold.moved_ms - hold.since_ms < NAMED_MS or self._is_held_upstream(hold):
             return
+        origin = origin_of(self._job_graph.edges, self._figures_of, vertex, subtask)
+        if origin is not None and not origin.has_watermarks:
+            return
         now_ms = self._clock.steady_ms()
         said_ms = self._said_ms.get(vertex)
         if said_ms is not None and now_ms < said_ms + AGAIN_MS:
             return
         self._said_ms[vertex], self._open[vertex] = now_ms, subtask
-        self._effects.log(self._in_words(vertex, subtask, hold))
+        self._effects.log(self._in_words(vertex, subtask, hold, origin))
 
     @property
     def _job_graph(self) -> JobGraph:
@@ -125,13 +136,14 @@ class WatermarkHolds:
         if found.edge is None:
             return False
         source = next(edge.source for edge in self._job_graph.edges if edge.index == found.edge)
-        return any(self._hold_of(source, int(part)) is not None for part in found.parts)
+        reported = [self._figures_of(source, int(part)) for part in found.parts]
+        return any(figures is not None and figures.hold is not None for figures in reported)
 
-    def _in_words(self, vertex: int, subtask: int, hold: WatermarkHold) -> str:
+    def _in_words(self, vertex: int, subtask: int, hold: WatermarkHold, origin: Origin | None) -> str:
         found = holding(hold)
         for_s = (self._clock.now_ms() - hold.since_ms) // 1000
         ahead_ms = max(one.highest_ms for one in hold.inputs)
-        where = self._input_in_words(vertex, subtask, found)
+        where = self._input_in_words(found, origin)
         if found.lowest_ms == MIN_TIMESTAMP:
             how = "has no watermark yet"
         else:
@@ -148,13 +160,12 @@ class WatermarkHolds:
         source = next(edge.source for edge in self._job_graph.edges if edge.index == found.edge)
         return f"input {self._name(source)}"
 
-    def _input_in_words(self, vertex: int, subtask: int, found: InputWatermark) -> str:
+    def _input_in_words(self, found: InputWatermark, origin: Origin | None) -> str:
         more = found.count - len(found.parts)
         others = f" and {more} more" if more else ""
         if found.edge is None:
             return f"{'split' if found.count == 1 else 'splits'} {', '.join(found.parts)}{others}"
         numbers = ", ".join(str(int(part) + 1) for part in found.parts)
         where = f"{self._producer(found)} ({'subtask' if found.count == 1 else 'subtasks'} {numbers}{others})"
-        origin = origin_of(self._job_graph.edges, self._hold_of, vertex, subtask)
         source = next(edge.source for edge in self._job_graph.edges if edge.index == found.edge)
         return where if origin is None or origin.vertex == source else f"{where}, from {self._name(origin.vertex)}"

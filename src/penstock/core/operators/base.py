@@ -92,6 +92,8 @@ class StreamOperator:
     user_part: ClassVar[str] = ""
     #: Whether it holds something for each key, so that in batch execution its input has to come key by key.
     is_keyed: ClassVar[bool] = False
+    #: Whether its watermarks are its own, rather than those of its input.
+    makes_watermarks: ClassVar[bool] = False
 
     def setup(self, context: OperatorContext, output: Output) -> None:
         """Take the context and the output; nothing else is ready yet."""

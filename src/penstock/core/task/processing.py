@@ -118,9 +118,13 @@ class ProcessingLoop:
     def step(self) -> Step:
         """What is due first, then a batch of input."""
         life = self._life
-        if self._gate.overtaking and life.may.take_barriers:
-            self.barriers.on_overtaking_barrier(*self._gate.overtaking.popleft())
+        overtaking = self._gate.overtaking
+        if overtaking and life.may.take_barriers:
+            self.barriers.on_overtaking_barrier(*overtaking.popleft())
             if self.passes_input_over():
+                # What has arrived behind a barrier must not be taken before the task has heard of the barrier.
+                while overtaking and life.may.take_barriers:
+                    self.barriers.on_overtaking_barrier(*overtaking.popleft())
                 now = self._clock.now_ms()
                 self.flush_if_due(now)
                 self._take_turn(now)
@@ -196,6 +200,12 @@ class ProcessingLoop:
         if self.source is not None:
             return hold_of_splits(self._holds, self.source.watermarks, now_ms)
         return hold_of_channels(self._holds, self._valve, self._gate.channels, now_ms)
+
+    def makes_watermarks(self) -> bool | None:
+        """Whether the watermarks of this task are its own; False for a source that has none."""
+        if any(operator.makes_watermarks for operator in self.chain.operators):
+            return True
+        return None if self.source is None else self.source.watermarks.makes_any
 
     # --- output ----------------------------------------------------------------------------------------------------
 

@@ -60,4 +60,5 @@ def barrier_of(trigger: TriggerCheckpoint, settings: TaskSettings) -> Checkpoint
         alignment_timeout_ms=timeout_ms if unaligned and timeout_ms > 0 else None,
         completed_id=trigger.completed_id,
         ends_job=trigger.stop is not None,
+        is_full=trigger.is_full,
     )

@@ -39,10 +39,14 @@ class SnapshotWriter:
         max_parallelism: int,
         savepoint_path: str | None = None,
         run: str = "",
+        *,
+        is_full: bool = False,
     ) -> None:
         self.key_groups = key_groups
         self.max_parallelism = max_parallelism
         self.savepoint_path = savepoint_path
+        #: whether it refers to no file of an earlier checkpoint; later ones build on it
+        self.is_full = is_full
         self._storage = storage
         self._checkpoint_id = checkpoint_id
         self._execution = execution
@@ -90,6 +94,7 @@ class OperatorPart:
         self._snapshot = snapshot
         self._key_groups = snapshot.key_groups
         self._is_savepoint = snapshot.savepoint_path is not None
+        self._is_whole = self._is_savepoint or snapshot.is_full
         self._histories = {name: h for (owner, name), h in confirmed.keyed.items() if owner == operator_id}
         self._base = confirmed.native.get(operator_id)
         self._keyed: dict[str, tuple[KeyedStateHandle, ...]] = {}
@@ -122,9 +127,9 @@ class OperatorPart:
     def _continued(
         self, name: str, handle: KeyedStateHandle | None, schema: str, changes: list[bytes]
     ) -> KeyedStateHandle:
-        """A history with what has changed since; a savepoint's is one file, and its own."""
+        """A history with what has changed since; that of a savepoint, or a full checkpoint, is one file of its own."""
         history = handle.files if handle is not None else ()
-        if not self._is_savepoint:
+        if not self._is_whole:
             if handle is not None and not changes:
                 return handle
             grown = sum(file.length for file in history[1:]) + sum(map(len, changes))
@@ -137,7 +142,8 @@ class OperatorPart:
     def write_native(self, capture: NativeCapture) -> None:
         """The backend's own files, without those that the checkpoint built on has; canonical in a savepoint."""
         if not self._is_savepoint:
-            files = capture.store(self._write, {} if self._base is None else self._base.files)
+            base = {} if self._base is None or self._is_whole else self._base.files
+            files = capture.store(self._write, base)
             self._native = (NativeStateHandle(capture.backend, *self._key_groups, files, dict(capture.schemas)),)
             return
         exported: dict[str, tuple[StateFile, ...]] = {}

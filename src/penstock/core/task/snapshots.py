@@ -116,6 +116,7 @@ class TaskSnapshots:
             self.key_groups,
             self._max_parallelism,
             barrier.savepoint_path,
+            is_full=barrier.is_full,
         )
         confirmed = self.histories.confirmed
 

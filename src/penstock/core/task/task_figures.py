@@ -54,4 +54,5 @@ def task_figures(
         times.take_longest_back_pressure(),
         times.mailbox_latency,
         None if loop is None else loop.hold(),
+        None if loop is None else loop.makes_watermarks(),
     )

@@ -120,9 +120,9 @@ class LocalJob(RunningJob):
         """Every worker is this process, whose loop is the job's thread."""
         return self.ask_driver(question)
 
-    def trigger_checkpoint(self) -> Future[int | None]:
+    def trigger_checkpoint(self, is_full: bool = False) -> Future[int | None]:
         """Trigger a checkpoint now."""
-        return self.ask(lambda master: master.trigger_checkpoint())
+        return self.ask(lambda master: master.trigger_checkpoint(is_full))
 
     def ask(self, question: Callable[[JobMaster], T]) -> Future[T]:
         """Call with the job master in its next turn."""

@@ -8,6 +8,7 @@ from penstock.core.task.executor import TaskExecutor
 from penstock.drivers.backends import BackendSettings
 from penstock.drivers.cycle_collector import EndedTasks
 from penstock.drivers.spark.worker_settings import WorkerServices
+from penstock.drivers.task_log import LoggedStates
 from penstock.drivers.worker_storage import StorageSettings
 
 
@@ -19,14 +20,17 @@ class TaskExecutorFactory:
     backends: BackendSettings
 
     def __call__(self, services: WorkerServices) -> TaskExecutor:
-        return TaskExecutor(
+        master = LoggedStates(services.master)
+        executor = TaskExecutor(
             services.worker_id,
             clock=services.clock,
             network=services.network,
-            master=services.master,
+            master=master,
             background=services.background,
             storage=self.storage.storage(),
             backends=self.backends.backends(),
             coroutines=services.coroutines,
             cycles=EndedTasks(),
         )
+        master.tasks = lambda: executor.tasks
+        return executor

@@ -12,9 +12,9 @@ directory and is deleted when the program ends.
 
 from __future__ import annotations
 
-import inspect
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from inspect import signature
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pyarrow as pa
@@ -129,8 +129,7 @@ def arrow_schema(schema: StructType) -> pa.Schema:
             )
     try:
         # Earlier releases, such as 4.0, have moments in UTC anyway; later ones want to be told.
-        takes_zone = "timezone" in inspect.signature(to_arrow_schema).parameters
-        zone: dict[str, Any] = {"timezone": "UTC"} if takes_zone else {}
+        zone: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
         return to_arrow_schema(schema, **zone)
     except PySparkTypeError as error:
         raise UnsupportedError(f"a column of the data frame has a type that cannot be read: {error}") from error

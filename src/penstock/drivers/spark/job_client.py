@@ -91,8 +91,8 @@ class SparkJobClient(RunningJob):
     def last_view(self) -> JobView | None:
         return self._last_view()
 
-    def trigger_checkpoint(self) -> Future[int | None]:
-        return self._thread.ask(lambda master: master.trigger_checkpoint())
+    def trigger_checkpoint(self, is_full: bool = False) -> Future[int | None]:
+        return self._thread.ask(lambda master: master.trigger_checkpoint(is_full))
 
     def end(self, patience_seconds: float = 5.0) -> None:
         """Cancels the job and waits until it is gone: first in order, then without its tasks' consent."""

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 
 from penstock.base.completable_future import CompletableFuture
 from penstock.base.configuration import Configuration
-from penstock.base.errors import CheckpointError, JobExecutionError
+from penstock.base.errors import CheckpointError, JobExecutionError, UnsupportedError
 from penstock.base.job_execution_result import JobExecutionResult
 from penstock.base.job_id import JobID
 from penstock.base.job_status import JobStatus
@@ -246,8 +246,14 @@ class StepwiseJob(RunningJob):
         """Take a savepoint between two epochs (H1, H2)."""
         return self._request(command)
 
-    def trigger_checkpoint(self) -> Future[int | None]:
-        """Begin the next epoch now; the id of its checkpoint, or None when the job takes none."""
+    def trigger_checkpoint(self, is_full: bool = False) -> Future[int | None]:
+        """Begin the next epoch now; the id of its checkpoint, or None when the job takes none.
+
+        Raises:
+            UnsupportedError: for a full one; epochs build on each other.
+        """
+        if is_full:
+            raise UnsupportedError("a job in steps takes no full checkpoint: take a savepoint, which is always whole")
         return completed(None) if self.why_no_savepoint() is not None else self._request(None)
 
     def status(self) -> JobStatus:

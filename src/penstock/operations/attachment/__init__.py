@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.base.configuration import Configuration
 from penstock.base.errors import ConfigurationError
-from penstock.base.options import REST_BIND_PORT, REST_PORT, REST_READER_TOKEN, REST_TOKEN
+from penstock.base.options import (
+    REST_BIND_PORT,
+    REST_PORT,
+    REST_READER_TOKEN,
+    REST_TOKEN,
+    SHUTDOWN_ON_APPLICATION_FINISH,
+)
 from penstock.core.graph.job_graph import JobGraph
 from penstock.drivers import job_pages
 from penstock.drivers.client import announcement
@@ -85,6 +91,8 @@ class Attachment:
             from penstock.operations.rest.server import serve
 
             self._server = serve(self.dispatcher(), configuration)
+            if not configuration.read(SHUTDOWN_ON_APPLICATION_FINISH):
+                self._server.stay()
             from penstock.operations.reporters.reporting import keep_looking
 
             keep_looking(self.dispatcher())

@@ -88,7 +88,8 @@ class Deriver:
         for record in view.in_progress:
             yield from self._trigger(record)
         missed = now.completed + now.savepoints - before.completed - before.savepoints - completed
-        missed = max(0, missed) + max(0, now.failed - before.failed - failed)
+        given_up = now.failed + now.given_up - before.failed - before.given_up
+        missed = max(0, missed) + max(0, given_up - failed)
         if missed:
             yield self._missed(view.now_ms, "checkpoints", missed)
         kept = {record.checkpoint_id for record in (*now.history, *view.in_progress)}

@@ -66,12 +66,11 @@ def _all_run_since(subtasks: list[SubtaskView], now: int) -> int:
 
 def _checkpoints(checkpoints: CheckpointStatistics) -> dict[str, Value]:
     last, restored = _newer(checkpoints.last, checkpoints.last_savepoint), checkpoints.restored
-    is_unaligned = last is not None and last.is_unaligned
     return {
         "lastCheckpointDuration": NEVER if last is None else last.duration_ms,
         "lastCheckpointSize": NEVER if last is None else last.stored_bytes,
         "lastCheckpointFullSize": NEVER if last is None else last.state_bytes,
-        "lastCheckpointPersistedData": NEVER if last is None else last.held_back_bytes if is_unaligned else 0,
+        "lastCheckpointPersistedData": NEVER if last is None else last.persisted_bytes,
         "lastCheckpointProcessedData": NEVER if last is None else last.processed_bytes,
         "lastCheckpointMetadataSize": NEVER if last is None else last.metadata_bytes,
         "lastCompletedCheckpointId": NEVER if last is None else last.checkpoint_id,
@@ -79,7 +78,7 @@ def _checkpoints(checkpoints: CheckpointStatistics) -> dict[str, Value]:
         "lastCheckpointExternalPath": NO_PATH if last is None or last.path is None else last.path,
         "lastCheckpointRestoreTimestamp": NEVER if restored is None else restored.at_ms,
         "numberOfCompletedCheckpoints": checkpoints.completed + checkpoints.savepoints,
-        "numberOfFailedCheckpoints": checkpoints.failed,
+        "numberOfFailedCheckpoints": checkpoints.failed + checkpoints.given_up,
         "totalNumberOfCheckpoints": checkpoints.triggered,
     }
 

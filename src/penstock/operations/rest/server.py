@@ -14,6 +14,7 @@ import uvicorn
 
 from penstock.base.configuration import Configuration
 from penstock.base.errors import OperationError
+from penstock.base.options import SHUTDOWN_ON_APPLICATION_FINISH
 from penstock.drivers.listener import log_to_stderr_by_default
 from penstock.operations.dispatcher import Dispatcher
 from penstock.operations.metrics.listing import MetricStore
@@ -97,6 +98,24 @@ class RestServer:
         """Free the port when the interpreter ends, before all that is registered so far, such as the end of Spark."""
         atexit.unregister(self.stop)
         atexit.register(self.stop)
+
+    def stay(self) -> None:
+        """Go on when the program has ended, until somebody ends the server.
+
+        A thread of the program waits for the server: the interpreter ends no sooner than such threads.
+        """
+        threading.Thread(target=self._stay, name="penstock-rest-stays").start()
+
+    def _stay(self) -> None:
+        threading.main_thread().join()
+        if self._thread.is_alive():
+            _log.info(
+                "the program has ended, and the REST API goes on at %s (%s is false): Ctrl-C, SIGTERM or "
+                "DELETE /cluster ends it",
+                self.url,
+                SHUTDOWN_ON_APPLICATION_FINISH.key(),
+            )
+        self._thread.join()
 
     def _run(self) -> None:
         try:

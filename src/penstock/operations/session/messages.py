@@ -74,7 +74,9 @@ class Cancel(msgspec.Struct, frozen=True, tag=True):
 
 
 class Checkpoint(msgspec.Struct, frozen=True, tag=True):
-    """Take a checkpoint."""
+    """Take a checkpoint; one that is full writes all state anew."""
+
+    is_full: bool = False
 
 
 class Savepoint(msgspec.Struct, frozen=True, tag=True):

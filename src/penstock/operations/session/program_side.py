@@ -106,8 +106,8 @@ def answer(job: RunningJob, wish: messages.Wish) -> Future[Any]:
             return job.get_bounds()
         case messages.Cancel():
             return job.cancel()
-        case messages.Checkpoint():
-            return job.trigger_checkpoint()
+        case messages.Checkpoint(is_full):
+            return job.trigger_checkpoint(is_full)
         case messages.Savepoint(directory, "GO_ON"):
             return job.trigger_savepoint(directory)
         case messages.Savepoint(directory, "CANCEL"):

@@ -174,9 +174,9 @@ class RemoteJob:
         """Go on at other parallelisms."""
         return self._ask(messages.Rescale(dict(parallelism)), "parallelism")
 
-    def trigger_checkpoint(self) -> Future[int | None]:
+    def trigger_checkpoint(self, is_full: bool = False) -> Future[int | None]:
         """Take a checkpoint."""
-        return self._ask(messages.Checkpoint(), "number")
+        return self._ask(messages.Checkpoint(is_full), "number")
 
     def trigger_savepoint(self, savepoint_directory: str | None = None) -> Future[str]:
         """Take a savepoint."""

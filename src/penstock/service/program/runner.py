@@ -26,11 +26,21 @@ from penstock.service.program.reports import Reports, answer_to_the_end, teller
 #: The files whose frames a traceback does not begin with; a session's process adds its own.
 OWN_FILES: Final = [__file__]
 
+
+def _job_plan(plan: Plan) -> str:
+    """In the shape of the REST API."""
+    from penstock.operations.rest.calls.answers import encoded
+    from penstock.operations.rest.shapes.plan import plan_of_graph
+
+    return encoded(plan_of_graph(plan.job_graph)).decode()
+
+
 FORMS: Final[dict[str, Callable[[Plan], str]]] = {
     "json": Plan.to_json,
     "text": Plan.to_text,
     "mermaid": Plan.to_mermaid,
     "svg": Plan.to_svg,
+    "job": _job_plan,
 }
 
 

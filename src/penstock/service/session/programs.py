@@ -118,7 +118,7 @@ class SessionPrograms:
         try:
             spec = self._spec(program, submission, directory)
             found = subprocess.run(
-                spec.command(["--plan", "json"]),
+                spec.command(["--plan", "job"]),
                 env=spec.environment(self._environment()),
                 cwd=directory,
                 stdin=subprocess.DEVNULL,

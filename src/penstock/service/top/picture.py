@@ -91,6 +91,8 @@ def duration_text(milliseconds: float) -> str:
 def hold_text(hold: HoldSample) -> str:
     """Which input holds a watermark back, in one line."""
     origin = "" if hold.origin is None else f", from {hold.origin}"
+    if not hold.has_watermarks:
+        origin += ", a source without watermarks"
     idle = f"; idle: {', '.join(hold.idle_inputs)}" if hold.idle_inputs else ""
     waits = f"waits for {'; '.join(hold.inputs)}{origin}{idle}"
     return f"watermark of {hold.name}: stands still for {duration_text(hold.duration_ms)}, {waits}"

@@ -59,13 +59,17 @@ class CheckpointSample:
 
 @dataclass(frozen=True, slots=True)
 class HoldSample:
-    """A vertex whose watermark has stood still for so long, because `inputs` do; they come from `origin`, if known."""
+    """A vertex whose watermark has stood still for so long, because `inputs` do; they come from `origin`, if known.
+
+    Where no `has_watermarks`, that is a source without a watermark strategy.
+    """
 
     name: str
     duration_ms: int
     inputs: tuple[str, ...]
     idle_inputs: tuple[str, ...]
     origin: str | None
+    has_watermarks: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +133,8 @@ def _hold(hold: Mapping[str, Any]) -> HoldSample:
         hold["duration"],
         tuple(_input_text(one) for one in holding),
         tuple(one["name"] for one in hold["inputs"] if one["idle"]),
-        origin["name"] if is_new else None,
+        None if not is_new or origin is None else origin["name"],
+        origin is None or origin.get("has-watermarks", True),
     )
 
 

@@ -183,6 +183,8 @@ class FlatMapOperator(FunctionOperator):
 class TimestampsAndWatermarksOperator(StreamOperator):
     """Assigns timestamps and makes watermarks in the middle of a stream; watermarks from upstream end here (C2)."""
 
+    makes_watermarks = True
+
     def __init__(self, strategy: WatermarkStrategy) -> None:
         if strategy.alignment is not None:
             raise UnsupportedError("watermark alignment works only in sources: pass the strategy to from_source")

@@ -27,6 +27,11 @@ class SourceWatermarks:
         self.idle = False
 
     @property
+    def makes_any(self) -> bool:
+        """Whether there will be watermarks at all."""
+        return self._strategy.kind != "none"
+
+    @property
     def is_periodic(self) -> bool:
         """Whether generators are to be asked by the clock."""
         return self._main.is_periodic

@@ -145,6 +145,11 @@ class InputChannel:
         if self._cuts:
             assert max(self._cuts.values()) <= self._arrived, f"{self.channel}: a barrier cuts what has arrived"
 
+    def has_passed(self, checkpoint_id: int) -> bool:
+        """Whether anything was polled that is behind a checkpoint's overtaking barrier, which has arrived."""
+        limit = self._cuts.get(checkpoint_id)
+        return limit is not None and self._arrived - len(self.queue) + (self._position > 0) > limit
+
 
 class InputGate:
     """All channels into a task, polled in turn, one buffer at a time."""
@@ -298,6 +303,10 @@ class InputGate:
             is_through = edge in self._recovering and index not in self._recovering[edge]
             assert channel.awaits_others is is_through, (
                 f"{channel.channel}: waits exactly until the channel state of its edge is through"
+            )
+        for channel, barrier in self.overtaking:
+            assert not channel.has_passed(barrier.checkpoint_id), (
+                f"{channel.channel}: nothing behind barrier {barrier.checkpoint_id} is polled ahead of it"
             )
         assert all(channel.is_queued for channel in self._ready), "a channel that comes to its turn knows it"
         assert len(self._ready) == sum(channel.is_queued for channel in self.channels), "a channel waits for one turn"

@@ -29,6 +29,7 @@ _FORMS: Final = {
     "triggerid": _HEX32,
     "rescaleuuid": _HEX32,
     "programid": _HEX32,
+    "datasetid": _HEX32,
     "subtaskindex": _INTEGER,
     "attempt": _INTEGER,
     "checkpointid": _INTEGER,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any, Final, Literal, TypeVar
+from typing import Annotated, Final, Literal, TypeVar
 
 import msgspec
 
@@ -14,6 +14,7 @@ from penstock.operations.rest.calls.errors import RestError, bad_request, not_fo
 from penstock.operations.rest.calls.forms import file_of
 from penstock.operations.rest.calls.programs import Programs, ProgramStatus, ProgramView, Submission, Uploaded
 from penstock.operations.rest.calls.routing import Call, Parameter, Route
+from penstock.operations.rest.shapes.plan import Plan
 
 T = TypeVar("T")
 
@@ -88,7 +89,7 @@ class ApplicationStarted(msgspec.Struct, frozen=True):
 class ProgramPlan(msgspec.Struct, frozen=True):
     """A plan as `/jobs/:jobid/plan` has it."""
 
-    plan: dict[str, Any]
+    plan: Plan
 
 
 class Program(msgspec.Struct, frozen=True, rename="kebab"):
@@ -144,7 +145,8 @@ def remove(call: Call) -> Empty:
 def plan(call: Call) -> ProgramPlan:
     """The plan of the first job."""
     submission = _submission(call, call.json(PlanRequest))
-    return ProgramPlan(_do(call, lambda programs: programs.plan(call.path["jarid"], submission)))
+    made = _do(call, lambda programs: programs.plan(call.path["jarid"], submission))
+    return ProgramPlan(msgspec.convert(made, Plan))
 
 
 def run(call: Call) -> Started:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from concurrent.futures import wait
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from penstock.core.job.view import JobView
 from penstock.operations.rest.calls.answers import Empty
 from penstock.operations.rest.calls.errors import RestError, bad_request, not_found
-from penstock.operations.rest.calls.routing import Call, Route
+from penstock.operations.rest.calls.routing import Call, Parameter, Route
+from penstock.operations.rest.handlers.savepoints import DisposalState, Triggered
 from penstock.operations.rest.shapes import rescales as shapes
 
 #: How long (s) a request waits to hear that it is refused.
@@ -109,7 +110,13 @@ def _with_tasks(call: Call) -> JobView:
     return view
 
 
+def rescaling(call: Call) -> Any:
+    """Flink's former way to rescale, which Flink refuses as well."""
+    raise RestError(503, "Rescaling is disabled here, as in Flink: PUT /jobs/:jobid/resource-requirements does it.")
+
+
 _JOB = "/jobs/:jobid"
+_PARALLELISM = Parameter("parallelism", "The new one.", kind="integer")
 _REQUIREMENTS = dict[str, VertexRequirements]
 ROUTES = [
     Route("GET", f"{_JOB}/resource-requirements", requirements, "The bounds of the parallelism.", _REQUIREMENTS),
@@ -140,5 +147,9 @@ ROUTES = [
     ),
     Route("GET", f"{_JOB}/rescales/summary", summary, "Counts, and durations.", shapes.RescalesSummary),
     Route("GET", f"{_JOB}/rescales/config", config, "When it is rescaled.", shapes.RescalesConfig),
+    Route(
+        "PATCH", f"{_JOB}/rescaling", rescaling, "Disabled, as in Flink.", Triggered, 202, "changes", (_PARALLELISM,)
+    ),
+    Route("GET", f"{_JOB}/rescaling/:triggerid", rescaling, "Disabled, as in Flink.", DisposalState, access="reveals"),
     Route("GET", f"{_JOB}/rescales/details/:rescaleuuid", details, "One change.", shapes.Rescale, access="reveals"),
 ]

@@ -151,22 +151,19 @@ def _check_format(format_type: str | None) -> None:
 
 
 def checkpoint(call: Call) -> Triggered:
-    """Take a checkpoint, of the kind that the job is configured to take."""
+    """Take a checkpoint. All are incremental, but for a full one, which writes all state anew."""
     asked = call.json(CheckpointRequest)
-    if asked.checkpoint_type != "CONFIGURED":
-        raise bad_request(
-            f"checkpointType {asked.checkpoint_type} is not supported: the state backend decides what a checkpoint "
-            "stores anew; take CONFIGURED, or a savepoint, which is always whole"
-        )
-    return _begin(call, "checkpoint", asked.trigger_id, lambda: _pool.submit(_trigger, call.job().handle))
+    is_full = asked.checkpoint_type == "FULL"
+    return _begin(call, "checkpoint", asked.trigger_id, lambda: _pool.submit(_trigger, call.job().handle, is_full))
 
 
-def _trigger(handle: JobHandle) -> int | None:
+def _trigger(handle: JobHandle, is_full: bool) -> int | None:
     """Trigger a checkpoint, or wait for the next one where another is in the making; None if none begins for a while.
 
-    A job that always has one in the making has no room for one more, and its next one is as good.
+    A job that always has one in the making has no room for one more, and its next one is as good, unless a full one is
+    asked for.
     """
-    found = handle.trigger_checkpoint().result()
+    found = handle.trigger_checkpoint(is_full).result()
     if found is not None:
         return found
     known = _newest(handle.get_view().result())
@@ -174,7 +171,7 @@ def _trigger(handle: JobHandle) -> int | None:
     while time.monotonic() < until:
         time.sleep(_PAUSE_SECONDS)
         newest = _newest(handle.get_view().result())
-        found = newest if newest > known else handle.trigger_checkpoint().result()
+        found = newest if newest > known and not is_full else handle.trigger_checkpoint(is_full).result()
         if found is not None:
             return found
     return None

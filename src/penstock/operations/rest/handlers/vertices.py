@@ -18,6 +18,7 @@ from penstock.operations.rest.shapes.vertices import (
     VertexTaskManagers,
     VertexTimes,
     endpoint_of,
+    host_of,
     subtask_details,
     vertex_details,
     vertex_taskmanagers,
@@ -48,6 +49,7 @@ class SubtaskAccumulators(msgspec.Struct, frozen=True, rename="kebab"):
 
     subtask: int
     attempt: int
+    host: str
     endpoint: str
     user_accumulators: list[Accumulator]
 
@@ -154,7 +156,9 @@ def subtasks_accumulators(call: Call) -> SubtasksAccumulators:
     view = call.view()
     vertex, workers = call.vertex(view), workers_of(view)
     subtasks = [
-        SubtaskAccumulators(one.subtask, one.attempt, endpoint_of(workers, one), _accumulators([one]))
+        SubtaskAccumulators(
+            one.subtask, one.attempt, host_of(workers, one), endpoint_of(workers, one), _accumulators([one])
+        )
         for one in vertex.subtasks
     ]
     return SubtasksAccumulators(vertex.vertex_id, vertex.parallelism, subtasks)

@@ -6,9 +6,9 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from penstock.core.job.view import JobView, VertexView
+from penstock.core.job.view import JobView, SubtaskView, VertexView
 from penstock.core.job.watermark_holds import Origin, origin_of
-from penstock.core.protocol import InputWatermark, WatermarkHold
+from penstock.core.protocol import InputWatermark, TaskFigures, WatermarkHold
 from penstock.core.records import MIN_TIMESTAMP
 from penstock.operations.rest.calls.routing import Call, Route
 
@@ -34,13 +34,17 @@ class HoldInput(msgspec.Struct, frozen=True, rename="kebab"):
     count: int
 
 
-class HoldOrigin(msgspec.Struct, frozen=True):
-    """The vertex upstream from which the hold comes; no subtasks where they are not known."""
+class HoldOrigin(msgspec.Struct, frozen=True, rename="kebab"):
+    """The vertex upstream from which the hold comes; no subtasks where they are not known.
+
+    `has_watermarks` is false for a source without a watermark strategy: what waits for it has no event time.
+    """
 
     id: str
     name: str
     subtasks: list[int]
     splits: list[str]
+    has_watermarks: bool
 
 
 class Hold(msgspec.Struct, frozen=True, rename="kebab"):
@@ -79,32 +83,36 @@ def watermark_holds(view: JobView) -> WatermarkHolds:
     """The same of a view."""
     if view.mode != "STREAMING":
         return WatermarkHolds("not-applicable", _WHY_NOT.format(mode=view.mode), view.now_ms, [])
-    reported = {
-        (vertex.index, subtask.subtask): hold
-        for vertex in view.vertices
-        for subtask in vertex.subtasks
-        if (hold := _hold(subtask)) is not None and not view.status.is_terminal_state()
-    }
+    if view.status.is_terminal_state():
+        return WatermarkHolds("ok", None, view.now_ms, [])
     of_vertices = [
-        _of_vertex(view, vertex, own, reported)
+        _of_vertex(view, vertex, own)
         for vertex in view.vertices
-        if (own := {subtask: hold for (index, subtask), hold in reported.items() if index == vertex.index})
+        if (own := {one.subtask: hold for one in vertex.subtasks if (hold := _hold(one)) is not None})
     ]
     return WatermarkHolds("ok", None, view.now_ms, sorted(of_vertices, key=lambda one: one.since))
 
 
-def _hold(subtask: Any) -> WatermarkHold | None:
-    figures = None if subtask.metrics is None else subtask.metrics.figures
-    return None if figures is None or (subtask.state is not None and subtask.state.is_terminal) else figures.hold
+def _figures(subtask: SubtaskView) -> TaskFigures | None:
+    has_ended = subtask.state is not None and subtask.state.is_terminal
+    return None if subtask.metrics is None or has_ended else subtask.metrics.figures
 
 
-def _of_vertex(
-    view: JobView, vertex: VertexView, own: dict[int, WatermarkHold], reported: dict[tuple[int, int], WatermarkHold]
-) -> Hold:
+def _hold(subtask: SubtaskView) -> WatermarkHold | None:
+    figures = _figures(subtask)
+    return None if figures is None else figures.hold
+
+
+def _of_vertex(view: JobView, vertex: VertexView, own: dict[int, WatermarkHold]) -> Hold:
     """Of the subtask that waits for the longest."""
+
+    def figures_of(index: int, part: int) -> TaskFigures | None:
+        subtasks = view.vertices[index].subtasks
+        return _figures(subtasks[part]) if part < len(subtasks) else None
+
     subtask = min(own, key=lambda one: own[one].since_ms)
     hold = own[subtask]
-    origin = origin_of(view.edges, lambda index, part: reported.get((index, part)), vertex.index, subtask)
+    origin = origin_of(view.edges, figures_of, vertex.index, subtask)
     return Hold(
         vertex.vertex_id,
         vertex.name,
@@ -138,8 +146,8 @@ def _input(view: JobView, vertex: VertexView, found: InputWatermark) -> HoldInpu
 
 
 def _origin(view: JobView, origin: Origin) -> HoldOrigin:
-    vertex = view.vertices[origin.vertex]
-    return HoldOrigin(vertex.vertex_id, vertex.name, [int(one) for one in origin.subtasks], list(origin.splits))
+    vertex, subtasks = view.vertices[origin.vertex], [int(one) for one in origin.subtasks]
+    return HoldOrigin(vertex.vertex_id, vertex.name, subtasks, list(origin.splits), origin.has_watermarks)
 
 
 def _time(watermark_ms: int) -> int | None:

@@ -113,7 +113,7 @@ def checkpoints(view: JobView) -> Checkpoints:
     completed = known.completed + known.savepoints
     done = [record for record in known.history if record.status is CheckpointStatus.COMPLETED]
     return Checkpoints(
-        Counts(known.restores, known.triggered, len(view.in_progress), completed, known.failed),
+        Counts(known.restores, known.triggered, len(view.in_progress), completed, known.failed + known.given_up),
         _summaries(done),
         Latest(
             _checkpoint(known.last),
@@ -158,7 +158,7 @@ def task_checkpoint(record: CheckpointRecord, vertex: VertexView, parts: Iterabl
         max((part.duration_ms for part in found), default=0),
         0,
         sum(part.processed_bytes for part in found),
-        sum(part.held_back_bytes for part in found),
+        sum(part.persisted_bytes for part in found),
         vertex.parallelism,
         len(found),
     )
@@ -181,7 +181,7 @@ def checkpoint(record: CheckpointRecord, tasks: dict[str, TaskCheckpoint]) -> Ch
         end_to_end_duration=record.duration_ms,
         alignment_buffered=0,
         processed_data=record.processed_bytes,
-        persisted_data=record.held_back_bytes,
+        persisted_data=record.persisted_bytes,
         num_subtasks=record.subtasks,
         num_acknowledged_subtasks=record.acknowledged,
         checkpoint_type=_type(record),
@@ -222,5 +222,5 @@ def _summaries(done: list[CheckpointRecord]) -> Summaries:
         summary([record.duration_ms for record in done]),
         nothing,
         summary([record.processed_bytes for record in done]),
-        summary([record.held_back_bytes for record in done]),
+        summary([record.persisted_bytes for record in done]),
     )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import html
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from penstock.core.graph.job_graph import FORWARD, OperatorInfo
+from penstock.core.graph.job_graph import FORWARD, JobEdge, JobGraph, OperatorInfo
 from penstock.core.job.view import JobView
 
 
@@ -20,7 +21,7 @@ class PlanInput(msgspec.Struct, frozen=True):
 
 
 class PlanNode(msgspec.Struct, frozen=True):
-    """A vertex."""
+    """A vertex; Flink's page for submitting shows a description only beside a `job_vertex_id`."""
 
     id: str
     parallelism: int
@@ -29,6 +30,7 @@ class PlanNode(msgspec.Struct, frozen=True):
     description: str
     optimizer_properties: dict[str, str]
     inputs: list[PlanInput]
+    job_vertex_id: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -48,22 +50,42 @@ class JobPlan(msgspec.Struct, frozen=True):
 
 def plan_of(view: JobView) -> Plan:
     """The plan of a job: nodes upstream before downstream, each with the edges into it."""
-    is_bounded = view.mode not in ("STREAMING", "MICRO_BATCH")
+    vertices = [(vertex.infos, vertex.parallelism, vertex.name) for vertex in view.vertices]
+    return _plan(view.job_id, view.name, view.mode, vertices, view.edges)
+
+
+def plan_of_graph(graph: JobGraph) -> Plan:
+    """The plan of a job that does not run, and so has no id yet."""
+    vertices = [(vertex.operators, vertex.parallelism, vertex.name) for vertex in graph.vertices]
+    plan = _plan("0" * 32, graph.name, graph.mode, vertices, graph.edges)
+    nodes = [msgspec.structs.replace(node, job_vertex_id=node.id) for node in plan.nodes]
+    return msgspec.structs.replace(plan, nodes=nodes)
+
+
+def _plan(
+    job_id: str,
+    name: str,
+    mode: str,
+    vertices: Sequence[tuple[Sequence[OperatorInfo], int, str]],
+    edges: Iterable[JobEdge],
+) -> Plan:
+    """Of vertices by their operators, parallelism and names."""
+    is_bounded = mode not in ("STREAMING", "MICRO_BATCH")
+    edges, ids = tuple(edges), [infos[0].operator_id for infos, _, _ in vertices]
     nodes = []
-    for vertex in view.vertices:
-        into = [edge for edge in view.edges if edge.target == vertex.index]
+    for index, (infos, parallelism, vertex_name) in enumerate(vertices):
         inputs = [
             PlanInput(
                 number,
-                view.vertices[edge.source].vertex_id,
+                ids[edge.source],
                 edge.partitioning,
                 "blocking" if is_bounded and edge.partitioning != FORWARD else "pipelined_bounded",
             )
-            for number, edge in enumerate(into)
+            for number, edge in enumerate(edge for edge in edges if edge.target == index)
         ]
-        description = "".join(_described(place, info) for place, info in enumerate(vertex.infos)) or vertex.name
-        nodes.append(PlanNode(vertex.vertex_id, vertex.parallelism, "", "", description, {}, inputs))
-    return Plan(view.job_id, view.name, "BATCH" if is_bounded else "STREAMING", nodes)
+        description = "".join(_described(place, info) for place, info in enumerate(infos)) or vertex_name
+        nodes.append(PlanNode(ids[index], parallelism, "", "", description, {}, inputs))
+    return Plan(job_id, name, "BATCH" if is_bounded else "STREAMING", nodes)
 
 
 def _described(place: int, info: OperatorInfo) -> str:

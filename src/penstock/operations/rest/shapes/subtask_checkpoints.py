@@ -105,7 +105,7 @@ def _completed(record: CheckpointRecord, part: SubtaskCheckpoint) -> CompletedSu
         part.stored_bytes,
         part.state_bytes,
         SyncAsync(part.sync_ms, part.async_ms),
-        Alignment(0, part.processed_bytes, part.held_back_bytes, part.alignment_ms),
+        Alignment(0, part.processed_bytes, part.persisted_bytes, part.alignment_ms),
         part.start_delay_ms,
         record.is_unaligned,
     )
@@ -120,7 +120,7 @@ def _summary(parts: list[SubtaskCheckpoint]) -> TaskSummary:
         Alignments(
             summary([0] * len(parts)),
             summary([part.processed_bytes for part in parts]),
-            summary([part.held_back_bytes for part in parts]),
+            summary([part.persisted_bytes for part in parts]),
             summary([part.alignment_ms for part in parts]),
         ),
         summary([part.start_delay_ms for part in parts]),

@@ -31,6 +31,7 @@ class SubtaskDetails(msgspec.Struct, frozen=True):
     subtask: int
     status: str
     attempt: int
+    host: str
     endpoint: str
     start_time: int = msgspec.field(name="start-time")
     end_time: int = msgspec.field(name="end-time")
@@ -57,6 +58,7 @@ class SubtaskTimes(msgspec.Struct, frozen=True):
     """A subtask on the timeline."""
 
     subtask: int
+    host: str
     endpoint: str
     duration: int
     timestamps: dict[str, int]
@@ -74,6 +76,7 @@ class VertexTimes(msgspec.Struct, frozen=True):
 class VertexOnWorker(msgspec.Struct, frozen=True):
     """The subtasks of a vertex on one worker."""
 
+    host: str
     endpoint: str
     status: str
     start_time: int = msgspec.field(name="start-time")
@@ -105,6 +108,12 @@ def endpoint_of(workers: dict[str, WorkerView], subtask: SubtaskView) -> str:
     return UNASSIGNED if worker is None else f"{worker.host}:{worker.process_id}"
 
 
+def host_of(workers: dict[str, WorkerView], subtask: SubtaskView) -> str:
+    """The host alone, which dashboards of Flink before 1.20 read."""
+    worker = workers.get(subtask.worker_id or "")
+    return UNASSIGNED if worker is None else worker.host
+
+
 def subtask_details(view: JobView, workers: dict[str, WorkerView], subtask: SubtaskView) -> SubtaskDetails:
     """A subtask in its current attempt."""
     start, end = subtask_start(view, subtask), subtask_end(view, subtask)
@@ -112,6 +121,7 @@ def subtask_details(view: JobView, workers: dict[str, WorkerView], subtask: Subt
         subtask=subtask.subtask,
         status=state_of(view, subtask).name,
         attempt=subtask.attempt,
+        host=host_of(workers, subtask),
         endpoint=endpoint_of(workers, subtask),
         start_time=start,
         end_time=end,
@@ -145,7 +155,8 @@ def vertex_times(view: JobView, vertex: VertexView) -> VertexTimes:
         start, end = subtask_start(view, subtask), subtask_end(view, subtask)
         stamps = {name: since.get(name, 0) for name in TASK_STATES}
         took = duration(start, end, view.now_ms)
-        subtasks.append(SubtaskTimes(subtask.subtask, endpoint_of(workers, subtask), took, stamps))
+        host, endpoint = host_of(workers, subtask), endpoint_of(workers, subtask)
+        subtasks.append(SubtaskTimes(subtask.subtask, host, endpoint, took, stamps))
     return VertexTimes(vertex.vertex_id, vertex.name, view.now_ms, subtasks)
 
 
@@ -170,6 +181,7 @@ def _on_worker(
     ends = [subtask_end(view, subtask) for subtask in subtasks]
     start, end = min(starts, default=-1), max(ends) if min(ends) >= 0 else -1
     return VertexOnWorker(
+        host=host_of(workers, subtasks[0]),
         endpoint=endpoint_of(workers, subtasks[0]),
         status=state_of_all(states).name,
         start_time=start,

@@ -24,6 +24,8 @@ class SourceWatermarkOperator(StreamOperator):
         null_times: handles rows with a NULL event time.
     """
 
+    makes_watermarks = True
+
     def __init__(self, column: int, null_times: NullTimes) -> None:
         self._column = column
         self._null_times = null_times

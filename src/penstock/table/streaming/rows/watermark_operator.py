@@ -105,6 +105,8 @@ class WatermarkAssignerOperator(EvaluatingOperator):
         idle_ms: after how long (ms) without rows the stream is idle; 0 for never. Rejected rows do not count.
     """
 
+    makes_watermarks = True
+
     def __init__(
         self,
         column: int,
