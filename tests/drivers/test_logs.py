@@ -81,21 +81,6 @@ def test_without_a_directory_files_go_with_their_process(tmp_path: Path, monkeyp
     assert list(tmp_path.iterdir()) == []
 
 
-def test_warnings_on_stderr_have_no_secrets_and_failures_of_tasks_are_the_drivers(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """S11: Spark shows it, and in local mode so does the terminal."""
-    monkeypatch.setattr(logging.getLogger(), "handlers", [])  # as in a worker
-    with kept_logs(settings(dir=str(tmp_path), **{"sasl.password": "open-sesame"}), "w1"):
-        logging.getLogger("penstock.spark").warning("no answer: password=open-sesame")
-        logging.getLogger(TASKS_LOGGER).warning("task 'a (1/1)', attempt 0: FAILED: it broke")
-    errors = capsys.readouterr().err
-    assert "no answer: password=" in errors
-    assert "open-sesame" not in errors
-    assert "it broke" not in errors
-    assert "it broke" in (tmp_path / "job-1" / "w1.log").read_text()
-
-
 def test_files_are_bounded_and_the_newest_lines_are_kept(tmp_path: Path) -> None:
     bounds = {"dir": str(tmp_path), "max-file-size": "1000", "max-files": "3"}
     with kept_logs(settings(**bounds), "w1") as logs:
