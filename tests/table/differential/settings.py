@@ -111,6 +111,7 @@ def draw_setting(chance: Chance, world: World, batches: str) -> Setting:
     if is_batch and NO_BATCH not in world.features:
         return Setting("BATCH", batch=1, output=chance.pick(_BATCH_OUTPUTS))
     values = {name: chance.pick(choices) for name, choices in VALUES.items() if name != "mode"}
+    values["results"] = chance.pick(("final", "early", "early", "early"))  # few queries can have early ones
     mode = "MICRO_BATCH" if drawn >= 100 - _SHARE_OF_BATCH - _SHARE_OF_MICRO_BATCH else "STREAMING"
     setting = Setting(mode, stop_at=chance.pick(_STOPS), **values)  # type: ignore[arg-type]
     return restricted(setting, world, chance.pick(("aligned", "unaligned")))

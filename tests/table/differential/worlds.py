@@ -79,7 +79,7 @@ def draw_world(chance: Chance, tables: Mapping[str, Table] | None = None) -> Wor
 
 
 def _root(chance: Chance, queries: TimedQueries, depth: int) -> Relation:
-    kinds = ["any"] * 18 + ["timed"] * 8 + ["late"] * 4 + ["versions"] * 5 + ["early"] * 2 + ["collected"]
+    kinds = ["any"] * 18 + ["timed"] * 8 + ["late"] * 4 + ["versions"] * 5 + ["early"] * 6 + ["collected"]
     kind = chance.pick(kinds)
     if kind == "timed":
         return queries.timed_result(depth)
