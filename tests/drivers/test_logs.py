@@ -12,6 +12,7 @@ import pytest
 from tests.datastream.environments import local_environment
 
 from penstock.base.configuration import Configuration
+from penstock.base.secrets import HIDDEN
 from penstock.drivers.driver_log import KEPT_CHARS_MAX, DriverLog, this_thread_is_of
 from penstock.drivers.listener import log_to_stderr_by_default
 from penstock.drivers.log_files import LOGS_PREFIX
@@ -59,26 +60,25 @@ def test_a_workers_lines_and_output_are_files_in_the_directory(
     assert capsys.readouterr().out == "printed\n"
 
 
+def test_warnings_on_stderr_show_no_secret_and_failures_of_tasks_are_the_drivers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """S11: Spark shows a worker's stderr, on one machine as the driver's own, which has the failures already."""
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    with kept_logs(LogSettings("job-1", str(tmp_path), secrets=("SENTINEL-pw",)), "w1") as logs:
+        assert logs is not None
+        MINE.warning("cannot log in with SENTINEL-pw")
+        logging.getLogger(TASKS_LOGGER).warning("task 'Map (1/1)', attempt 0: FAILED: SENTINEL-pw")
+        kept = text(logs.read(""))
+    assert capsys.readouterr().err == f"cannot log in with {HIDDEN}\n"
+    assert f"task 'Map (1/1)', attempt 0: FAILED: {HIDDEN}\n" in kept
+
+
 def test_without_a_directory_files_go_with_their_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with kept_logs(settings(), "w1"):
         assert [path.name.startswith(f"{LOGS_PREFIX}job-1-") for path in tmp_path.iterdir()] == [True]
     assert list(tmp_path.iterdir()) == []
-
-
-def test_warnings_on_stderr_have_no_secrets_and_failures_of_tasks_are_the_drivers(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """S11: Spark shows it, and in local mode so does the terminal."""
-    monkeypatch.setattr(logging.getLogger(), "handlers", [])  # as in a worker
-    with kept_logs(settings(dir=str(tmp_path), **{"sasl.password": "open-sesame"}), "w1"):
-        logging.getLogger("penstock.spark").warning("no answer: password=open-sesame")
-        logging.getLogger(TASKS_LOGGER).warning("task 'a (1/1)', attempt 0: FAILED: it broke")
-    errors = capsys.readouterr().err
-    assert "no answer: password=" in errors
-    assert "open-sesame" not in errors
-    assert "it broke" not in errors
-    assert "it broke" in (tmp_path / "job-1" / "w1.log").read_text()
 
 
 def test_files_are_bounded_and_the_newest_lines_are_kept(tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ from penstock.core.protocol import ExecutionId, Failure, TaskStateChanged, ToMas
 from penstock.core.task.stream_task import StreamTask
 
 TASKS_LOGGER: Final = "penstock.tasks"
-
 _log = logging.getLogger(TASKS_LOGGER)
 
 

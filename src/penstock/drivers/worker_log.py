@@ -1,8 +1,7 @@
 """The log of a worker: everything that it logs, whoever does, in a file; and what functions print, in another one.
 
-Warnings still go to the process's own stderr, which Spark shows, without secrets. Failures of tasks do not: the driver
-tells of them. What was set up before comes back when the worker has
-ended, because Spark uses the process again.
+Warnings still go to the process's own stderr, which Spark shows; but for failures of tasks, which are in the driver's
+log. What was set up before comes back when the worker has ended, because Spark uses the process again.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ def kept_logs(settings: LogSettings | None, worker_id: str) -> Iterator[ProcessL
     root = logging.getLogger()
     handlers: list[logging.Handler] = [logs.handler]
     if not root.handlers:
-        handlers.append(_stderr_handler())
+        handlers.append(_to_stderr())
     level = root.level
     for handler in handlers:
         root.addHandler(handler)
@@ -46,7 +45,7 @@ def kept_logs(settings: LogSettings | None, worker_id: str) -> Iterator[ProcessL
         logs.close()
 
 
-def _stderr_handler() -> logging.Handler:
+def _to_stderr() -> logging.Handler:
     handler = logging.StreamHandler(sys.stderr)
     handler.setLevel(logging.WARNING)
     handler.setFormatter(HidingForm())

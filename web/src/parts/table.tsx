@@ -11,6 +11,8 @@ export interface Column<R> {
   by?: (row: R) => number | string | undefined;
   /** In rem. */
   width?: number;
+  /** Whether it takes what room the others leave; its width is its least then. */
+  grows?: boolean;
   text?: boolean;
   /** The whole of what may be cut, for those who point at it; a text that is shown as it is needs none. */
   hint?: (row: R) => string | undefined;
@@ -72,7 +74,7 @@ export function Table<R>(props: {
       <table class="data" aria-rowcount={sorted.length + 1} style={{ minWidth: `${width}rem` }}>
         <colgroup>
           {columns.map((column) => (
-            <col key={column.key} style={{ width: `${column.width ?? 7}rem` }} />
+            <col key={column.key} style={{ width: column.grows ? "auto" : `${column.width ?? 7}rem` }} />
           ))}
         </colgroup>
         <thead>

@@ -61,20 +61,20 @@ export function CheckpointsView({ job, parts }: { job: Job; parts: string[] }): 
 
 function columns(job: Job): Column<Checkpoint>[] {
   return [
-    { key: "id", title: "Id", width: 5, by: (row) => row.id, show: (row) => <a href={href("jobs", job.jid, "checkpoints", row.id)}>{row.id}</a> },
+    { key: "id", title: "Id", width: 4.5, by: (row) => row.id, show: (row) => <a href={href("jobs", job.jid, "checkpoints", row.id)}>{row.id}</a> },
     { key: "status", title: "Status", text: true, width: 8, by: (row) => row.status, show: (row) => <Status value={row.status} /> },
-    { key: "kind", title: "Kind", text: true, width: 11, by: (row) => row.checkpoint_type, show: (row) => KINDS[row.checkpoint_type] ?? row.checkpoint_type },
-    { key: "at", title: "Triggered", width: 8, by: (row) => row.trigger_timestamp, show: (row) => time(row.trigger_timestamp) },
+    { key: "kind", title: "Kind", text: true, width: 9, by: (row) => row.checkpoint_type, show: (row) => KINDS[row.checkpoint_type] ?? row.checkpoint_type },
+    { key: "at", title: "Triggered", width: 7, by: (row) => row.trigger_timestamp, show: (row) => time(row.trigger_timestamp) },
     { key: "took", title: "Duration", width: 6, by: (row) => row.end_to_end_duration, show: (row) => duration(row.end_to_end_duration) },
     { key: "size", title: "Written", width: 6, by: (row) => row.checkpointed_size, show: (row) => bytes(row.checkpointed_size) },
     { key: "state", title: "State", width: 6, by: (row) => row.state_size, show: (row) => bytes(row.state_size) },
-    { key: "processed", title: "In flight, processed", width: 9, by: (row) => row.processed_data, show: (row) => bytes(row.processed_data) },
+    { key: "processed", title: "In flight, processed", width: 10, by: (row) => row.processed_data, show: (row) => bytes(row.processed_data) },
     { key: "persisted", title: "In flight, stored", width: 8.5, by: (row) => row.persisted_data, show: (row) => bytes(row.persisted_data) },
     {
       key: "acknowledged",
       title: "Acknowledged",
       text: true,
-      width: 9,
+      width: 8.5,
       by: (row) => row.num_acknowledged_subtasks,
       show: (row) => <Acknowledged of={row} />,
     },
@@ -203,7 +203,7 @@ const PARTS: Column<SubtaskCheckpoint>[] = [
   { key: "async", title: "Wrote for", width: 6, by: (row) => row.checkpoint?.async, show: (row) => duration(row.checkpoint?.async) },
   { key: "size", title: "Written", width: 6, by: (row) => row.checkpointed_size, show: (row) => bytes(row.checkpointed_size) },
   { key: "state", title: "State", width: 6, by: (row) => row.state_size, show: (row) => bytes(row.state_size) },
-  { key: "processed", title: "In flight, processed", width: 9, by: (row) => row.alignment?.processed, show: (row) => bytes(row.alignment?.processed) },
+  { key: "processed", title: "In flight, processed", width: 10, by: (row) => row.alignment?.processed, show: (row) => bytes(row.alignment?.processed) },
   { key: "persisted", title: "In flight, stored", width: 8.5, by: (row) => row.alignment?.persisted, show: (row) => bytes(row.alignment?.persisted) },
   { key: "unaligned", title: "Unaligned", text: true, width: 6, show: (row) => (row.unaligned_checkpoint ? "yes" : "no") },
 ];

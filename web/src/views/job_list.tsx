@@ -17,6 +17,7 @@ const COLUMNS: Column<JobSummary>[] = [
     title: "Name",
     text: true,
     width: 18,
+    grows: true,
     by: (job) => job.name,
     hint: (job) => job.name,
     show: (job) => <a href={href("jobs", job.jid)}>{jobName(job.name)}</a>,
