@@ -12,6 +12,7 @@ import pytest
 from tests.datastream.environments import local_environment
 
 from penstock.base.configuration import Configuration
+from penstock.base.secrets import HIDDEN
 from penstock.drivers.driver_log import KEPT_CHARS_MAX, DriverLog, this_thread_is_of
 from penstock.drivers.listener import log_to_stderr_by_default
 from penstock.drivers.log_files import LOGS_PREFIX
@@ -19,6 +20,7 @@ from penstock.drivers.log_output import OutputFile
 from penstock.drivers.log_settings import LogSettings
 from penstock.drivers.questions import AskLog, FileText, LogFiles, Refused
 from penstock.drivers.running_job import RunningJob
+from penstock.drivers.task_log import TASKS_LOGGER
 from penstock.drivers.worker_log import kept_logs
 
 MINE = logging.getLogger("mine")
@@ -56,6 +58,20 @@ def test_a_workers_lines_and_output_are_files_in_the_directory(
     assert {path.name for path in (tmp_path / "job-1").iterdir()} == {"w1.log", "w1.out"}
     assert (tmp_path / "job-1" / "w1.out").read_text() == "printed\nto stderr\n"
     assert capsys.readouterr().out == "printed\n"
+
+
+def test_warnings_on_stderr_show_no_secret_and_failures_of_tasks_are_the_drivers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """S11: Spark shows a worker's stderr, on one machine as the driver's own, which has the failures already."""
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    with kept_logs(LogSettings("job-1", str(tmp_path), secrets=("SENTINEL-pw",)), "w1") as logs:
+        assert logs is not None
+        MINE.warning("cannot log in with SENTINEL-pw")
+        logging.getLogger(TASKS_LOGGER).warning("task 'Map (1/1)', attempt 0: FAILED: SENTINEL-pw")
+        kept = text(logs.read(""))
+    assert capsys.readouterr().err == f"cannot log in with {HIDDEN}\n"
+    assert f"task 'Map (1/1)', attempt 0: FAILED: {HIDDEN}\n" in kept
 
 
 def test_without_a_directory_files_go_with_their_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

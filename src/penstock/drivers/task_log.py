@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from typing import Final
 
 from penstock.core.graph.states import ExecutionState
 from penstock.core.ports import MasterGateway
 from penstock.core.protocol import ExecutionId, Failure, TaskStateChanged, ToMaster
 from penstock.core.task.stream_task import StreamTask
 
-_log = logging.getLogger("penstock.tasks")
+TASKS_LOGGER: Final = "penstock.tasks"
+_log = logging.getLogger(TASKS_LOGGER)
 
 
 class LoggedStates:

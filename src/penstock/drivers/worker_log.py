@@ -1,7 +1,7 @@
 """The log of a worker: everything that it logs, whoever does, in a file; and what functions print, in another one.
 
-Warnings still go to the process's own stderr, which Spark shows. What was set up before comes back when the worker has
-ended, because Spark uses the process again.
+Warnings still go to the process's own stderr, which Spark shows; but for failures of tasks, which are in the driver's
+log. What was set up before comes back when the worker has ended, because Spark uses the process again.
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from penstock.drivers.log_files import ProcessLogs
+from penstock.drivers.log_forms import HidingForm
 from penstock.drivers.log_output import printed_into
 from penstock.drivers.log_settings import LogSettings
+from penstock.drivers.task_log import TASKS_LOGGER
 
 _log = logging.getLogger("penstock.logs")
 
@@ -28,8 +30,7 @@ def kept_logs(settings: LogSettings | None, worker_id: str) -> Iterator[ProcessL
     root = logging.getLogger()
     handlers: list[logging.Handler] = [logs.handler]
     if not root.handlers:
-        handlers.append(logging.StreamHandler(sys.stderr))
-        handlers[-1].setLevel(logging.WARNING)
+        handlers.append(_to_stderr())
     level = root.level
     for handler in handlers:
         root.addHandler(handler)
@@ -42,6 +43,14 @@ def kept_logs(settings: LogSettings | None, worker_id: str) -> Iterator[ProcessL
         for handler in handlers:
             root.removeHandler(handler)
         logs.close()
+
+
+def _to_stderr() -> logging.Handler:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setLevel(logging.WARNING)
+    handler.setFormatter(HidingForm())
+    handler.addFilter(lambda record: record.name != TASKS_LOGGER)
+    return handler
 
 
 def _begin(settings: LogSettings, worker_id: str) -> ProcessLogs | None:

@@ -61,7 +61,7 @@ def test_the_form_needs_no_token_and_loads_nothing() -> None:
 def test_a_token_gives_a_cookie_that_no_script_and_no_other_site_uses() -> None:
     with serving(Handle(a_view()), configuration=TOKENS) as client:
         answer = log_in(client, "operators", own(client))
-        assert (answer.status, answer.headers["location"]) == (303, "/")
+        assert (answer.status, answer.headers["location"]) == (303, "./")
         (morsel,) = SimpleCookie(answer.headers["set-cookie"]).values()
         assert morsel["httponly"]
         assert morsel["samesite"].lower() == "strict"
@@ -148,11 +148,11 @@ def test_a_header_with_a_token_counts_before_the_cookie() -> None:
 def test_log_out_ends_it() -> None:
     with serving(Handle(a_view()), configuration=TOKENS) as client:
         known = cookie(log_in(client, "operators"))
-        assert "/logout" in ask(client, "GET", "/login", headers=known).text
+        assert 'action="logout"' in ask(client, "GET", "/login", headers=known).text
         assert ask(client, "POST", "/logout", headers={**known, "origin": "https://evil.example"}).status == 403
         assert client.get("/overview", known).code == 200
         answer = ask(client, "POST", "/logout", headers={**known, **own(client)})
-        assert (answer.status, answer.headers["location"]) == (303, "/login")
+        assert (answer.status, answer.headers["location"]) == (303, "login")
         assert "max-age=0" in answer.headers["set-cookie"].lower()
         assert client.get("/overview", known).code == 401
 

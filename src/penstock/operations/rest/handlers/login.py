@@ -1,4 +1,7 @@
-"""Log-in and log-out for browsers: a form takes a token, and a cookie stands for it from then on."""
+"""Log-in and log-out for browsers: a form takes a token, and a cookie stands for it from then on.
+
+Addresses are relative, for the sake of proxies that have the server below a path of their own.
+"""
 
 from __future__ import annotations
 
@@ -38,17 +41,17 @@ _POLICY: Final = (
     f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 )
 _FORM: Final = (
-    '<form method="post" action="/login"><label>Token of the REST API'
+    '<form method="post" action="login"><label>Token of the REST API'
     '<input name="token" type="password" autocomplete="current-password" autofocus required></label>'
     "<button>Log in</button></form>"
 )
-_OUT: Final = '<form method="post" action="/logout"><button>Log out</button></form><p><a href="/">To the page</a></p>'
+_OUT: Final = '<form method="post" action="logout"><button>Log out</button></form><p><a href="./">To the page</a></p>'
 
 
 def form(call: Call) -> Answer:
     """The form, or how a browser that has logged in logs out."""
     if not _asks_for_token(call):
-        return _page('<p>This server asks for no token.</p><p><a href="/">To the page</a></p>')
+        return _page('<p>This server asks for no token.</p><p><a href="./">To the page</a></p>')
     role = call.context.logins.role_of(_cookie(call))
     return _page(_FORM) if role == "nobody" else _page(f"<p>You are logged in as {role}.</p>{_OUT}")
 
@@ -56,18 +59,18 @@ def form(call: Call) -> Answer:
 def log_in(call: Call) -> Answer:
     """Take a token, and give the cookie that stands for it."""
     if not _asks_for_token(call):
-        return _redirect("/")
+        return _redirect("./")
     role = role_of_token(call.context.settings, _token(call.body))
     if role == "nobody":
         return _page(f"<p>This token is wrong.</p>{_FORM}", 401)
     call.context.logins.end(_cookie(call))
-    return _redirect("/", _set_cookie(call, call.context.logins.begin(role), LOGIN_SECONDS), role)
+    return _redirect("./", _set_cookie(call, call.context.logins.begin(role), LOGIN_SECONDS), role)
 
 
 def log_out(call: Call) -> Answer:
     """Forget the log-in."""
     call.context.logins.end(_cookie(call))
-    return _redirect("/login", _set_cookie(call, "", 0))
+    return _redirect("login", _set_cookie(call, "", 0))
 
 
 def _asks_for_token(call: Call) -> bool:
