@@ -64,6 +64,8 @@ def test_a_job_of_sql_is_named_without_the_paths_of_its_tables(open_page: Opens,
     link.click()
     expect(page.get_by_role("heading", name="insert-into_revenue,late")).to_have_attribute("title", job.name)
     expect(page).to_have_title(re.compile("^insert-into_revenue,late · "))
+    page.get_by_role("button", name="Cancel").click()
+    expect(page.get_by_role("heading", name="Cancel insert-into_revenue,late?")).to_be_visible()
 
 
 def test_workers_are_named_with_their_job(open_page: Opens, world: World) -> None:

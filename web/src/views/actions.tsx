@@ -3,7 +3,7 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { useFeed } from "../lib/feed";
-import { plain } from "../lib/format";
+import { jobName, plain } from "../lib/format";
 import { hasEnded } from "../lib/job_watch";
 import { cancelJob, rescaleJob, stopJob, takeCheckpoint, takeSavepoint } from "../lib/operations";
 import type { Job, PageConfig, Requirements } from "../lib/types";
@@ -69,7 +69,7 @@ function SavepointDialog({ job, onClose }: Asked): JSX.Element {
   const [directory, setDirectory] = useState("");
   return (
     <Dialog
-      title={`Take a savepoint of ${job.name}?`}
+      title={`Take a savepoint of ${jobName(job.name)}?`}
       confirm="Take savepoint"
       onClose={onClose}
       onConfirm={() => {
@@ -89,7 +89,7 @@ function SavepointDialog({ job, onClose }: Asked): JSX.Element {
 function CheckpointDialog({ job, onClose }: Asked): JSX.Element {
   return (
     <Dialog
-      title={`Take a checkpoint of ${job.name} now?`}
+      title={`Take a checkpoint of ${jobName(job.name)} now?`}
       confirm="Take checkpoint"
       onClose={onClose}
       onConfirm={() => {
@@ -110,7 +110,7 @@ function StopDialog({ job, onClose }: Asked): JSX.Element {
   const [drain, setDrain] = useState(false);
   return (
     <Dialog
-      title={`Stop ${job.name} with a savepoint?`}
+      title={`Stop ${jobName(job.name)} with a savepoint?`}
       confirm={drain ? "Drain and stop" : "Stop"}
       danger
       onClose={onClose}
@@ -141,7 +141,7 @@ function StopDialog({ job, onClose }: Asked): JSX.Element {
 function CancelDialog({ job, onClose }: Asked): JSX.Element {
   return (
     <Dialog
-      title={`Cancel ${job.name}?`}
+      title={`Cancel ${jobName(job.name)}?`}
       confirm="Cancel the job"
       danger
       onClose={onClose}
@@ -178,7 +178,7 @@ function RescaleDialog({ job, onClose }: Asked): JSX.Element {
   };
   return (
     <Dialog
-      title={`Rescale ${job.name}?`}
+      title={`Rescale ${jobName(job.name)}?`}
       confirm={changes.length ? `Rescale ${changes.length === 1 ? "one vertex" : `${changes.length} vertices`}` : "Rescale"}
       disabled={!changes.length}
       onClose={onClose}
