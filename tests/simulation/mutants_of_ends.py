@@ -205,7 +205,7 @@ MUTANTS_OF_ENDS: dict[Mutant, tuple[tuple[str, ...], int]] = {
     leave_what_was_given_up: (("leaked-savepoint",), 16),
     use_the_names_of_savepoints_again: (("storage", "savepoint"), 208),
     answer_before_the_job_has_ended: (("waiter",), 6),
-    skip_committing_what_had_finished: (("lost", "output"), 19),
+    skip_committing_what_had_finished: (("lost", "output"), 161),
     wait_for_what_has_finished: (("owed",), 3),
     refuse_what_a_task_is_not_ready_for: (("unready",), 223),
     leave_tasks_below_those_that_finished: (("invalid",), 593),

@@ -143,7 +143,7 @@ MUTANTS: dict[Mutant, int] = {
     forget_the_order_of_events_of_one_time: 58,
     leave_events_that_wait_out_of_snapshots: 5,
     keep_events_in_lists_that_are_stored: 9,
-    double_partial_matches_at_a_restore: 90,
+    double_partial_matches_at_a_restore: 197,
     number_events_anew_at_a_restore: 25,
     say_nothing_of_changed_keys: 25,
     leave_key_groups_with_the_old_subtask: 38,
