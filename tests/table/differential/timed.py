@@ -118,9 +118,12 @@ class TimedQueries(WindowQueries):
         return timed if timed.has_distinct_times else self._timed_tables[1]
 
     def _settled(self, timed: Timed) -> Relation:
-        """The rows with their time as an ordinary column."""
+        """The rows with their time as an ordinary column.
+
+        OVER in the order of event time refuses updates, as in Flink, so the time of rows with updates is cast.
+        """
         columns = [self._column(TIME if column.kind == ROWTIME else column.kind) for column in timed.relation.columns]
-        casts = self._flag()
+        casts = self._flag() or not timed.is_append_only
         selected = []
         for old, new in zip(timed.relation.columns, columns, strict=True):
             is_cast = casts and old.kind == ROWTIME
