@@ -128,7 +128,7 @@ def _get_ready(
     """Unpack the flights, and meanwhile start Spark."""
     spark = None
     what = "preparing the flights" + ", starting Spark" * options.on_spark
-    with ThreadPoolExecutor(1) as pool, busy(console, what):
+    with ThreadPoolExecutor(1) as pool, busy(console, what), _job_log_on(console):
         unpacking = pool.submit(prepare, folder / "input", options.limit)
         if options.on_spark:
             from penstock.drivers.spark.session import hand_back, obtain_spark
