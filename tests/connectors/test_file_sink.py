@@ -32,7 +32,7 @@ from penstock.formats.parquet import ParquetWriterFactory
 from penstock.formats.stream_format import StreamFormat
 from penstock.testing.connectors import SinkHost, read_source
 
-pytestmark = pytest.mark.one_in(3)
+pytestmark = pytest.mark.one_in(5)
 
 BASE = BucketAssigner.base_path_bucket_assigner()
 
@@ -141,7 +141,7 @@ POLICIES = [
 ]
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("parallelisms", [[1], [2], [3, 1, 2]])
 def test_a_kill_before_any_call_changes_nothing_visible(

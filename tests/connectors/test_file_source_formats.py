@@ -28,7 +28,7 @@ from penstock.formats.parquet import ParquetFormat
 from penstock.formats.stream_format import StreamFormat
 from penstock.testing.connectors import ReaderHost, read_source
 
-pytestmark = pytest.mark.one_in(4)
+pytestmark = pytest.mark.one_in(6)
 
 HUGE = "x" * 400_000
 

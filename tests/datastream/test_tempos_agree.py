@@ -19,7 +19,7 @@ from penstock.core.batch.rows import Rows
 from penstock.core.batch.task import BatchTask
 from penstock.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
 
-pytestmark = pytest.mark.one_in(3)
+pytestmark = pytest.mark.one_in(5)
 
 #: Epochs of a pipeline at most, but for the last one.
 EPOCHS_MAX = 20

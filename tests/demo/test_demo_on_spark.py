@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.one_in(3)
+pytestmark = pytest.mark.one_in(5)
 
 COMMAND = [sys.executable, "-m", "penstock.service.cli", "demo"]
 

@@ -50,7 +50,7 @@ def test_bugs_in_modules_are_programs(seed: int) -> None:
             ast.parse(mutation.applied(every[path]))
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(5)
 def test_importers_of_a_module_import_it_or_are_beside_it() -> None:
     assert importers_of("src/penstock/table/streaming/joins/versions.py")[0] == "tests/table/streaming/test_versions.py"
     for path in modules():

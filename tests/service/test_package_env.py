@@ -18,7 +18,7 @@ from penstock.service.environment.distributions import OWN, chosen, files_of, in
 from penstock.service.environment.interpreter import interpreter
 from penstock.service.environment.placed import PACKAGES
 
-pytestmark = pytest.mark.one_in(3)
+pytestmark = pytest.mark.one_in(5)
 
 SMALL = ["click", "xxhash"]
 #: What Penstock needs of others; without them the archive is quickly made.

@@ -18,7 +18,7 @@ from penstock.drivers.simulation.changing.scenario import TEMPOS
 from penstock.drivers.simulation.command.cli import main
 from penstock.drivers.simulation.refusals import WORDS
 
-pytestmark = pytest.mark.one_in(6)
+pytestmark = pytest.mark.one_in(9)
 
 FRESH_SEEDS = tries(30)
 A_TEST = 15
@@ -89,7 +89,7 @@ def test_command_replays_a_seed() -> None:
     assert "0 with violations" in shown.output
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(9)
 @pytest.mark.parametrize("mutant", MUTANTS_OF_TEMPOS, ids=lambda mutant: mutant.__name__)
 def test_planted_bug_is_found(mutant: Mutant) -> None:
     kinds, first = MUTANTS_OF_TEMPOS[mutant]

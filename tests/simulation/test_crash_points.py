@@ -17,7 +17,7 @@ from penstock.drivers.simulation.disk import METADATA
 from penstock.drivers.simulation.scenario import MODES
 from penstock.drivers.simulation.store import MemoryStore
 
-pytestmark = pytest.mark.one_in(3)
+pytestmark = pytest.mark.one_in(5)
 
 PAIRS = tries(30)
 #: Another job and other pairs for each commit.

@@ -14,7 +14,7 @@ from penstock.drivers.simulation.leaving import Leaving
 from penstock.drivers.simulation.scenario import draw_scenario, fault_free
 from penstock.drivers.simulation.simulation import Simulation
 
-pytestmark = pytest.mark.one_in(3)
+pytestmark = pytest.mark.one_in(5)
 
 SEEDS = range(tries(40))
 
@@ -36,7 +36,7 @@ def test_no_record_is_lost_and_a_worker_that_leaves_gets_no_tasks() -> None:
     assert {"leaving", "left in order"} <= events.keys()
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(5)
 def test_without_other_faults_tasks_that_have_the_time_leave_without_a_restart() -> None:
     """E2: a restart is what a failure leads to."""
     events = Counter[str]()

@@ -8,7 +8,7 @@ from tests.simulation.planting import Mutant
 from penstock.drivers.simulation import simulation
 from penstock.drivers.simulation.simulation import run_seed
 
-pytestmark = pytest.mark.one_in(6)
+pytestmark = pytest.mark.one_in(9)
 
 #: From the seed on that is known to find a mutant.
 SEEDS_MAX = 100

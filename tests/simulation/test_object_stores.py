@@ -14,7 +14,7 @@ from penstock.drivers.simulation.simulation import run_seed
 from penstock.drivers.simulation.stepwise.history import run_stepwise_seed
 from penstock.drivers.simulation.store_kind import OBJECTS, with_store
 
-pytestmark = pytest.mark.one_in(3)
+pytestmark = pytest.mark.one_in(5)
 
 TEMPOS = {"streaming": run_seed, "epochs": run_stepwise_seed, "changing": run_changing_seed}
 

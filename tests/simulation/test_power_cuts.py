@@ -15,7 +15,7 @@ from penstock.drivers.simulation.scenario import power_cut
 from penstock.drivers.simulation.simulation import run_seed
 from penstock.drivers.simulation.stepwise.history import run_stepwise_seed
 
-pytestmark = pytest.mark.one_in(3)
+pytestmark = pytest.mark.one_in(5)
 
 RUNS = {"sim": run_seed, "stepwise": run_stepwise_seed, "changing": run_changing_seed}
 #: Enough for cuts within a step of the store and after one.

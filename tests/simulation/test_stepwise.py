@@ -19,7 +19,7 @@ from penstock.drivers.simulation.stepwise.batch import run_batch_seed
 from penstock.drivers.simulation.stepwise.crashes import POINTS, STEPS, StepwiseTable, cover_all_steps
 from penstock.drivers.simulation.stepwise.history import run_stepwise_seed
 
-pytestmark = pytest.mark.one_in(3)
+pytestmark = pytest.mark.one_in(5)
 
 #: Enough for everything to happen.
 SEEDS = range(1, 61)

@@ -13,12 +13,12 @@ from penstock.drivers.simulation.scenario import draw_scenario
 from penstock.drivers.simulation.simulation import Simulation
 from penstock.drivers.simulation.stillness import Stillness
 
-pytestmark = pytest.mark.one_in(3)
+pytestmark = pytest.mark.one_in(5)
 
 SEEDS = range(tries(40))
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(5)
 def test_no_record_is_lost_and_no_other_worker_is_called_stuck() -> None:
     """E2, G8: whether the job waits for them or replaces them, beside all other faults."""
     events = Counter[str]()

@@ -36,7 +36,7 @@ from penstock.connectors.split_queue import SplitQueue
 from penstock.datastream.functions import MapFunction
 from penstock.storage.file_store import FileCheckpointStore
 
-pytestmark = pytest.mark.one_in(3)
+pytestmark = pytest.mark.one_in(5)
 
 KEYS = 7
 #: Events of the history, of what comes while the job streams, and of each run of what is there by then.

@@ -19,7 +19,7 @@ from penstock.datastream.connectors.file_system import FileSink
 from penstock.drivers.spark.batch_frames import slots
 from penstock.drivers.spark.session import hand_back, obtain_spark
 
-pytestmark = [pytest.mark.spark, pytest.mark.one_in(3)]
+pytestmark = [pytest.mark.spark, pytest.mark.one_in(5)]
 
 
 def batch(parallelism: int = 1) -> StreamExecutionEnvironment:

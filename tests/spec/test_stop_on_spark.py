@@ -12,7 +12,7 @@ from penstock.core.job.job_master import JobMaster
 from penstock.demo.data import Flights, prepare
 from penstock.drivers.running_job import RunningJob
 
-pytestmark = [pytest.mark.spark, pytest.mark.one_in(3)]
+pytestmark = [pytest.mark.spark, pytest.mark.one_in(5)]
 
 FLIGHTS = 20_000
 #: So slow that no job comes to its end before it is stopped.

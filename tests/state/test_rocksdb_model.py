@@ -26,7 +26,7 @@ from penstock.state.rocksdb.backend import RocksDBKeyedStateBackend
 from penstock.state.rocksdb.settings import RocksDBSettings
 from penstock.state.snapshot import read_keyed
 
-pytestmark = pytest.mark.one_in(3)
+pytestmark = pytest.mark.one_in(5)
 
 ALL = (0, GROUPS - 1)
 

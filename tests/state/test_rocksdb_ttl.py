@@ -31,7 +31,7 @@ from penstock.state.ttl_config import StateTtlConfig
 from penstock.testing import operator_harness
 from penstock.testing.virtual_clock import VirtualClock
 
-pytestmark = pytest.mark.one_in(3)
+pytestmark = pytest.mark.one_in(5)
 
 ALL = (0, GROUPS - 1)
 TTL_MS = 1_000

@@ -16,7 +16,7 @@ from penstock.storage.files import lists_exactly
 from penstock.storage.job_marks import BEGUN, JobMark
 from penstock.storage.leadership import DeposedError, Found, checkpoint_counts, mark_counts
 
-pytestmark = pytest.mark.one_in(4)
+pytestmark = pytest.mark.one_in(6)
 
 NAME = "words"
 

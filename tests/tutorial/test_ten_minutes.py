@@ -21,7 +21,7 @@ from tests.tutorial.reader import Reader
 from penstock.base.errors import MissingPathError
 from penstock.operations.page import files
 
-pytestmark = pytest.mark.one_in(3)
+pytestmark = pytest.mark.one_in(5)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from penstock.common import Configuration
 from penstock.table import EnvironmentSettings, TableEnvironment
 from penstock.table.data.errors import ValidationError
 
-pytestmark = pytest.mark.one_in(3)
+pytestmark = pytest.mark.one_in(5)
 
 STREAMING = {"execution.target": "local", "parallelism.default": "2", "execution.checkpointing.interval": "100 ms"}
 NO_RESTART = {"restart-strategy.type": "none"}

@@ -22,7 +22,7 @@ from penstock.testing.connectors import (
     check_source,
 )
 
-pytestmark = pytest.mark.one_in(4)
+pytestmark = pytest.mark.one_in(6)
 
 
 class KeptModel(KafkaModel):

@@ -17,7 +17,7 @@ from penstock.connectors.postgres.cdc.source import PostgresSource, PostgresSour
 from penstock.core.connector import InputStatus
 from penstock.testing.connectors import SourceRun
 
-pytestmark = pytest.mark.one_in(2)
+pytestmark = pytest.mark.one_in(3)
 
 PEOPLE = (
     "CREATE TABLE people (id int PRIMARY KEY, name text); ALTER TABLE people REPLICA IDENTITY FULL; "

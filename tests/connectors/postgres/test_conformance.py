@@ -25,7 +25,7 @@ from penstock.testing.connectors import (
     last_of_each,
 )
 
-pytestmark = pytest.mark.one_in(4)
+pytestmark = pytest.mark.one_in(6)
 
 
 @pytest.mark.parametrize("case", SOURCE_CASES)

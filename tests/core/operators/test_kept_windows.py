@@ -41,7 +41,7 @@ from penstock.plan.nodes import factory_of
 from penstock.state.errors import StateError
 from penstock.testing import OneInputOperatorHarness, Record
 
-pytestmark = pytest.mark.one_in(3)
+pytestmark = pytest.mark.one_in(5)
 
 LATE = OutputTag("late")
 ASSIGNERS: dict[str, Any] = {

@@ -15,7 +15,7 @@ from penstock.core.patterns.memory import NO_LINK, Memory
 from penstock.core.patterns.pattern import Contiguity, Group, Pattern, Stage, Times
 from penstock.core.patterns.skipping import Skip, SkipError, SkipStrategy
 
-pytestmark = pytest.mark.one_in(3)
+pytestmark = pytest.mark.one_in(5)
 
 STRICT, RELAXED, ANY = Contiguity.STRICT, Contiguity.RELAXED, Contiguity.NON_DETERMINISTIC
 A = Stage("a", 0)
@@ -188,7 +188,7 @@ def patterns(draw: Any, contiguities: tuple[Contiguity, ...], has_greedy: bool, 
     return Pattern(tuple(parts), draw(st.sampled_from([None, None, 2, 4])) if has_window else None)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(5)
 @settings(max_examples=1500, deadline=None)
 @given(patterns((STRICT, RELAXED, ANY), False), events)
 def test_all_matches_are_found_once(pattern: Pattern, given_events: list[str]) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.spark, pytest.mark.one_in(4)]
+pytestmark = [pytest.mark.spark, pytest.mark.one_in(6)]
 
 PROGRAM = """
 import os, sys

@@ -25,7 +25,7 @@ from penstock.drivers.spark.job import submit
 from penstock.drivers.spark.job_client import SparkJobClient
 from penstock.storage.metadata import METADATA_NAME
 
-pytestmark = [pytest.mark.spark, pytest.mark.one_in(2)]
+pytestmark = [pytest.mark.spark, pytest.mark.one_in(3)]
 
 #: So many that no job comes to its end before it is asked; those that go on from a savepoint are not paced.
 COUNT = 30_000

@@ -13,7 +13,7 @@ from penstock.drivers.spark.handle import SparkHandle
 from penstock.drivers.spark.unpacked import without_archives
 from penstock.drivers.spark.warm_workers import DAEMON, DAEMON_SETTING, LOADED, warm_settings
 
-pytestmark = pytest.mark.one_in(3)
+pytestmark = pytest.mark.one_in(5)
 
 #: What a fork would lose, or share though it must not: threads, sockets, and numbers drawn alike in all workers.
 LOOK = f"""

@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 from tests.operations.page.browser import AXE
 from tests.operations.page.mock.server import World
 
-pytestmark = pytest.mark.one_in(3)
+pytestmark = pytest.mark.one_in(5)
 
 Opens = Callable[..., Page]
 PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}

@@ -11,7 +11,7 @@ from tests.operations.page.mock import answers
 from tests.operations.page.mock.jobs import Job
 from tests.operations.page.mock.server import World
 
-pytestmark = pytest.mark.one_in(2)
+pytestmark = pytest.mark.one_in(3)
 
 Opens = Callable[..., Page]
 PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}

@@ -18,7 +18,7 @@ from tests.operations.rest.rig import COUNT, JOB, SOURCE, Handle, a_view, servin
 from penstock.operations.rest.openapi import document
 from penstock.operations.rest.table import ROUTES
 
-pytestmark = pytest.mark.one_in(3)
+pytestmark = pytest.mark.one_in(5)
 
 #: What an answer must keep; positive and negative data are refused or taken by rules that a schema cannot tell.
 CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"

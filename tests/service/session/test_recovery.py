@@ -13,7 +13,7 @@ from penstock.service.client.sessions import sessions
 from penstock.service.session.definitions import Definitions
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(3)
 def test_a_terminated_session_leaves_its_jobs_to_the_next(tmp_path: Path) -> None:
     """E7: SIGTERM ends its processes at once, cancels no job, and leaves no address behind."""
     options = {
@@ -47,7 +47,7 @@ def is_alive(process: int) -> bool:
         return False
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(3)
 def test_a_killed_sessions_jobs_go_on_in_the_next(tmp_path: Path) -> None:
     """E7: from their last checkpoints; what has finished or was cancelled does not come back."""
     options = {

@@ -11,7 +11,7 @@ from tests.service.session.sessions import SessionRig, session_in, until
 from penstock.service.program.spec import ProgramSpec
 from penstock.service.session.submitting import SubmittedProgram
 
-pytestmark = [pytest.mark.spark, pytest.mark.one_in(2)]
+pytestmark = [pytest.mark.spark, pytest.mark.one_in(3)]
 
 QUERIES = """
 import sys

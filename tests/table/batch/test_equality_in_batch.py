@@ -25,7 +25,7 @@ from penstock.table.data.logical_types import (
 )
 from penstock.table.streaming.rows.held_rows import RowEquality
 
-pytestmark = [pytest.mark.spark, pytest.mark.one_in(3)]
+pytestmark = [pytest.mark.spark, pytest.mark.one_in(5)]
 
 INT, DOUBLE, STRING = IntType(), DoubleType(), VarCharType(10)
 NAN = math.nan

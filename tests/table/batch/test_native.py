@@ -37,7 +37,7 @@ from penstock.table.data.logical_types import (
 from penstock.table.functions.definition import Session
 from penstock.table.typed.nodes import Constant, Field, Typed
 
-pytestmark = [pytest.mark.spark, pytest.mark.one_in(3)]
+pytestmark = [pytest.mark.spark, pytest.mark.one_in(5)]
 
 CALLS = Calls(Session(now=lambda: NOW_NS))
 STRING = VarCharType(2**31 - 1)

@@ -23,7 +23,7 @@ from penstock.table.connectors.nexmark.source import CHUNK_EVENTS, COLUMNS, Nexm
 from penstock.table.data.errors import ValidationError
 from penstock.testing.connectors import ReaderHost, SourceRun
 
-pytestmark = pytest.mark.one_in(3)
+pytestmark = pytest.mark.one_in(5)
 
 PERSON = (
     "ROW<id BIGINT, name VARCHAR, emailAddress VARCHAR, creditCard VARCHAR, city VARCHAR, state VARCHAR, "

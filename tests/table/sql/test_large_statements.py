@@ -134,7 +134,7 @@ QUERIES: dict[str, tuple[str, list[tuple[object, ...]]]] = {
 }
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", QUERIES)
 def test_a_large_statement_runs_in_a_stream(name: str) -> None:
     sql, rows = QUERIES[name]
@@ -150,7 +150,7 @@ def test_a_large_statement_runs_in_batch(name: str) -> None:
     assert sorted(run_batch(sql, t=T), key=repr) == sorted(rows, key=repr)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", QUERIES)
 def test_a_large_statement_is_printed_explained_and_identified(name: str) -> None:
     sql, _ = QUERIES[name]
@@ -169,7 +169,7 @@ def test_a_large_statement_is_printed_explained_and_identified(name: str) -> Non
     assert rows_text(one) == rows_text(other)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(5)
 def test_lists_of_a_hundred_thousand_constants() -> None:
     """A list takes time in proportion to its length: were it to its square, this would take hours."""
     numbers = listed(100_000)
