@@ -122,7 +122,7 @@ class ProcessingLoop:
         if overtaking and life.may.take_barriers:
             self.barriers.on_overtaking_barrier(*overtaking.popleft())
             if self.passes_input_over():
-                # What has arrived behind a barrier must not be taken before the task has heard of the barrier.
+                # A record that arrived after a barrier must not be processed before the barrier is handled.
                 while overtaking and life.may.take_barriers:
                     self.barriers.on_overtaking_barrier(*overtaking.popleft())
                 now = self._clock.now_ms()

@@ -128,7 +128,7 @@ def arrow_schema(schema: StructType) -> pa.Schema:
                 "and Spark's VARIANT cannot be read: select it as text with to_json, or a part of it with variant_get"
             )
     try:
-        # Earlier releases, such as 4.0, have moments in UTC anyway; later ones want to be told.
+        # Spark 4.0 always uses UTC and has no such argument; later releases need it.
         zone: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
         return to_arrow_schema(schema, **zone)
     except PySparkTypeError as error:

@@ -263,7 +263,7 @@ class KeyedProcessOperator(FunctionOperator):
         self.output.emit_watermark(timestamp)
 
     def resume_event_time(self, watermark: int) -> None:
-        """Timers that were set behind the watermark wait for the next one, as they would without a restart."""
+        """Note event time. Timers for earlier times fire at the next watermark, as they do without a restart."""
         self._timers.advance(watermark)
 
     def next_timer_ms(self) -> int | None:

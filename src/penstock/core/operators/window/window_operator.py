@@ -271,7 +271,7 @@ class WindowOperator(WindowOperatorBase):
         self.output.emit_watermark(timestamp)
 
     def resume_event_time(self, watermark: int) -> None:
-        """Timers that were set behind the watermark wait for the next one, as they would without a restart."""
+        """Note event time. Timers for earlier times fire at the next watermark, as they do without a restart."""
         self._watermark = time_of_sessions(watermark) if self.merges and self._is_event_time else watermark
 
     def next_timer_ms(self) -> int | None:

@@ -146,7 +146,7 @@ class InputChannel:
             assert max(self._cuts.values()) <= self._arrived, f"{self.channel}: a barrier cuts what has arrived"
 
     def has_passed(self, checkpoint_id: int) -> bool:
-        """Whether anything was polled that is behind a checkpoint's overtaking barrier, which has arrived."""
+        """Whether an element was polled that arrived after the overtaking barrier of a checkpoint."""
         limit = self._cuts.get(checkpoint_id)
         return limit is not None and self._arrived - len(self.queue) + (self._position > 0) > limit
 
