@@ -54,8 +54,11 @@ def test_joins_filters_and_windows_are_described() -> None:
     assert join.startswith("Join(joinType=INNER, where=(customer = ")
 
 
-def test_nobody_is_asked_to_set_the_uid_of_a_step_of_sql(caplog: pytest.LogCaptureFixture) -> None:
+def test_nobody_is_asked_to_set_the_uid_of_a_step_of_sql(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Their ids are made of the query, and SQL cannot set them."""
+    monkeypatch.setattr(logging.getLogger("penstock"), "propagate", True)  # an earlier test may have set up its log
     tables = tables_of_orders(**{"execution.checkpointing.interval": "1 h"})
     with caplog.at_level(logging.INFO, "penstock"):
         job = tables.execute_sql(JOINED).get_job_client()
