@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from tests.table.differential.kinds import NAN, Canonical, comparable, identity
 from tests.table.differential.oracle import Rows
-from tests.table.differential.outputs import Result, cut_to_microseconds, has_nanoseconds
+from tests.table.differential.outputs import Result, cut_to_microseconds
 from tests.table.differential.plans import PlanFacts
 
 from penstock.table.data.logical_types import ArrayType, DataType
@@ -114,7 +114,7 @@ def _told_apart(facts: PlanFacts, result: Result) -> list[tuple[int, ...]]:
     """The keys without columns of which the output shows different values alike: NULL as NaN, or times cut short."""
     alike = set(result.null_is_nan)
     if result.has_microseconds:
-        alike |= {place for place, kind in enumerate(result.types) if has_nanoseconds(kind)}
+        alike |= result.places_with_nanoseconds()
     return [key for key in facts.upsert_keys if alike.isdisjoint(key)]
 
 

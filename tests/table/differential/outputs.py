@@ -61,6 +61,10 @@ class Result:
     null_is_nan: frozenset[int] = frozenset()
     faults: list[str] = field(default_factory=list)
 
+    def places_with_nanoseconds(self) -> set[int]:
+        """The columns that Python's datetime cuts short."""
+        return {place for place, kind in enumerate(self.types) if has_nanoseconds(kind)}
+
 
 def row_converter(types: Iterable[DataType], zone: datetime.tzinfo) -> Callable[[Row], Change]:
     """A function from a `Row` to a change."""

@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar
 from tests.table.differential.files import can_be_files, write_files
 from tests.table.differential.memory import RUNS, MemoryConnector, MemorySink, Run
 from tests.table.differential.operators import operators_of, options_of
-from tests.table.differential.outputs import ZONE, Result, add_arrow, add_frame, has_nanoseconds, row_converter
+from tests.table.differential.outputs import ZONE, Result, add_arrow, add_frame, row_converter
 from tests.table.differential.plans import PlanFacts, facts_of
 from tests.table.differential.settings import Setting, is_in_order
 from tests.table.differential.streams import can_be_stream, create_stream
@@ -185,11 +185,6 @@ def _stacks() -> str:
     return "\n".join(texts)
 
 
-def _cut_places(result: Result) -> set[int]:
-    """The columns that Python's times cut short."""
-    return {place for place, kind in enumerate(result.types) if has_nanoseconds(kind)}
-
-
 def _checkpoint_id(path: str) -> int:
     return int(path.rsplit("-", 1)[1])
 
@@ -235,7 +230,7 @@ class _WorldRun:
         if len(times) > 1 or (times and _OUTER_JOIN.search(self._world.query)):
             result.output = _INSERTED.get(result.output, result.output)
         if result.output in _BY_KEY:
-            cut = _cut_places(result) if result.output in _WITH_MICROSECONDS else set()
+            cut = result.places_with_nanoseconds() if result.output in _WITH_MICROSECONDS else set()
             keys = [key for key in environment.facts(query).upsert_keys if key and cut.isdisjoint(key)]
             if keys:
                 result.key = self._longer(min(keys, key=lambda key: (len(key), key)), result)
