@@ -257,6 +257,6 @@ class PendingCheckpoint:
 
 
 def _in_flight_bytes(state: OperatorSubtaskState) -> int:
-    """What a part stores of records in flight."""
+    """The bytes of the records in flight that a part stores."""
     handles = (handle for handles in state.operator.values() for handle in handles)
     return sum(handle.file.length for handle in handles if handle.mode == CHANNEL_MODE)

@@ -37,7 +37,7 @@ class SubtaskCheckpoint:
         sync_ms: how long it stood still.
         async_ms: how long it wrote after that.
         processed_bytes: what it processed while it aligned.
-        persisted_bytes: what was stored of records in flight.
+        persisted_bytes: those of the stored records in flight.
     """
 
     vertex: int
@@ -125,7 +125,7 @@ class CheckpointRecord:
 
     @property
     def persisted_bytes(self) -> int:
-        """What was stored of records in flight."""
+        """The bytes of all stored records in flight."""
         return sum(part.persisted_bytes for part in self.parts)
 
 

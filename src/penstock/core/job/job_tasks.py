@@ -112,7 +112,7 @@ class JobTasks:
             self._effects.send(worker_id, message)
 
     def on_metrics(self, message: TaskMetrics) -> bool:
-        """What a task reports of itself; whether it is a task of the present attempt."""
+        """Keep the report of a task; returns whether the task belongs to the present attempt."""
         if self._graph.find(message.execution) is None:
             return False
         self.metrics[(message.execution.vertex, message.execution.subtask)] = message

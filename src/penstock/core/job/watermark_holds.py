@@ -1,11 +1,11 @@
-"""Which input holds the watermark of an operator back, told in the log, and followed to the source that it comes from.
+"""Which input holds the watermark of an operator back: a line in the log, with the source that the input comes from.
 
 A task reports its hold: which of its own inputs stand still while others are ahead (`core.task.watermark_hold`). Most
 holds are short. The log names one when the inputs ahead have moved for 60 s while the watermark stood still. So a job
 whose inputs all pause, at night say, leaves no line, and neither does one that waits for a source without watermarks.
 
-A hold spreads downstream: an operator behind a held one waits, too. So a line is left for the operator where it begins,
-and an operator of several inputs names the source that its slow input comes from.
+A hold spreads downstream: the consumers of a held operator wait as well. So only the operator where it begins gets a
+line, and an operator of several inputs names the source that its slow input comes from.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ REMEDY: Final = (
     "table.exec.source.idle-timeout in SQL"
 )
 
-#: What a subtask of a vertex has reported last.
+#: The latest figures of a subtask of a vertex.
 FiguresOf = Callable[[int, int], TaskFigures | None]
 
 
@@ -56,6 +56,11 @@ def holding(hold: WatermarkHold) -> InputWatermark:
     return next(one for one in hold.inputs if one.holds)
 
 
+def producer_of(edges: Sequence[JobEdge], slow: InputWatermark) -> int | None:
+    """The index of the vertex that an input comes from; None for the splits of a source."""
+    return next((edge.source for edge in edges if edge.index == slow.edge), None)
+
+
 def origin_of(edges: Sequence[JobEdge], figures_of: FiguresOf, vertex: int, subtask: int) -> Origin | None:
     """Follow a hold upstream, from a subtask that has one: to where watermarks are made, such as a source.
 
@@ -67,7 +72,6 @@ def origin_of(edges: Sequence[JobEdge], figures_of: FiguresOf, vertex: int, subt
         vertex: the index of the vertex.
         subtask: the subtask.
     """
-    sources = {edge.index: edge.source for edge in edges}
     origin: Origin | None = None
     for _ in range(len(edges) + 1):  # loops of a job have edges back
         figures = figures_of(vertex, subtask)
@@ -77,8 +81,9 @@ def origin_of(edges: Sequence[JobEdge], figures_of: FiguresOf, vertex: int, subt
         if origin is not None and figures is not None and figures.makes_watermarks is not None:
             return replace(origin, has_watermarks=figures.makes_watermarks)
         if hold is not None:
-            assert found.edge is not None, "a split is the origin"
-            vertex, subtasks = sources[found.edge], found.parts
+            producer = producer_of(edges, found)
+            assert producer is not None, "a split is the origin"
+            vertex, subtasks = producer, found.parts
         else:
             inputs = [edge for edge in edges if edge.target == vertex]
             if origin is None or len(inputs) != 1:
@@ -133,10 +138,10 @@ class WatermarkHolds:
     def _is_held_upstream(self, hold: WatermarkHold) -> bool:
         """Whether the producer of the slow input is held back itself: then it has a line of its own."""
         found = holding(hold)
-        if found.edge is None:
+        producer = producer_of(self._job_graph.edges, found)
+        if producer is None:
             return False
-        source = next(edge.source for edge in self._job_graph.edges if edge.index == found.edge)
-        reported = [self._figures_of(source, int(part)) for part in found.parts]
+        reported = [self._figures_of(producer, int(part)) for part in found.parts]
         return any(figures is not None and figures.hold is not None for figures in reported)
 
     def _in_words(self, vertex: int, subtask: int, hold: WatermarkHold, origin: Origin | None) -> str:
@@ -148,7 +153,8 @@ class WatermarkHolds:
             how = "has no watermark yet"
         else:
             how = f"is {(ahead_ms - found.lowest_ms) / 1000:,.0f} s behind the one that is furthest ahead"
-        idle = [self._producer(one) for one in hold.inputs if one.is_idle]
+        producers = [producer_of(self._job_graph.edges, one) for one in hold.inputs if one.is_idle]
+        idle = [f"input {self._name(producer)}" for producer in producers if producer is not None]
         others = f"; {', '.join(idle)} {'is' if len(idle) == 1 else 'are'} idle" if idle else ""
         who = f"{self._name(vertex)} (subtask {subtask + 1}/{self._job_graph.vertices[vertex].parallelism})"
         return (
@@ -156,16 +162,12 @@ class WatermarkHolds:
             f"while other inputs go on: it waits for {where}, which is not idle and {how}{others}; {REMEDY}"
         )
 
-    def _producer(self, found: InputWatermark) -> str:
-        source = next(edge.source for edge in self._job_graph.edges if edge.index == found.edge)
-        return f"input {self._name(source)}"
-
     def _input_in_words(self, found: InputWatermark, origin: Origin | None) -> str:
         more = found.count - len(found.parts)
         others = f" and {more} more" if more else ""
-        if found.edge is None:
+        producer = producer_of(self._job_graph.edges, found)
+        if producer is None:
             return f"{'split' if found.count == 1 else 'splits'} {', '.join(found.parts)}{others}"
         numbers = ", ".join(str(int(part) + 1) for part in found.parts)
-        where = f"{self._producer(found)} ({'subtask' if found.count == 1 else 'subtasks'} {numbers}{others})"
-        source = next(edge.source for edge in self._job_graph.edges if edge.index == found.edge)
-        return where if origin is None or origin.vertex == source else f"{where}, from {self._name(origin.vertex)}"
+        where = f"input {self._name(producer)} ({'subtask' if found.count == 1 else 'subtasks'} {numbers}{others})"
+        return where if origin is None or origin.vertex == producer else f"{where}, from {self._name(origin.vertex)}"

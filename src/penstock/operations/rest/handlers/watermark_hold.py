@@ -7,7 +7,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from penstock.core.job.view import JobView, SubtaskView, VertexView
-from penstock.core.job.watermark_holds import Origin, origin_of
+from penstock.core.job.watermark_holds import Origin, origin_of, producer_of
 from penstock.core.protocol import InputWatermark, TaskFigures, WatermarkHold
 from penstock.core.records import MIN_TIMESTAMP
 from penstock.operations.rest.calls.routing import Call, Route
@@ -128,9 +128,8 @@ def _of_vertex(view: JobView, vertex: VertexView, own: dict[int, WatermarkHold])
 
 
 def _input(view: JobView, vertex: VertexView, found: InputWatermark) -> HoldInput:
-    producer = vertex
-    if found.edge is not None:
-        producer = view.vertices[next(edge.source for edge in view.edges if edge.index == found.edge)]
+    index = producer_of(view.edges, found)
+    producer = vertex if index is None else view.vertices[index]
     return HoldInput(
         producer.vertex_id,
         producer.name,
