@@ -20,8 +20,7 @@ from penstock.drivers.log_output import OutputFile
 from penstock.drivers.log_settings import LogSettings
 from penstock.drivers.questions import AskLog, FileText, LogFiles, Refused
 from penstock.drivers.running_job import RunningJob
-from penstock.drivers.task_log import TASKS_LOGGER
-from penstock.drivers.worker_log import kept_logs
+from penstock.drivers.worker_log import TASKS_LOGGER, kept_logs
 
 MINE = logging.getLogger("mine")
 PENSTOCK = logging.getLogger("penstock.job")

@@ -13,7 +13,7 @@ from penstock.core.operators.record.stateless import MapOperator
 from penstock.core.protocol import CancelTask, ExecutionId, TaskStateChanged
 from penstock.core.records import Batch
 from penstock.core.task.channels.partitioners import ForwardPartitioner
-from penstock.drivers.task_log import LoggedStates
+from penstock.drivers.worker_log import LoggedStates
 
 
 def broken(value: int) -> int:

@@ -17,8 +17,8 @@ from penstock.core.protocol import (
 )
 from penstock.core.task.executor import TaskExecutor
 from penstock.core.task.program import ChainedOperator, OutEdge, VertexProgram
-from penstock.drivers.task_log import LoggedStates
 from penstock.drivers.virtual_event_loop import VirtualCoroutines
+from penstock.drivers.worker_log import LoggedStates
 from penstock.storage.file_store import FileCheckpointStore
 from penstock.testing import VirtualClock
 

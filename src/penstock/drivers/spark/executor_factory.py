@@ -8,7 +8,7 @@ from penstock.core.task.executor import TaskExecutor
 from penstock.drivers.backends import BackendSettings
 from penstock.drivers.cycle_collector import EndedTasks
 from penstock.drivers.spark.worker_settings import WorkerServices
-from penstock.drivers.task_log import LoggedStates
+from penstock.drivers.worker_log import LoggedStates
 from penstock.drivers.worker_storage import StorageSettings
 
 
