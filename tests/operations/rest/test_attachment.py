@@ -93,6 +93,17 @@ def test_jobs_that_run_already_are_known_to_who_looks_first_and_ended_ones_are_f
     assert [id(job.handle) for job in attachment.dispatcher().jobs()] == [id(running)]
 
 
+def test_a_job_that_has_ended_just_now_is_forgotten_too() -> None:
+    """Its result is there for the program before the attachment hears of it."""
+    attachment, handle = Attachment(), Handle(a_view())
+    known_at_end: list[int] = []
+    handle.outcome.add_done_callback(lambda _: known_at_end.append(len(attachment.dispatcher().jobs())))
+    assert handle.shown is not None
+    attachment.attach(handle, graph_of(handle.shown), Configuration())  # type: ignore[arg-type]
+    handle.outcome.cancel()
+    assert known_at_end == [0]
+
+
 @pytest.mark.parametrize("key", ["penstock.rest.token", "penstock.rest.reader-token"])
 def test_a_token_that_the_server_of_the_process_does_not_ask_for_is_refused(key: str) -> None:
     """It would protect nothing: the first job has begun the server, which serves all of them."""

@@ -52,7 +52,8 @@ class Attachment:
             if self._dispatcher is None:
                 self._dispatcher = Dispatcher()
                 for job in self._running.values():
-                    self._dispatcher.add(job)
+                    if not job.has_ended:  # the thread of a job that has ended may not have come to forget it
+                        self._dispatcher.add(job)
                 self._running.clear()
             return self._dispatcher
 
