@@ -40,18 +40,31 @@ KINDS = (
 )
 
 
+#: parts of earlier jobs of this process, by their ids: they are held, so no other object gets such an id
+_earlier: dict[int, object] = {}
+
+
 @contextmanager
 def without_collector() -> Iterator[None]:
-    """Disable Python's cycle collector, so objects in cycles stay alive and are counted."""
+    """Disable Python's cycle collector, so objects in cycles stay alive and are counted.
+
+    What is alive already is not counted: a function of an earlier test may still be running in a thread.
+    """
     gc.collect()
     gc.disable()
+    _earlier.update((id(part), part) for part in _parts())
     try:
         yield
     finally:
+        _earlier.clear()
         gc.enable()
         gc.collect()
 
 
 def live_parts() -> Counter[str]:
     """How many parts of tasks are alive, by class."""
-    return Counter(type(found).__name__ for found in gc.get_objects() if isinstance(found, KINDS))
+    return Counter(type(part).__name__ for part in _parts() if id(part) not in _earlier)
+
+
+def _parts() -> list[object]:
+    return [found for found in gc.get_objects() if isinstance(found, KINDS)]

@@ -63,7 +63,7 @@ def test_equal_values_have_one_canonical_form(data_type: pa.DataType, value: Any
 @pytest.mark.parametrize(("data_type", "value", "same", "other"), FORMS, ids=lambda one: str(one)[:30])
 def test_both_ways_lead_to_the_same_form(data_type: pa.DataType, value: Any, same: Any, other: Any) -> None:
     """A column of canonical Python values is the canonical column, and canonical forms stay as they are."""
-    canonicalize = canonicalizer_of(data_type, keeps_zero=False)
+    canonicalize = canonicalizer_of(data_type, zeros="merged")
     assert canonicalize is not None
     values = [value, same, other, None]
     by_column = canonical_column(column(data_type, *values))

@@ -20,16 +20,19 @@ import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.state.key_bytes import NAN
+from penstock.state.key_bytes import NAN, NEGATIVE_ZERO
 
 #: A function of a value, which may be None.
 Canonicalizer = Callable[[Any], Any]
+#: What becomes of -0.0 in a canonical value: it stays as it is, which equals 0.0 as a key; it becomes 0.0; or it
+#: becomes `NEGATIVE_ZERO`, another key than 0.0.
+Zeros = Literal["kept", "merged", "apart"]
 #: Types are few, but a long-running process must not collect those of all its jobs.
 _TYPES_MAX: Final = 4096
 
@@ -144,7 +147,7 @@ def _with_nulls(offsets: pa.Array, column: pa.Array) -> pa.Array:
 
 
 @lru_cache(_TYPES_MAX)
-def canonicalizer_of(data_type: pa.DataType, keeps_zero: bool = True) -> Canonicalizer | None:
+def canonicalizer_of(data_type: pa.DataType, zeros: Zeros = "kept") -> Canonicalizer | None:
     """A function that makes a dictionary key of a value, or its canonical form. None if the value itself is both.
 
     Equal values give equal results that hash alike. Arrays, rows and maps become tuples, which columns take like the
@@ -152,27 +155,27 @@ def canonicalizer_of(data_type: pa.DataType, keeps_zero: bool = True) -> Canonic
 
     Args:
         data_type: the Arrow type of the values.
-        keeps_zero: whether -0.0 stays as it is. It may in keys, because Python's own equality and hash are right for
-            zeros; the canonical form has 0.0.
+        zeros: what becomes of -0.0. It may stay as it is in keys, because Python's own equality and hash are right
+            for zeros; the canonical form has 0.0. Rows that are sent again are told apart bit for bit.
     """
     if pa.types.is_floating(data_type):
-        return _with_one_nan if keeps_zero else _canonical_float
+        return _FLOATS[zeros]
     if pa.types.is_map(data_type):
-        key = canonicalizer_of(data_type.key_type, keeps_zero)
-        return partial(_canonical_pairs, key, canonicalizer_of(data_type.item_type, keeps_zero))
+        key = canonicalizer_of(data_type.key_type, zeros)
+        return partial(_canonical_pairs, key, canonicalizer_of(data_type.item_type, zeros))
     if pa.types.is_struct(data_type):
-        fields = [canonicalizer_of(data_type.field(index).type, keeps_zero) for index in range(data_type.num_fields)]
+        fields = [canonicalizer_of(data_type.field(index).type, zeros) for index in range(data_type.num_fields)]
         return partial(_canonical_row, None if fields.count(None) == len(fields) else fields)
     if data_type.num_fields:
-        return partial(_canonical_array, canonicalizer_of(data_type.field(0).type, keeps_zero))
+        return partial(_canonical_array, canonicalizer_of(data_type.field(0).type, zeros))
     return None
 
 
-def canonical_values(values: Sequence[Any], data_type: pa.DataType) -> Sequence[Any]:
+def canonical_values(values: Sequence[Any], data_type: pa.DataType, zeros: Zeros = "kept") -> Sequence[Any]:
     """The canonical forms of many values, as dictionary keys; the very sequence if the type needs none."""
-    if pa.types.is_floating(data_type):
+    if pa.types.is_floating(data_type) and (zeros == "kept" or 0.0 not in values):
         return [value if value == value else NAN for value in values]
-    canonical = canonicalizer_of(data_type)
+    canonical = canonicalizer_of(data_type, zeros)
     return values if canonical is None else list(map(canonical, values))
 
 
@@ -184,6 +187,19 @@ def _canonical_float(value: float | None) -> float | None:
     if value is None:
         return None
     return NAN if _is_nan(value) else value + 0.0
+
+
+def _bit_for_bit(value: float | None) -> float | None:
+    if value == 0 and math.copysign(1.0, value) < 0:
+        return NEGATIVE_ZERO
+    return value if value == value else NAN
+
+
+_FLOATS: Final[dict[Zeros, Canonicalizer]] = {
+    "kept": _with_one_nan,
+    "merged": _canonical_float,
+    "apart": _bit_for_bit,
+}
 
 
 def _is_nan(value: Any) -> bool:

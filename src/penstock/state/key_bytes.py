@@ -65,6 +65,28 @@ def _nan() -> float:
     return NAN
 
 
+class NegativeZero(float):
+    """A -0.0 that is another dictionary key than 0.0: `NEGATIVE_ZERO`, in rows that are told apart bit for bit."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is NegativeZero
+
+    def __hash__(self) -> int:
+        return hash("-0.0")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _negative_zero, ()
+
+
+NEGATIVE_ZERO: Final = NegativeZero(-0.0)
+
+
+def _negative_zero() -> float:
+    return NEGATIVE_ZERO
+
+
 def key_bytes(key: Any) -> bytes:
     """The canonical bytes of a key; raises `StateError` for one that has no stable value."""
     kind = type(key)

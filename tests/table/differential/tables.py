@@ -120,6 +120,13 @@ class Scale:
 SCALES: Final = (Scale(12, 3), Scale(12, 3), Scale(14, 4), Scale(30, 6), Scale(160, 60))
 
 
+def _with_other_zeros(value: Any) -> Any:
+    """The same row, or an equal one: with 0.0 for -0.0, and -0.0 for 0.0."""
+    if isinstance(value, tuple | list):
+        return type(value)(map(_with_other_zeros, value))
+    return -value if isinstance(value, float) and value == 0 else value
+
+
 class TableMaker:
     """Makes the tables of one world.
 
@@ -135,6 +142,7 @@ class TableMaker:
         self.columns = (*_BASE, *(Column(f"x{place}", kind) for place, kind in enumerate(more)))
         self.timed_columns = (*self.columns, Column("ts", ROWTIME))
         self._tables: dict[str, Table] = {}
+        self._drawn: list[Row] = []
 
     def table(self, name: str) -> Table:
         """The table of a name, which is drawn when it is first asked for."""
@@ -161,13 +169,19 @@ class TableMaker:
 
     def _values(self, chance: Chance, key: int | None = None, may_leave: bool = False) -> Row:
         """The values of a row without its event time. `key`: of the primary key; `may_leave`: see `Kind.passing`."""
+        has_key = key is not None
         if key is None:
             key = None if chance.one_in(6) else chance.number(1, self._scale.keys)
+        if self._drawn and chance.one_in(6):
+            twin = _with_other_zeros(chance.pick(self._drawn))
+            if may_leave or not self._is_passing(twin):
+                return (key, *twin[1:]) if has_key else twin
         others = []
         for column in self.columns[1:]:
             values = (*column.kind.values, None, *(column.kind.passing if may_leave else ()))
             others.append(chance.pick(values))
-        return (key, *others)
+        self._drawn.append((key, *others))
+        return self._drawn[-1]
 
     def _is_passing(self, row: Row) -> bool:
         """Whether a row must not be left in the end."""

@@ -244,7 +244,7 @@ def key_of(data_type: DataType) -> Callable[[Any], Any] | None:
 
 def form_of(data_type: DataType) -> Callable[[Any], Any] | None:
     """A function that makes the canonical form of a value; None if each value has one form."""
-    return canonicalizer_of(arrow_type(data_type), keeps_zero=False)
+    return canonicalizer_of(arrow_type(data_type), zeros="merged")
 
 
 def _key_of_operands(call: AggregateCall) -> Callable[[tuple[Any, ...]], Any]:

@@ -54,7 +54,7 @@ class UserAccumulator(Accumulator):
         self._function = functions.open(call.user)
         self._retracts = retracts
         types = [one.type for one in call.operands]
-        self._equality = RowEquality(types, keeps_zero=False)
+        self._equality = RowEquality(types, zeros="merged")
         self._seen: list[Callable[[Any], Any]] | None = None
         if not all(map(is_seen_as_held, types)):
             self._seen = [seen_of(kind, functions.zone, for_functions=True) for kind in types]

@@ -37,7 +37,7 @@ class VectorAccumulator(Accumulator):
         self._function = functions.open(call.user)
         self._results = Results(call.type, functions.zone)
         self._types = [one.type for one in call.operands]
-        self._equality = RowEquality(self._types, keeps_zero=False)
+        self._equality = RowEquality(self._types, zeros="merged")
 
     def create(self) -> Any:
         """See `Accumulator`."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.state.backend import KeyedTable
+from penstock.state.equality import Zeros
 from penstock.table.data.logical_types import DataType
 from penstock.table.evaluation.columns import Columns
 from penstock.table.evaluation.evaluator import Evaluator
@@ -43,10 +44,13 @@ class SideKeys(RowKeys):
 class Side:
     """The rows of one side: key -> row -> [how often, how many matches]."""
 
+    #: rows are told apart bit for bit
+    zeros: ClassVar[Zeros] = "apart"
+
     def __init__(self, table: KeyedTable, types: Sequence[DataType]) -> None:
         self.entries = table.entries(None)
         self.types = tuple(types)
-        self._equality = RowEquality(types)
+        self._equality = RowEquality(types, zeros="merged")
         self._table = table
 
     def add(self, key: Any, row: tuple[Any, ...], by: int, matches: int) -> None:
@@ -66,7 +70,7 @@ class Side:
             self._remove(key, rows, row)
 
     def _stored(self, rows: dict[Any, Any], row: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The stored row that equals a row, which may have another form in state of an earlier release."""
+        """The stored row that equals a row, which may have another zero, or the form of an earlier release."""
         return row if row in rows else self._equality.find(row, rows) or row
 
     def _remove(self, key: Any, rows: dict[Any, Any], row: Any) -> None:
@@ -97,6 +101,8 @@ class UpsertSide(Side):
     Args:
         places: of the columns of the id, among which are those of the key.
     """
+
+    zeros = "kept"
 
     def __init__(self, table: KeyedTable, types: Sequence[DataType], places: Sequence[int]) -> None:
         super().__init__(table, types)

@@ -13,6 +13,7 @@ from penstock.core.operators.timers import TimerQueue
 from penstock.core.records import Batch
 from penstock.state.backend import KeyedTable
 from penstock.state.captures import StateCapture
+from penstock.state.equality import Zeros
 from penstock.state.key_columns import ColumnsCapture
 from penstock.table.data.errors import TableRuntimeError
 from penstock.table.data.logical_types import DataType
@@ -125,19 +126,20 @@ class JoiningOperator(EvaluatingOperator):
         found = side_of(table, self._types[index], self._ids[index], ttl_ms > 0)
         columns = self.context.columns.take(COLUMN_STATES[index], about_columns(self._nulls_match))
         if columns is not None and columns.num_rows:
-            self._take_columns(columns, index, table)
+            self._take_columns(columns, index, table, found.zeros)
             self._taken[COLUMN_STATES[index]] = columns.slice(0, 0)
         if isinstance(found, Expiring):
             found.begin(TimerQueue(keyed.table(EXPIRIES[index])), ttl_ms, self.context.now_ms())
         return found
 
-    def _take_columns(self, columns: pa.Table, index: int, table: KeyedTable) -> None:
+    def _take_columns(self, columns: pa.Table, index: int, table: KeyedTable, zeros: Zeros) -> None:
         """Take what a `ColumnJoinOperator` has left of a side; all of its rows count as written now."""
         width, entries = len(self._nulls_match), table.entries(None)
         of_key = SideKeys(range(width), self._nulls_match)
         for batch in columns.to_batches(max_chunksize=_ROWS_AT_ONCE):
             keys = of_key.of(batch)
-            for key, row in zip(keys, rows_of(batch.columns[width:], self._types[index], len(keys)), strict=True):
+            rows = rows_of(batch.columns[width:], self._types[index], len(keys), zeros)
+            for key, row in zip(keys, rows, strict=True):
                 held = entries.get(key)
                 if held is None:
                     held = entries[key] = {}
@@ -178,7 +180,7 @@ class JoiningOperator(EvaluatingOperator):
         for side in self._sides:
             if isinstance(side, Expiring):
                 side.look(changed, self.context.now_ms())
-        rows = rows_of(columns.columns[: len(mine.types)], mine.types, len(taken))
+        rows = rows_of(columns.columns[: len(mine.types)], mine.types, len(taken), mine.zeros)
         kinds = taken.kinds if taken.kinds is not None else bytes(len(taken))
         changes_matches = self.changes_matches(input_index == 0)
         written = other if changes_matches and isinstance(other, Expiring) else None

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from penstock.state.equality import canonical_values, canonicalizer_of
+from penstock.state.equality import Zeros, canonical_values, canonicalizer_of
 from penstock.state.key_bytes import NAN
 from penstock.table.data.arrow_types import arrow_type
 from penstock.table.data.logical_types import DataType
@@ -21,10 +21,15 @@ Row = tuple[Any, ...]
 _FLOAT: Final = canonicalizer_of(pa.float64())
 
 
-def rows_of(columns: Sequence[pa.Array], types: Sequence[DataType], rows: int) -> list[Row]:
-    """The rows of these columns in canonical form: equal rows are one dictionary key."""
+def rows_of(columns: Sequence[pa.Array], types: Sequence[DataType], rows: int, zeros: Zeros = "kept") -> list[Row]:
+    """The rows of these columns in canonical form: equal rows are one dictionary key.
+
+    Rows that are held to be sent again have `zeros="apart"`: a row that is taken back is the one that was sent, bit for
+    bit, even where an equal one has 0.0 for its -0.0.
+    """
     lists = [
-        canonical_values(values_of(column, kind), column.type) for column, kind in zip(columns, types, strict=True)
+        canonical_values(values_of(column, kind), column.type, zeros)
+        for column, kind in zip(columns, types, strict=True)
     ]
     return list(zip(*lists, strict=True)) if lists else [()] * rows
 
@@ -39,11 +44,11 @@ class RowEquality:
 
     Args:
         types: of the values, which are as `values_of` returns them.
-        keeps_zero: whether keys may have -0.0, see `canonicalizer_of`.
+        zeros: what becomes of -0.0 in keys, see `canonicalizer_of`.
     """
 
-    def __init__(self, types: Sequence[DataType], keeps_zero: bool = True) -> None:
-        canonicalizers = [canonicalizer_of(arrow_type(data_type), keeps_zero) for data_type in types]
+    def __init__(self, types: Sequence[DataType], zeros: Zeros = "kept") -> None:
+        canonicalizers = [canonicalizer_of(arrow_type(data_type), zeros) for data_type in types]
         self._canonicalizers = [(index, found) for index, found in enumerate(canonicalizers) if found is not None]
 
     @property
