@@ -120,6 +120,11 @@ class Scale:
 SCALES: Final = (Scale(12, 3), Scale(12, 3), Scale(14, 4), Scale(30, 6), Scale(160, 60))
 
 
+def _is_alike(change: TableChange, other: TableChange) -> bool:
+    """Whether they come through one split with the same values, bit for bit."""
+    return change.split == other.split and repr(change.values) == repr(other.values)
+
+
 def _with_other_zeros(value: Any) -> Any:
     """The same row, or an equal one: with 0.0 for -0.0, and -0.0 for 0.0."""
     if isinstance(value, tuple | list):
@@ -205,7 +210,8 @@ class TableMaker:
                 rows.append(row)
                 continue
             # Of equal rows in a split the oldest one leaves.
-            old = rows.pop(chance.below(len(rows)))
+            drawn = chance.pick(rows)
+            old = rows.pop(next(place for place, row in enumerate(rows) if _is_alike(row, drawn)))
             changes.append(replace(old, kind="-U" if action == "update" else "-D"))
             if action == "update":
                 row = replace(old, kind="+U", values=self._values(chance, may_leave=True))
@@ -261,7 +267,8 @@ class TableMaker:
             values = (*self._values(chance), time_ms * MS_NS)
             row = TableChange("+I", values, chance.below(splits), number)
             if action != "insert":
-                old = rows.pop(chance.pick(in_time))
+                drawn = rows[chance.pick(in_time)]
+                old = rows.pop(next(place for place, row in enumerate(rows) if _is_alike(row, drawn)))
                 changes.append(replace(old, kind="-U" if action == "update" else "-D"))
                 row = replace(old, kind="+U", values=values)
             if action != "delete":
