@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import enum
+import gc
 import threading
 import uuid
 from collections import Counter, OrderedDict, defaultdict, deque, namedtuple
@@ -13,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from penstock.base.copies import detached, is_immutable, separated
+from penstock.base.copies import attribute_values, detached, is_immutable, separated
 from penstock.base.output_tag import OutputTag
 from penstock.base.types import Row, RowKind
 
@@ -180,3 +181,32 @@ def test_separate_values_share_nothing() -> None:
         one, other, number = separated([value, value, 1])
         assert (one, other, number) == (value, value, 1)
         assert len({id(one), id(other), id(value)}) == 3
+
+
+class Both(Slotted):
+    """A slot and a `__dict__`."""
+
+
+@pytest.mark.parametrize(
+    ("owner", "values"),
+    [
+        (Thawed([1]), [[1]]),
+        (Thawed({"a": 1}), [{"a": 1}]),
+        (Both([2]), [[2]]),
+        (Slotted(1), None),
+        (3, None),
+    ],
+)
+def test_the_values_of_attributes(owner: Any, values: list[Any] | None) -> None:
+    assert attribute_values(owner) == values
+
+
+def test_a_look_at_attributes_makes_no_dictionary() -> None:
+    """Each access to an attribute takes longer from the time on that `__dict__` was asked for."""
+    owner = Thawed([1])
+    for _ in range(2):
+        assert attribute_values(owner) == [[1]]
+    assert dict not in map(type, gc.get_referents(owner))
+    assert vars(owner) == {"value": [1]}
+    assert dict in map(type, gc.get_referents(owner))
+    assert attribute_values(owner) == [[1]]

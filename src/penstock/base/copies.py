@@ -121,6 +121,19 @@ def is_plain_instance(value: Any) -> bool:
     return _copier_of(value.__class__) is _copy_instance
 
 
+def attribute_values(owner: Any) -> list[Any] | None:
+    """The values of an object's attributes, in slots or not; None if it has no `__dict__`.
+
+    CPython makes the `__dict__` of an object when it is first asked for, and from then on each access to an attribute
+    takes longer: a look into a user's function must not slow the function down.
+    """
+    cls = type(owner)
+    if not cls.__dictoffset__:
+        return None
+    values = [value for value in get_referents(owner) if value is not cls]
+    return list(vars(owner).values()) if any(value.__class__ is dict for value in values) else values
+
+
 def has_own_parts(value: Any) -> bool:
     """Whether nothing else refers to the mutable objects in a value."""
     cls, references = value.__class__, _PART_REFERENCES

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import gc
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -173,3 +174,22 @@ def test_a_function_that_emits_nothing_at_first_is_not_decided_upon() -> None:
         harness.process_batch([LOOKED_INTO_MIN])
         assert check.is_undecided()
         assert harness.values == [LOOKED_INTO_MIN]
+
+
+def test_a_look_into_a_function_does_not_slow_it_down() -> None:
+    """CPython makes `__dict__` when it is first asked for; from then on each access to an attribute takes longer."""
+
+    class Counts(ProcessFunction):
+        def open(self, runtime_context: Any) -> None:
+            self.count = 0
+
+        def process_element(self, value: int, ctx: Any) -> Any:
+            self.count += 1
+            return [self.count]
+
+    function = Counts()
+    with OneInputOperatorHarness(lambda: ProcessOperator(function)) as harness:
+        for _ in range(3):
+            harness.process_batch(list(range(LOOKED_INTO_MIN)))
+        assert function.count == 3 * LOOKED_INTO_MIN
+        assert dict not in map(type, gc.get_referents(function))

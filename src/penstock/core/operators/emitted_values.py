@@ -22,7 +22,7 @@ from sys import getrefcount
 from types import GeneratorType
 from typing import Any, Final
 
-from penstock.base.copies import IMMUTABLE, detached, has_own_parts, is_immutable
+from penstock.base.copies import IMMUTABLE, attribute_values, detached, has_own_parts, is_immutable
 from penstock.base.types import Row
 from penstock.core.operators.base import FunctionOperator, Output
 from penstock.core.operators.emitting import split_side_outputs
@@ -66,7 +66,7 @@ class ResultCheck:
         """Whether the operator looks into all results of the next batch."""
         if not self._is_mixed and self._looked_into >= LOOKED_INTO_MIN:
             held = [value for state in self._states.values() for value in state.sample()]
-            held += [value for function in self._functions for value in getattr(function, "__dict__", {}).values()]
+            held += [value for function in self._functions for value in attribute_values(function) or ()]
             self._is_mixed = not all(map(_is_no_holder, held))
             return self._is_mixed
         return True

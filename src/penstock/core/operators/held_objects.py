@@ -27,7 +27,7 @@ from types import (
 )
 from typing import Any, Final
 
-from penstock.base.copies import is_immutable, is_plain_instance
+from penstock.base.copies import attribute_values, is_immutable, is_plain_instance
 
 _RUNTIME: Final = "penstock"
 #: Names of functions that reach every variable.
@@ -216,12 +216,12 @@ class _Search:
 
     def _has_attributes(self, owner: Any) -> bool:
         """Whether an object has attributes of its own that its methods may change."""
-        attributes = getattr(owner, "__dict__", None)
-        if attributes is None:
+        values = attribute_values(owner)
+        if values is None:
             return True
-        if attributes:
+        if values:
             # The runtime's own functions assign none later.
-            return not _is_of_runtime(type(owner).__module__) or any(map(self._is_held, attributes.values()))
+            return not _is_of_runtime(type(owner).__module__) or any(map(self._is_held, values))
         slots = (name for base in type(owner).__mro__ for name, value in vars(base).items() if _is_slot(value))
         return any(hasattr(owner, name) for name in slots)
 

@@ -70,14 +70,16 @@ class TimerService:
         """Call `on_timer` for the current key when the watermark passes `timestamp`."""
         key = self._keyed.current_key
         bucket = self._event_buckets.get(timestamp)
-        # Most often the timer is there already.
-        if bucket is None or key not in bucket:
-            if timestamp.__class__ is not int or (
-                bucket is None and (timestamp > MAX_TIMESTAMP or timestamp < MIN_TIMESTAMP)
-            ):
+        if bucket is None:
+            # What is left of an int of 64 bits is its sign: one comparison costs less than two with the ends.
+            if timestamp.__class__ is not int or timestamp >> 63 not in (0, -1):
                 timestamp = timer_ms(timestamp, "register_event_time_timer()")
-            if not self._has_ended or self._is_taken(key):
-                self.event_timers.put(timestamp, key, bucket)
+        elif key in bucket:  # most often the timer is there already
+            return
+        elif timestamp.__class__ is not int:
+            timestamp = timer_ms(timestamp, "register_event_time_timer()")
+        if not self._has_ended or self._is_taken(key):
+            self.event_timers.put(timestamp, key, bucket)
 
     def register_processing_time_timer(self, timestamp: int) -> None:
         """Call `on_timer` for the current key when the clock passes `timestamp`; never, when the input ends before."""

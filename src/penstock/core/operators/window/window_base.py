@@ -115,7 +115,7 @@ class WindowOperatorBase(FunctionOperator):
             UserCodeError: if a function raises.
         """
         keyed, result_of, results = self.context.keyed, self._result_function(), self._fired
-        append, is_close = results.values.append, self._check.is_close()
+        append, extend, is_close = results.values.append, results.values.extend, self._check.is_close()
         key: Any = None
         try:
             if self._result is None:
@@ -130,13 +130,13 @@ class WindowOperatorBase(FunctionOperator):
                     emitted = call(key, beside, result if is_list else [result])
                     if emitted is None:
                         continue
+                    if emitted.__class__ is list and not is_close:
+                        extend(emitted)
+                        continue
                     if emitted.__class__ is not GeneratorType and emitted.__class__ is not list:
                         emitted = results_of(emitted, call)
                     if is_close:
                         results.take(emitted)
-                        continue
-                    if emitted.__class__ is list:
-                        results.values.extend(emitted)
                         continue
                     for record in emitted:
                         if record.__class__ not in TRUSTED and not can_never_change(record):
