@@ -72,6 +72,8 @@ _ASSIGNED: Final = re.compile(
 )
 #: `'password' = 'value'` of a table's options in SQL.
 _IN_SQL: Final = re.compile(rf"""(?i)('{_SECRET_KEY}'\s*=\s*)'((?:[^']|'')*)'""")
+#: `'key' = 'value'` of any option in SQL.
+_PAIR_IN_SQL: Final = re.compile(r"""('([^'\s]+)'\s*=\s*)'(?:[^']|'')*'""")
 _JSON_STRING: Final = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)"(\s*:)?', re.DOTALL)
 
 
@@ -223,3 +225,12 @@ def hide(text: str) -> str:
 def hide_json(text: str) -> str:
     """JSON without secrets in its values."""
     return known_secrets.hide_json(text)
+
+
+def hide_in_sql(text: str) -> str:
+    """Statements of SQL as `hide` gives them, and without the value of each option whose key says that it is a secret.
+
+    >>> hide_in_sql("SET 'penstock.rest.token' = 'letmein12'; SELECT 'a' = 'b'")
+    "SET 'penstock.rest.token' = '******'; SELECT 'a' = 'b'"
+    """
+    return hide(_PAIR_IN_SQL.sub(lambda pair: f"{pair[1]}'{HIDDEN}'" if is_sensitive(pair[2]) else pair[0], text))

@@ -68,6 +68,14 @@ def test_statements_come_back_in_the_next_session(history: Path, capsys: pytest.
     assert "default_catalog" in capsys.readouterr().out
 
 
+def test_the_file_of_the_history_has_no_secrets(history: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """In the session itself they come back."""
+    typed(f"SET 'penstock.rest.token' = 'lemon tart';\r{UP}\rquit\r", history)
+    assert "lemon tart" not in history.read_text()
+    assert history.read_text().count("'penstock.rest.token' = '******'") == 1
+    assert "ERROR" not in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("before", ["TABLE wond", "SHOW TABLES; TABLE wond", "SELECT\n1;\n\nDESCRIBE wond"])
 def test_completion_is_for_the_statement_that_is_written(before: str) -> None:
     shell = shell_of("CREATE TEMPORARY VIEW wonderful AS SELECT 1 AS a;")

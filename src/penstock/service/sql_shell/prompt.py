@@ -13,6 +13,7 @@ from prompt_toolkit.input import Input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.output import Output
 
+from penstock.base.secrets import hide_in_sql
 from penstock.service.sql_shell.colours import SqlLexer
 from penstock.service.sql_shell.completion import Names, candidates
 from penstock.service.sql_shell.display import COLOR_SCHEMA, SHOW_LINE_NUMBERS
@@ -45,6 +46,14 @@ class SqlCompleter(Completer):
         return (Completion(text, -found.length) for text in found.texts)
 
 
+class History(FileHistory):
+    """Keeps what was typed: with its secrets for this session, and without them in the file."""
+
+    def store_string(self, string: str) -> None:
+        """Write a statement to the file."""
+        super().store_string(hide_in_sql(string))
+
+
 class Prompt:
     """Asks for statements and runs them, until QUIT.
 
@@ -74,7 +83,7 @@ class Prompt:
             lexer=SqlLexer(lambda: config.read(COLOR_SCHEMA)),
             completer=SqlCompleter(SessionNames(shell.tables)),
             complete_while_typing=False,
-            history=FileHistory(str(history)),
+            history=History(str(history)),
             enable_history_search=True,
             key_bindings=_bindings(),
             input=terminal_input,
