@@ -116,6 +116,27 @@ def test_a_row_that_takes_the_number_of_another_one_replaces_it(
     assert replaced_by(f"SELECT {columns} FROM ({ranked}) WHERE {condition}") == keys
 
 
+@pytest.mark.parametrize(
+    ("window", "partition", "keys"),
+    [
+        ("TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' SECOND)", "window_start, window_end", {(1, 2), (1,), (2,)}),
+        ("SESSION(TABLE t, DESCRIPTOR(ts), INTERVAL '1' SECOND)", "window_start, window_end", {(1, 2), (2,)}),
+        ("SESSION(TABLE t PARTITION BY k, DESCRIPTOR(ts), INTERVAL '1' SECOND)", "window_start, window_end", {(1, 2)}),
+        (
+            "SESSION(TABLE t PARTITION BY k, DESCRIPTOR(ts), INTERVAL '1' SECOND)",
+            "k, window_start, window_end",
+            {(0, 1, 2), (0, 2)},
+        ),
+    ],
+)
+def test_one_edge_of_a_session_tells_it_apart_among_those_of_its_key(
+    window: str, partition: str, keys: set[tuple[int, ...]]
+) -> None:
+    """Sessions of several keys may end together."""
+    ranked = f"SELECT *, ROW_NUMBER() OVER (PARTITION BY {partition} ORDER BY v) AS n FROM TABLE({window})"
+    assert replaced_by(f"SELECT k, window_start, window_end, v FROM ({ranked}) WHERE n = 1") == keys
+
+
 def test_a_number_that_is_known_is_a_constant() -> None:
     assert run(top("n = 2", "a, n"), t=TABLE).rows() == [(2, 2), (4, 2), (6, 2)]
 

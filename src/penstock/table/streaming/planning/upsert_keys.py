@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from penstock.table.analyser.calls import Calls
-from penstock.table.analyser.window_properties import edges_of, group_keys, is_of_windows
+from penstock.table.analyser.window_properties import edges_of, group_keys, is_of_windows, origin_of
 from penstock.table.data.logical_types import (
     LENGTH_MAX,
     BigIntType,
@@ -119,7 +119,8 @@ def with_one_edge(node: logical.Node, keys: Keys) -> Keys:
     """The keys, and those that have one or two edges of a window instead of all, where the others follow from them.
 
     A window of TUMBLE and HOP has one length. Of the windows of CUMULATE several begin together, and a session may
-    begin where a former one began, whose rows were late for it.
+    begin where a former one began, whose rows were late for it. Sessions of several keys may end together, so one edge
+    tells them apart only beside the columns by which they are apart.
     """
     if not isinstance(node, logical.Aggregate | logical.Distinct | logical.Rank | logical.Join):
         return keys
@@ -129,9 +130,21 @@ def with_one_edge(node: logical.Node, keys: Keys) -> Keys:
         if of_window is not None:
             window, edges = of_window
             rest = key - frozenset(edges)
+            if not _tells_sessions_apart(node, window, rest):
+                continue
             telling = [column for column, edge in edges.items() if edge in _TELLING[window.kind]]
             found |= {rest | {column, other} for column in telling for other in edges}
     return frozenset(found)
+
+
+def _tells_sessions_apart(node: logical.Node, window: logical.WindowTable, columns: Collection[int]) -> bool:
+    """Whether these columns have all those by which the windows are apart; an aggregate of windows groups by them."""
+    if not window.partition or isinstance(node, logical.Aggregate | logical.Distinct):
+        return True
+    if not isinstance(node, logical.Rank):
+        return False
+    inputs = [column for column in columns if column < len(node.input.schema)]
+    return set(window.partition) <= {origin_of(node.input, column, window) for column in inputs}
 
 
 def _edges(node: logical.Node, key: frozenset[int]) -> tuple[logical.WindowTable, dict[int, int]] | None:
