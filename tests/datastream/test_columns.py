@@ -81,7 +81,7 @@ def visible(directory: Path) -> list[Path]:
 
 
 def written(directory: Path) -> list[tuple[Any, ...]]:
-    return sorted(tuple(r.values()) for f in visible(directory) for r in pq.read_table(f).to_pylist())
+    return sorted(tuple(r.values()) for f in visible(directory) for r in pq.ParquetFile(f).read().to_pylist())
 
 
 @pytest.mark.parametrize("mode", list(RuntimeExecutionMode)[:3], ids=str)

@@ -21,7 +21,7 @@ def spark(tmp_path: Any) -> Iterator[Any]:
     for one in session.catalog.listTables():  # other tests of this process may have left views
         if one.isTemporary:
             session.catalog.dropTempView(one.name)
-    session.sql(f"CREATE DATABASE shop COMMENT 'it''s' LOCATION '{tmp_path}/shop'")
+    session.sql(f"CREATE DATABASE shop COMMENT 'it\\'s' LOCATION '{tmp_path}/shop'")
     session.sql("CREATE TABLE shop.orders (id BIGINT COMMENT 'which', name STRING, price DECIMAL(6, 2)) USING parquet")
     session.sql("INSERT INTO shop.orders VALUES (1, 'a', 1.50), (2, 'b', NULL)")
     session.sql("SELECT 7 AS seven").createOrReplaceTempView("numbers")

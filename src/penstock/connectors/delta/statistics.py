@@ -36,7 +36,7 @@ def statistics_of(metadata: Any, schema: pa.Schema) -> str:
             try:
                 low = _shown(min(one.min for one in valued), kind, False)
                 high = _shown(max(one.max for one in valued), kind, True)
-            except (OverflowError, ValueError, NotImplementedError):  # moments out of range; decimals, to PyArrow 19
+            except (OverflowError, ValueError):  # a moment that Python has no word for
                 continue
             if low is not None and high is not None:
                 least[name], greatest[name] = low, high
