@@ -228,7 +228,7 @@ def hide_json(text: str) -> str:
 
 
 def hide_in_sql(text: str) -> str:
-    """Statements of SQL as `hide` gives them, and without the value of each option whose key says that it is a secret.
+    """Hide the secrets in statements of SQL: those that `hide` finds, and values of options with sensitive keys.
 
     >>> hide_in_sql("SET 'penstock.rest.token' = 'letmein12'; SELECT 'a' = 'b'")
     "SET 'penstock.rest.token' = '******'; SELECT 'a' = 'b'"

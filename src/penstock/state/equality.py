@@ -30,8 +30,8 @@ from penstock.state.key_bytes import NAN, NEGATIVE_ZERO
 
 #: A function of a value, which may be None.
 Canonicalizer = Callable[[Any], Any]
-#: What becomes of -0.0 in a canonical value: it stays as it is, which equals 0.0 as a key; it becomes 0.0; or it
-#: becomes `NEGATIVE_ZERO`, another key than 0.0.
+#: How -0.0 appears in a canonical value: unchanged, and as a key equal to 0.0; as 0.0; or as `NEGATIVE_ZERO`, a
+#: different key.
 Zeros = Literal["kept", "merged", "apart"]
 #: Types are few, but a long-running process must not collect those of all its jobs.
 _TYPES_MAX: Final = 4096
@@ -155,8 +155,8 @@ def canonicalizer_of(data_type: pa.DataType, zeros: Zeros = "kept") -> Canonical
 
     Args:
         data_type: the Arrow type of the values.
-        zeros: what becomes of -0.0. It may stay as it is in keys, because Python's own equality and hash are right
-            for zeros; the canonical form has 0.0. Rows that are sent again are told apart bit for bit.
+        zeros: how -0.0 appears. In keys it may stay, because Python's own equality and hash are right for zeros; the
+            canonical form has 0.0. Rows that are sent again need "apart".
     """
     if pa.types.is_floating(data_type):
         return _FLOATS[zeros]

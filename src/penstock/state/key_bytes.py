@@ -66,7 +66,7 @@ def _nan() -> float:
 
 
 class NegativeZero(float):
-    """A -0.0 that is another dictionary key than 0.0: `NEGATIVE_ZERO`, in rows that are told apart bit for bit."""
+    """A -0.0 that differs from 0.0 as a dictionary key: `NEGATIVE_ZERO`, in rows that are compared bit for bit."""
 
     __slots__ = ()
 

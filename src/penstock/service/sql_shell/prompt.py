@@ -47,7 +47,7 @@ class SqlCompleter(Completer):
 
 
 class History(FileHistory):
-    """Keeps what was typed: with its secrets for this session, and without them in the file."""
+    """Keeps statements with their secrets in memory, and writes them to the file without."""
 
     def store_string(self, string: str) -> None:
         """Write a statement to the file."""

@@ -71,7 +71,7 @@ class TimerService:
         key = self._keyed.current_key
         bucket = self._event_buckets.get(timestamp)
         if bucket is None:
-            # What is left of an int of 64 bits is its sign: one comparison costs less than two with the ends.
+            # An int of 64 bits shifted by 63 is 0 or -1: one comparison instead of two.
             if timestamp.__class__ is not int or timestamp >> 63 not in (0, -1):
                 timestamp = timer_ms(timestamp, "register_event_time_timer()")
         elif key in bucket:  # most often the timer is there already

@@ -44,7 +44,7 @@ class SideKeys(RowKeys):
 class Side:
     """The rows of one side: key -> row -> [how often, how many matches]."""
 
-    #: rows are told apart bit for bit
+    #: rows are compared bit for bit
     zeros: ClassVar[Zeros] = "apart"
 
     def __init__(self, table: KeyedTable, types: Sequence[DataType]) -> None:

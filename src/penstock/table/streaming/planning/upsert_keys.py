@@ -120,7 +120,7 @@ def with_one_edge(node: logical.Node, keys: Keys) -> Keys:
 
     A window of TUMBLE and HOP has one length. Of the windows of CUMULATE several begin together, and a session may
     begin where a former one began, whose rows were late for it. Sessions of several keys may end together, so one edge
-    tells them apart only beside the columns by which they are apart.
+    identifies a session only together with its partition columns.
     """
     if not isinstance(node, logical.Aggregate | logical.Distinct | logical.Rank | logical.Join):
         return keys
@@ -138,7 +138,7 @@ def with_one_edge(node: logical.Node, keys: Keys) -> Keys:
 
 
 def _tells_sessions_apart(node: logical.Node, window: logical.WindowTable, columns: Collection[int]) -> bool:
-    """Whether these columns have all those by which the windows are apart; an aggregate of windows groups by them."""
+    """Whether the columns include the partition of the windows. An aggregate of windows groups by it."""
     if not window.partition or isinstance(node, logical.Aggregate | logical.Distinct):
         return True
     if not isinstance(node, logical.Rank):
