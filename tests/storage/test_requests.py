@@ -8,7 +8,8 @@ from typing import Any
 from unittest import mock
 
 import pytest
-import s3fs
+from aiobotocore.client import AioBaseClient
+from botocore import xform_name
 from tests.servers.s3 import S3Server
 
 from penstock.storage.file_store import FileCheckpointStore
@@ -20,14 +21,15 @@ FILES = 30
 
 @pytest.fixture
 def store(s3: S3Server) -> Iterator[FileCheckpointStore]:
-    call = s3fs.S3FileSystem._call_s3
+    # All requests come through here. Some releases of s3fs do not list through `_call_s3`.
+    call = AioBaseClient._make_api_call
 
-    async def counted(fs: Any, method: str, *arguments: Any, **options: Any) -> Any:
-        REQUESTS[method] += 1
-        return await call(fs, method, *arguments, **options)
+    async def counted(client: Any, operation: str, parameters: Any) -> Any:
+        REQUESTS[xform_name(operation)] += 1
+        return await call(client, operation, parameters)
 
     store = FileCheckpointStore(s3.new_bucket(), "job", 0)
-    with mock.patch.object(s3fs.S3FileSystem, "_call_s3", counted):
+    with mock.patch.object(AioBaseClient, "_make_api_call", counted):
         REQUESTS.clear()
         yield store
 
@@ -72,8 +74,7 @@ def test_an_old_checkpoint_goes_by_three_requests(store: FileCheckpointStore) ->
     listing = store.listing()
     store.delete(listing)
     assert len(listing) == FILES + 1
-    # Earlier releases of s3fs know from the listing before what there is.
-    assert {"list_objects_v2": 1, **asked()} == {"list_objects_v2": 1, "delete_object": 1, "delete_objects": 1}
+    assert asked() == {"list_objects_v2": 1, "delete_object": 1, "delete_objects": 1}
     assert store.listing() == []
 
 
