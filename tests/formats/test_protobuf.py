@@ -114,7 +114,7 @@ def test_bad_messages_are_told() -> None:
     assert [row["id"] for row in found.values] == [1, 1]
     assert found.of_records("abcd") == ["a", "c"]
     assert [bad.place for bad in found.bad] == [1, 3]
-    assert "Error parsing message" in found.bad[0].reason
+    assert "shop.Order" in found.bad[0].reason
     assert found.bad[1].reason == "field 'state': the enum has no name for 7"
     with pytest.raises(FormatError, match=r"cannot read shop\.Order"):
         reading.deserialize(b"\xff")

@@ -129,12 +129,14 @@ def parser(message_type: ProtobufType) -> Callable[[bytes], Any]:
     from google.protobuf.message import DecodeError
 
     parse = message_type.message_class.FromString
+    name = message_type.message_class.DESCRIPTOR.full_name
 
     def parsed(message: bytes) -> Any:
         try:
             return parse(message)
         except DecodeError as error:
-            raise FormatError(str(error)) from error
+            reason = str(error)  # which has the type of the message, or not, by the release of protobuf
+            raise FormatError(reason if name in reason else f"{reason} with type '{name}'") from error
 
     return parsed
 
