@@ -228,7 +228,7 @@ def hide_json(text: str) -> str:
 
 
 def hide_in_sql(text: str) -> str:
-    """Hide the secrets in statements of SQL: those that `hide` finds, and values of options with sensitive keys.
+    """Hide the secrets in statements of SQL: all that `hide` finds, and values of options with sensitive keys.
 
     >>> hide_in_sql("SET 'penstock.rest.token' = 'letmein12'; SELECT 'a' = 'b'")
     "SET 'penstock.rest.token' = '******'; SELECT 'a' = 'b'"

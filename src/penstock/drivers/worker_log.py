@@ -71,7 +71,7 @@ class LoggedStates:
     """A gateway to the job master that leaves a line for each state of a task.
 
     Args:
-        master: the gateway behind it.
+        master: the gateway that it passes states on to.
     """
 
     def __init__(self, master: MasterGateway) -> None:

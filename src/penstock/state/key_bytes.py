@@ -43,16 +43,22 @@ _REMEDIES: Final[dict[type, str]] = {
 }
 
 
-class NotANumber(float):
-    """A NaN that equals itself: `NAN`, which `state.keys` puts in the place of others."""
+class _FloatOfItsOwn(float):
+    """A float that is another dictionary key than every number; instances of one subclass are one key."""
 
     __slots__ = ()
 
     def __eq__(self, other: object) -> bool:
-        return type(other) is NotANumber
+        return type(other) is type(self)
 
     def __hash__(self) -> int:
-        return hash("NaN")
+        return hash(type(self).__name__)
+
+
+class NotANumber(_FloatOfItsOwn):
+    """A NaN that equals itself: `NAN`, which `state.keys` puts in the place of others."""
+
+    __slots__ = ()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _nan, ()
@@ -65,16 +71,10 @@ def _nan() -> float:
     return NAN
 
 
-class NegativeZero(float):
+class NegativeZero(_FloatOfItsOwn):
     """A -0.0 that differs from 0.0 as a dictionary key: `NEGATIVE_ZERO`, in rows that are compared bit for bit."""
 
     __slots__ = ()
-
-    def __eq__(self, other: object) -> bool:
-        return type(other) is NegativeZero
-
-    def __hash__(self) -> int:
-        return hash("-0.0")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _negative_zero, ()

@@ -37,7 +37,7 @@ class SubtaskCheckpoint:
         sync_ms: how long it stood still.
         async_ms: how long it wrote after that.
         processed_bytes: what it processed while it aligned.
-        persisted_bytes: those of the stored records in flight.
+        persisted_bytes: the size of the records in flight that were stored.
     """
 
     vertex: int

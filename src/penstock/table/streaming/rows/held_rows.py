@@ -44,7 +44,7 @@ class RowEquality:
 
     Args:
         types: of the values, which are as `values_of` returns them.
-        zeros: what becomes of -0.0 in keys, see `canonicalizer_of`.
+        zeros: how -0.0 appears in keys, see `canonicalizer_of`.
     """
 
     def __init__(self, types: Sequence[DataType], zeros: Zeros = "kept") -> None:
