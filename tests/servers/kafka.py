@@ -9,7 +9,8 @@ import logging
 import signal
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from confluent_kafka import (
     Consumer,
     ConsumerGroupTopicPartitions,
     KafkaError,
+    KafkaException,
     Message,
     Producer,
     TopicPartition,
@@ -27,6 +29,7 @@ from confluent_kafka.cimpl import NewPartitions, NewTopic
 from tests.servers.ports import free_port
 from tests.servers.waiting import WAIT_S, await_true
 
+from penstock.connectors.kafka.library import PASSING
 from penstock.trial.kafka import KafkaBroker, serving
 
 #: What only tests want of a broker.
@@ -151,14 +154,26 @@ class KafkaCluster:
         """Commit offsets by partition, as a consumer of the group."""
         places = [TopicPartition(topic, partition, offset) for partition, offset in offsets.items()]
         request = [ConsumerGroupTopicPartitions(group, places)]
-        for result in self.admin.alter_consumer_group_offsets(request).values():
-            result.result(WAIT_S)
+        self._ask_coordinator(lambda: self.admin.alter_consumer_group_offsets(request))
 
     def committed(self, group: str, topic: str) -> dict[int, int]:
         """What the group has committed, by partition."""
-        (answer,) = self.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]).values()
-        found = answer.result(WAIT_S).topic_partitions
-        return {one.partition: one.offset for one in found if one.topic == topic and one.offset >= 0}
+        request = [ConsumerGroupTopicPartitions(group)]
+        places = self._ask_coordinator(lambda: self.admin.list_consumer_group_offsets(request)).topic_partitions
+        return {place.partition: place.offset for place in places if place.topic == topic and place.offset >= 0}
+
+    @staticmethod
+    def _ask_coordinator(request: Callable[[], Mapping[Any, Future[Any]]]) -> Any:
+        """The answer about one group. A broker that has just made the topic of groups asks clients to come again."""
+        deadline = time.monotonic() + WAIT_S
+        while True:
+            (answer,) = request().values()
+            try:
+                return answer.result(WAIT_S)
+            except KafkaException as failure:
+                if failure.args[0].name() not in PASSING or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)
 
     def producer(self, **config: Any) -> Producer:
         options = {key.replace("_", "."): value for key, value in config.items()}
