@@ -52,7 +52,7 @@ def main(seed: int | None, count: int, jobs: int, only: str) -> None:
             file.write(json.dumps(outcome.to_json()) + "\n")
             file.flush()
             click.echo(f"{number}/{len(todo)} {outcome.path}:{outcome.line} {outcome.found_by or 'NOT FOUND'}")
-    _tell(list(_known(results).values()))
+    _tell(list(_known(results).values()), trees.get())
 
 
 def _name(path: str, mutation: Mutation) -> tuple[str, int, str, str]:
@@ -66,8 +66,11 @@ def _known(results: Path) -> dict[tuple[str, int, str, str], Outcome]:
     return {(one.path, one.line, one.before, one.after): one for one in outcomes}
 
 
-def _tell(outcomes: list[Outcome]) -> None:
-    """How many were found, and where the others are."""
+def _tell(outcomes: list[Outcome], tree: Tree) -> None:
+    """How many were found, and where the others are; what fails without a bug has found none."""
+    tests = {one.found_by for one in outcomes if one.found_by is not None and "::" in one.found_by}
+    for test in tree.failing(sorted(tests)):
+        click.echo(f"{test} fails without a bug, too")
     missed = [one for one in outcomes if one.found_by is None]
     click.echo(f"{len(outcomes) - len(missed)} of {len(outcomes)} found")
     for one in sorted(missed, key=lambda one: (one.path, one.line)):

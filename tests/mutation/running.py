@@ -9,12 +9,14 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
 from tests.mutation.mutators import Mutation
-from tests.mutation.selection import ROOT, importers_of
+from tests.mutation.selection import ROOT, select_tests
 
 #: what is run against a bug takes at most this, in s; a run that does not end finds the bug
 LIMIT_S: Final = 180
@@ -28,6 +30,8 @@ _RANDOM: Final[dict[str, list[list[str]]]] = {
 }
 #: simulated clusters, after them
 _SIMULATED: Final = ("core", "state", "storage")
+#: how many test files one process takes, nearest to the module first: most bugs fall to the first of them
+_FILES_OF_A_RUN: Final = (3, 12, 48)
 _FAILED: Final = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
 
 
@@ -53,7 +57,7 @@ class Outcome:
 
 
 class Tree:
-    """A copy of the working tree in which bugs are planted."""
+    """A copy of the working tree in which bugs are planted; its other modules are compiled once."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -62,31 +66,41 @@ class Tree:
             shutil.copytree(ROOT / name, directory / name, ignore=shutil.ignore_patterns("__pycache__"))
         for name in ("pyproject.toml", "CHANGELOG.md", "README.md"):
             shutil.copy(ROOT / name, directory / name)
+        self._compile()
 
     def try_bug(self, path: str, mutation: Mutation) -> Outcome:
         """Plant a bug, run what may find it, and take it out again."""
         file = self.directory / path
-        text = file.read_text()
+        text, times = file.read_text(), file.stat()
         file.write_text(mutation.applied(text))
         begun = time.monotonic()
         try:
             found_by = self._found_by(path, begun + LIMIT_S)
         finally:
             file.write_text(text)
+            os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
         seconds = round(time.monotonic() - begun, 1)
         return Outcome(path, mutation.line, mutation.before, mutation.after, found_by, seconds)
 
+    def failing(self, tests: list[str]) -> list[str]:
+        """Those of the tests that fail in the tree as it is."""
+        if not tests:
+            return []
+        _, output = self._run(["pytest", "-q", "-p", "no:cacheprovider", *tests], time.monotonic() + 3600)
+        return _FAILED.findall(output)
+
     def _found_by(self, path: str, deadline: float) -> str | None:
-        tests = importers_of(path)
-        if tests:
+        until = min(deadline, time.monotonic() + TESTS_S)
+        for number, tests in enumerate(_runs(select_tests(path))):
             options = ["-x", "-q", "-m", "not spark", "-p", "no:cacheprovider", "--timeout", "60"]
-            until = min(deadline, time.monotonic() + TESTS_S)
             status, output = self._run(["pytest", *options, *tests], until)
             if status not in (0, None, 5):
                 failed = _FAILED.search(output)
                 return failed[1] if failed else "the tests do not start"
-            if status is None and self._hangs(output):
-                return "a test that does not end"
+            if status is None:
+                if number == 0 and self._hangs(output):
+                    return "a test that does not end"
+                break
         folder = Path(path).parts[2]
         commands = list(_RANDOM.get(folder, []))
         if folder in _SIMULATED:
@@ -96,6 +110,19 @@ class Tree:
             if status not in (0, None):
                 return " ".join(command)
         return None
+
+    def _compile(self) -> None:
+        """Keep the bytecode of modules and tests, for else each run compiles them all."""
+        path = os.pathsep.join([str(self.directory / "src"), str(self.directory)])
+        collect = ["pytest", "--collect-only", "-q", "-p", "no:cacheprovider", "tests"]
+        for command in (["compileall", "-q", "src", "benchmarks"], collect):
+            subprocess.run(
+                [sys.executable, "-m", *command],
+                cwd=self.directory,
+                env={**os.environ, "PYTHONPATH": path},
+                stdout=subprocess.DEVNULL,
+                check=True,
+            )
 
     @staticmethod
     def _hangs(output: str) -> bool:
@@ -125,3 +152,11 @@ class Tree:
             output, _ = process.communicate()
             return None, output
         return process.returncode, output
+
+
+def _runs(tests: list[str]) -> Iterator[list[str]]:
+    """The test files that one process takes, in turn."""
+    rest = iter(tests)
+    for size in (*_FILES_OF_A_RUN, len(tests)):
+        if chunk := list(islice(rest, size)):
+            yield chunk

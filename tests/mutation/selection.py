@@ -1,4 +1,4 @@
-"""Which tests a bug in a module is run against: the files that import the module, themselves or by test helpers."""
+"""Which tests a bug in a module is run against: those that import the module, or are called like it or its folder."""
 
 from __future__ import annotations
 
@@ -11,6 +11,12 @@ from typing import Final
 ROOT: Final = Path(__file__).parents[2]
 #: folders of the package below which bugs are planted
 FOLDERS: Final = ("core", "state", "storage", "connectors", "table/streaming", "operations/rest")
+#: words that say nothing about what a module is about
+_COMMON: Final = frozenset({"test", "operator", "streaming", "state", "core", "table", "base"})
+#: with fewer files than this, those of the mirrored folder are run, too
+_FEW: Final = 8
+#: how many files of like names are run
+_NAMED_MOST: Final = 12
 
 
 def modules() -> dict[str, str]:
@@ -25,11 +31,23 @@ def name_of(path: str) -> str:
     return ".".join(Path(path).with_suffix("").parts[1:])
 
 
-def importers_of(path: str) -> list[str]:
-    """The test files for a module's path: those that import it themselves first, then those that do by helpers.
+def select_tests(path: str) -> list[str]:
+    """The test files for a module's path, the nearest first.
 
-    Where none does, those of the folder that mirrors the module's, or else of the first folder above that exists.
+    Those that import the module come first, then those whose names have words of the module or its folder, then those
+    that import it by helpers. Where these are few, those of the folder that mirrors the module's, or of the first
+    folder above that exists, come last.
     """
+    distances = _importers(path)
+    files = sorted(distances, key=lambda file: (distances[file], _size(file)))
+    named = _named(path)
+    nearest = [file for file in files if distances[file] == 0]
+    chosen = list(dict.fromkeys(nearest + named + files))
+    return chosen if len(chosen) >= _FEW else list(dict.fromkeys(chosen + _mirrored(path)))
+
+
+def _importers(path: str) -> dict[str, int]:
+    """The test files that import a module, and over how many helpers."""
     importers, _ = _graph()
     found: dict[str, int] = {}
     waiting = deque((file, 0) for file in sorted(importers[name_of(path)]))
@@ -42,9 +60,30 @@ def importers_of(path: str) -> list[str]:
             if other not in seen:
                 seen.add(other)
                 waiting.append((other, distance + 1))
-    if not found:
-        return _mirrored(path)
-    return sorted(found, key=lambda file: (found[file], (ROOT / file).stat().st_size))
+    return found
+
+
+def _size(file: str) -> int:
+    return (ROOT / file).stat().st_size
+
+
+def _named(path: str) -> list[str]:
+    """The test files below the mirrored top folder that share words with the module or its folder, most words first."""
+    top, *_, folder, module = Path(path).with_suffix("").parts[2:] if len(Path(path).parts) > 4 else (None, "", "")
+    if top is None:
+        return []
+    wanted = _words(module) | _words(folder)
+    shared = {}
+    for file in sorted((ROOT / "tests" / top).rglob("test_*.py")):
+        count = len(wanted & (_words(file.stem) | _words(file.parent.name)))
+        if count:
+            shared[str(file.relative_to(ROOT))] = count
+    return sorted(shared, key=lambda file: (-shared[file], _size(file)))[:_NAMED_MOST]
+
+
+def _words(name: str) -> set[str]:
+    """The words of a name, without endings that differ: `temporal_joins` has those of `test_temporal_join`."""
+    return {word.rstrip("s") for word in name.split("_") if len(word) > 3} - _COMMON
 
 
 def _mirrored(path: str) -> list[str]:
@@ -52,7 +91,10 @@ def _mirrored(path: str) -> list[str]:
     while parts:
         folder = ROOT / "tests" / Path(*parts)
         if folder.is_dir():
-            return [str(file.relative_to(ROOT)) for file in sorted(folder.rglob("test_*.py"))]
+            return [
+                str(file.relative_to(ROOT))
+                for file in sorted(folder.rglob("test_*.py"), key=lambda file: file.stat().st_size)
+            ]
         parts = parts[:-1]
     return []
 

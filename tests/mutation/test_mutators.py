@@ -7,7 +7,7 @@ import random
 
 import pytest
 from tests.mutation.mutators import mutations_of
-from tests.mutation.selection import ROOT, importers_of, modules
+from tests.mutation.selection import ROOT, modules, select_tests
 
 TEXT = '''
 def chosen(values, limit):
@@ -51,7 +51,7 @@ def test_bugs_in_modules_are_programs(seed: int) -> None:
 
 
 @pytest.mark.one_in(5)
-def test_importers_of_a_module_import_it_or_are_beside_it() -> None:
-    assert importers_of("src/penstock/table/streaming/joins/versions.py")[0] == "tests/table/streaming/test_versions.py"
+def test_tests_of_a_module_import_it_or_are_beside_it() -> None:
+    assert select_tests("src/penstock/table/streaming/joins/versions.py")[0] == "tests/table/streaming/test_versions.py"
     for path in modules():
-        assert all((ROOT / test).exists() for test in importers_of(path)), path
+        assert all((ROOT / test).exists() for test in select_tests(path)), path

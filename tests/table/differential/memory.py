@@ -7,7 +7,7 @@ keeps the changes that are committed, each commit once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -74,6 +74,14 @@ class Run:
     waiting: dict[tuple[int, int], bool] = field(default_factory=dict)
     committed: dict[str, list[Change]] = field(default_factory=dict)
     commits: set[tuple[Any, ...]] = field(default_factory=set)
+    #: how many changes have come out, those that are not committed and those written again included
+    written: int = 0
+
+    def counted(self, changes: Iterable[Change]) -> Iterator[Change]:
+        """The same changes, counted one by one."""
+        for change in changes:
+            self.written += 1
+            yield change
 
     def position_of_hold(self, rows: int) -> int:
         """Where the reader of a split of this many rows waits; beyond its end for never."""
@@ -280,21 +288,23 @@ class MemorySink(Sink[Any]):
         self._to_change = to_change
 
     def create_writer(self, context: SinkWriterContext) -> SinkWriter[Any, _Committable]:
-        return _Writer(context, self._to_change)
+        return _Writer(context, self._to_change, RUNS[self._run])
 
     def create_committer(self, context: SinkWriterContext) -> Committer[_Committable]:
         return _Committer(self._run, self._name)
 
 
 class _Writer(SinkWriter[Any, _Committable]):
-    def __init__(self, context: SinkWriterContext, to_change: Callable[[Any], Change]) -> None:
+    def __init__(self, context: SinkWriterContext, to_change: Callable[[Any], Change], run: Run) -> None:
         self._context = context
         self._to_change = to_change
+        self._run = run
         self._changes: list[Change] = []
         self._prepared = 0
 
     def write_batch(self, values: list[Any], timestamps: list[int] | None) -> None:
         self._changes += map(self._to_change, values)
+        self._run.written += len(values)
 
     def prepare_commit(self) -> list[_Committable]:
         if not self._changes:

@@ -40,12 +40,16 @@ class Plan:
 
 @dataclass
 class Summary:
-    """What was run, and the reports of the failures by the numbers of their cases."""
+    """What was run, the reports of the failures by the numbers of their cases, and how many worlds were left out.
+
+    `restless` ones are those whose queries send too many changes.
+    """
 
     cases: int = 0
     runs: int = 0
     pairs: PairCounts = field(default_factory=PairCounts)
     failures: dict[int, str] = field(default_factory=dict)
+    restless: int = 0
 
     def merge(self, other: Summary) -> None:
         """Add another part of the run."""
@@ -53,6 +57,7 @@ class Summary:
         self.runs += other.runs
         self.pairs.merge(other.pairs)
         self.failures |= other.failures
+        self.restless += other.restless
 
 
 def run_cases(plan: Plan, numbers: Sequence[int], on_case: Callable[[Summary], None] | None = None) -> Summary:
@@ -62,6 +67,7 @@ def run_cases(plan: Plan, numbers: Sequence[int], on_case: Callable[[Summary], N
         outcome = run_case(f"{plan.seed}/{number}", plan.batches, plan.limit_s)
         summary.cases += 1
         summary.runs += 1 + len(outcome.settings)
+        summary.restless += outcome.restless
         for setting in outcome.settings:
             summary.pairs.add(setting)
         if outcome.failures:

@@ -18,6 +18,7 @@ from typing import Any, Final, TypeVar
 from tests.table.differential.files import can_be_files, write_files
 from tests.table.differential.memory import RUNS, MemoryConnector, MemorySink, Run
 from tests.table.differential.operators import operators_of, options_of
+from tests.table.differential.oracle import UnsuitableWorldError
 from tests.table.differential.outputs import ZONE, Result, add_arrow, add_frame, row_converter
 from tests.table.differential.plans import PlanFacts, facts_of
 from tests.table.differential.settings import Setting, is_in_order
@@ -48,6 +49,8 @@ CONNECTORS: Final = Connectors(MemoryConnector(), FilesystemConnector(built_in_f
 #: how much processor time (s) a run may take; on a busy machine it may take longer by the clock
 LIMIT_S: Final = 60.0
 _CLOCK_LIMITS: Final = 6
+#: how many changes may come out of a run: a subquery whose value changes often may send a hundred rows anew each time
+CHANGES_MAX: Final = 200_000
 #: Spark for few rows: to compile code, or to plan again while they run, takes longer than they do
 SPARK: Final = {
     "spark.sql.shuffle.partitions": "2",
@@ -77,6 +80,10 @@ class RunTimeoutError(Exception):
     """A run takes too long. The text has the stacks of the threads of its jobs."""
 
 
+class TooManyChangesError(UnsuitableWorldError):
+    """More changes come out of a run than are worth the time: their number is the query's, not the engine's."""
+
+
 class WorldEnvironment(StreamTableEnvironment):
     """A table environment that knows the connectors of these tests alone."""
 
@@ -100,12 +107,15 @@ class WorldEnvironment(StreamTableEnvironment):
 
 
 def run_world(world: World, setting: Setting, limit_s: float = LIMIT_S) -> Result:
-    """Run the query of a world. Raises what the job raises, and `RunTimeoutError` after a limit."""
+    """Run the query of a world.
+
+    Raises what the job raises, `RunTimeoutError` after a limit, and `TooManyChangesError` after `CHANGES_MAX`.
+    """
     run_id = uuid.uuid4().hex
     run = RUNS[run_id] = Run(dict(world.tables), is_batch=setting.mode == "BATCH")
     try:
         with tempfile.TemporaryDirectory(prefix="penstock-differential-") as folder, operators_of(setting.operators):
-            return _within(limit_s, lambda: _WorldRun(world, setting, run_id, run, Path(folder)).result())
+            return _within(limit_s, run, lambda: _WorldRun(world, setting, run_id, run, Path(folder)).result())
     finally:
         RUNS.pop(run_id, None)
 
@@ -124,8 +134,8 @@ def plan_facts(world: World) -> PlanFacts:
 # --- the limit --------------------------------------------------------------------------------------------------------
 
 
-def _within(limit_s: float, work: Callable[[], T]) -> T:
-    """Do something in a thread of its own, within a limit after which its jobs are cancelled."""
+def _within(limit_s: float, run: Run, work: Callable[[], T]) -> T:
+    """Do something in a thread of its own, within limits after which its jobs are cancelled."""
     answers: list[T] = []
     errors: list[BaseException] = []
 
@@ -142,13 +152,15 @@ def _within(limit_s: float, work: Callable[[], T]) -> T:
         while thread.is_alive():
             thread.join(0.5)
             is_slow = time.process_time() - used > limit_s
-            if is_slow or time.monotonic() - started > limit_s * _CLOCK_LIMITS:
+            if is_slow or time.monotonic() - started > limit_s * _CLOCK_LIMITS or run.written > CHANGES_MAX:
                 break
         if thread.is_alive():
             stacks = _stacks()
             for job in jobs:
                 job.cancel()
             thread.join(5)
+            if run.written > CHANGES_MAX:
+                raise TooManyChangesError(f"more than {CHANGES_MAX:,} changes")
             seconds = time.monotonic() - started
             raise RunTimeoutError(
                 f"still running after {seconds:.0f} s, {time.process_time() - used:.0f} s of them busy\n{stacks}"
@@ -260,7 +272,7 @@ class _WorldRun:
     def _collect(self, environment: WorldEnvironment, query: QueryTable, result: Result) -> None:
         convert = row_converter(result.types, zone_of(ZONE))
         with environment.execute_sql(self._world.query).collect() as rows:
-            result.changes += map(convert, rows)
+            result.changes += self._run.counted(map(convert, rows))
         result.has_changes, result.has_microseconds = self._setting.mode != "BATCH", True
 
     def _collect_changelog(self, environment: WorldEnvironment, query: QueryTable, result: Result) -> None:
@@ -272,7 +284,7 @@ class _WorldRun:
         name = "change_kind"
         arguments = f"input => TABLE ({self._world.query}), op => DESCRIPTOR({name}), op_mapping => MAP[{mapping}]"
         with environment.execute_sql(f"SELECT * FROM TO_CHANGELOG({arguments})").collect() as rows:
-            for _, (kind, *values) in map(convert, rows):
+            for _, (kind, *values) in self._run.counted(map(convert, rows)):
                 result.changes.append((kind, tuple(values)))
         result.has_microseconds, result.drops_null_keys = True, False
 
@@ -331,7 +343,7 @@ class _WorldRun:
 
         if self._setting.disturbance != "savepoint":
             with changes_of(environment).execute_and_collect() as rows:
-                result.changes += map(convert, rows)
+                result.changes += self._run.counted(map(convert, rows))
             return
 
         def start(environment: WorldEnvironment) -> Any:

@@ -12,11 +12,11 @@ from tests.table.differential.chance import Chance, Record
 from tests.table.differential.invariants import Expected, faults_of
 from tests.table.differential.oracle import UnsuitableWorldError, answer
 from tests.table.differential.plans import PlanFacts
-from tests.table.differential.runs import LIMIT_S, RunTimeoutError, plan_facts, run_world
+from tests.table.differential.runs import LIMIT_S, RunTimeoutError, TooManyChangesError, plan_facts, run_world
 from tests.table.differential.settings import NO_BATCHES, REFERENCE, Setting, draw_setting
 from tests.table.differential.worlds import World, draw_world
 
-#: how often a case is drawn again whose query has too large a result
+#: how often a case is drawn again whose query has too large a result, or sends too many changes on the way to it
 _TRIES: Final = 8
 
 
@@ -42,16 +42,23 @@ class Outcome:
     record: Record
     settings: list[Setting] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
+    #: how many worlds were drawn before this one whose queries send too many changes
+    restless: int = 0
 
 
 def run_case(seed: str, batches: str = NO_BATCHES, limit_s: float = LIMIT_S) -> Outcome:
     """Run the case of a seed. `batches`: see `settings`."""
+    restless = 0
     for number in range(_TRIES):
         chance = Chance(f"{seed}/{number}" if number else seed)
         world = draw_world(chance)
         settings = [draw_setting(chance.branch(f"setting {place}"), world, batches) for place in range(2)]
         try:
-            return check(world, settings, chance.record, limit_s)
+            outcome = check(world, settings, chance.record, limit_s)
+            outcome.restless = restless
+            return outcome
+        except TooManyChangesError:
+            restless += 1
         except UnsuitableWorldError:
             continue
     raise AssertionError(f"no query of the case {seed} has an answer of DuckDB that is small enough")
@@ -110,6 +117,8 @@ def _run(world: World, setting: Setting, expected: Expected, facts: PlanFacts, l
     """The setting as it ran, and what is wrong with the result, or nothing."""
     try:
         result = run_world(world, setting, limit_s)
+    except UnsuitableWorldError:
+        raise
     except RunTimeoutError as error:
         return setting, f"hang: {error}"
     except Exception as error:  # noqa: BLE001 - the tester goes on, whatever the engine raises
