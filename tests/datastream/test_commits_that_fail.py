@@ -186,6 +186,20 @@ def test_a_run_that_is_alive_is_left_alone(tmp_path: Path) -> None:
     assert (tmp_path / ".penstock" / "run" / ".part-0.closed.0-0-0").exists()
 
 
+def test_nothing_is_left_of_a_run_that_died_before_it_listed_its_files(tmp_path: Path) -> None:
+    """G9: a closed part that no list names is hidden, and is removed by the next run."""
+    log = FileCommitLog(str(tmp_path), str(tmp_path / ".penstock" / "run"), "job")
+    log.begin()
+    create(str(tmp_path / ".penstock" / "run" / ".part-0.closed.0-0-0")).close()
+    assert log._held is not None
+    log._held.close()  # as the operating system does for a process that dies
+    other = FileCommitLog(str(tmp_path), str(tmp_path / ".penstock" / "other"), "job")
+    assert other.begin() == []
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == [other._path.rpartition("/")[2] + ".run"]
+    other.end()
+    assert not files_below(tmp_path)
+
+
 def test_where_nobody_can_tell_who_is_alive_a_run_that_was_taken_back_fails() -> None:
     """G9: rather than lose its rows without a word."""
     log = log_of("memory://alive", "run", "part-0")

@@ -25,6 +25,12 @@ LEFT, RIGHT = 0, 1
 LEFT_MS, RIGHT_MS = 80, 160
 
 
+@pytest.fixture(autouse=True, params=[HeapKeyedStateBackend, CanonicalRocks])
+def backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """State is on the heap, or in RocksDB."""
+    monkeypatch.setattr(operator_harness, "HeapKeyedStateBackend", request.param)
+
+
 class Joined:
     """A join whose left rows live for 80 ms, and whose right ones for 160 ms. `ids`: see `JoiningOperator`."""
 
@@ -145,6 +151,18 @@ def test_a_side_without_a_time_is_kept_for_ever() -> None:
     assert found.send(RIGHT, ("+I", 1, "r")) == [("+I", 1, "l", 1, "r")]
 
 
+@pytest.mark.parametrize("ids", [None, ([0], [0])])
+def test_what_has_expired_does_not_come_back_from_a_snapshot(ids: Any) -> None:
+    """An earlier snapshot has it, so the next one has to say that it is gone."""
+    found = Joined(JoinType.LEFT, ids=ids)
+    found.send(LEFT, ("+I", 1, "l"))
+    found.recover()
+    found.later(LEFT_MS * 9 // 8)
+    found.recover()
+    assert found.held(LEFT) == found.timers() == 0
+    assert found.send(RIGHT, ("+I", 1, "r")) == []
+
+
 @pytest.mark.parametrize("wait_ms", [39, 40])
 def test_times_come_back_from_a_snapshot(wait_ms: int) -> None:
     found = Joined(JoinType.INNER)
@@ -155,10 +173,8 @@ def test_times_come_back_from_a_snapshot(wait_ms: int) -> None:
     assert found.send(RIGHT, ("+I", 1, "r")) == ([("+I", 1, "l", 1, "r")] if wait_ms < 40 else [])
 
 
-@pytest.mark.parametrize("backend", [HeapKeyedStateBackend, CanonicalRocks])
 @pytest.mark.parametrize("ids", [None, ([0], [0])])
-def test_a_lifetime_may_begin_and_end_with_a_restore(ids: Any, backend: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(operator_harness, "HeapKeyedStateBackend", backend)
+def test_a_lifetime_may_begin_and_end_with_a_restore(ids: Any) -> None:
     found = Joined(JoinType.INNER, (0, 0), ids)
     found.send(LEFT, ("+I", 1, "l"), ("+I", 2, "m"))
     found.later(1000)

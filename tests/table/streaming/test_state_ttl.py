@@ -11,6 +11,7 @@ from tests.state.rocks import CanonicalRocks
 from tests.table.streaming.ranked import NAMES, NUMBERED, TS, TYPES, K, Under, V
 
 from penstock.core.operators.base import StreamOperator
+from penstock.state.heap import HeapKeyedStateBackend
 from penstock.table.data.logical_types import BigIntType, IntType
 from penstock.table.plan.logical import AggregateCall, SortKey
 from penstock.table.streaming.aggregates.group_aggregate_operator import GROUPS, GroupAggregateOperator
@@ -34,6 +35,12 @@ TTL_MS = 80
 GONE_MS = TTL_MS * 9 // 8
 TOTAL = AggregateCall("SUM", (Field(IntType(), V),), IntType())
 COUNT = AggregateCall("COUNT", (), BigIntType(False))
+
+
+@pytest.fixture(autouse=True, params=[HeapKeyedStateBackend, CanonicalRocks])
+def backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """State is on the heap, or in RocksDB."""
+    monkeypatch.setattr(operator_harness, "HeapKeyedStateBackend", request.param)
 
 
 def totals(retracts: bool = False, before: bool = True) -> Callable[[], StreamOperator]:
@@ -115,6 +122,22 @@ def test_times_come_back_from_a_snapshot(operator: Any, state: str, known: list[
         found.unnoticed(wait_ms)
         found.rows(("a", 2))
         assert found.take() == expected
+
+
+@NAMED
+def test_what_has_expired_does_not_come_back_from_a_snapshot(
+    operator: Any, state: str, known: list[Any], forgotten: list[Any]
+) -> None:
+    """An earlier snapshot has it, so the next one has to say that it is gone."""
+    found = under(operator)
+    found.rows(("a", 1))
+    found.recover()
+    found.take()
+    found.later(GONE_MS)
+    found.recover()
+    assert found.held(state) == found.held(WRITTEN) == 0
+    found.rows(("a", 2))
+    assert found.take() == forgotten
 
 
 def test_nothing_is_noted_where_state_lives_for_ever() -> None:
@@ -221,8 +244,7 @@ def test_rows_that_wait_in_an_over_window_are_not_forgotten() -> None:
     assert found.take() == [("+I", "a", 1, 9, 1)]
 
 
-def test_rows_of_a_normaliser_live_in_rocksdb(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(operator_harness, "HeapKeyedStateBackend", CanonicalRocks)
+def test_rows_of_a_normaliser_come_back() -> None:
     found = under(NORMALIZE)
     found.rows(("a", 1), ("b", 1))
     found.recover()

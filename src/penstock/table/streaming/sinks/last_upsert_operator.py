@@ -68,7 +68,7 @@ class LastUpsertOperator(ExpiringOperator):
             if not held:
                 del self._rows[key]
         self._mark(None, distinct)
-        self._written(distinct & self._rows.keys())
+        self._written([key for key in distinct if key in self._rows])
         if sent:
             self.output.collect(sent_batch(sent, self._types, self._names))
 
