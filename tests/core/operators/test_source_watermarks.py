@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -123,6 +124,22 @@ def test_an_idle_split_does_not_hold_the_others_back() -> None:
     rig.poll(of("b", 6))
     assert rig.harness.idle_changes == [True, False]
     assert rig.harness.watermarks == [4, 29], "b is behind what was given out"
+
+
+def test_a_source_is_active_again_before_its_records_are_sent() -> None:
+    """C2: others could make event time pass them meanwhile."""
+    rig = Rig(MONOTONOUS.with_idleness(100))
+    rig.poll("+a", of("a", 10))
+    rig.wait(100)
+    rig.poll()
+    assert rig.harness.idle_changes == [True]
+    sent = mock.Mock()
+    with (
+        mock.patch.object(rig.operator.output, "emit_status", sent.status),
+        mock.patch.object(rig.operator.output, "collect", sent.records),
+    ):
+        rig.poll(of("a", 20))
+    assert sent.mock_calls == [mock.call.status(False), mock.call.records(mock.ANY)]
 
 
 def test_a_source_becomes_idle_though_its_reader_waits_for_longer() -> None:
