@@ -1,9 +1,11 @@
 """Options that hold secrets are shown without them."""
 
+import json
+
 import pytest
 
 from penstock.base.configuration import Configuration
-from penstock.base.secrets import HIDDEN, is_sensitive, shown
+from penstock.base.secrets import HIDDEN, credentials_in, hide, hide_json, is_sensitive, shown
 
 
 @pytest.mark.parametrize(
@@ -25,6 +27,16 @@ from penstock.base.secrets import HIDDEN, is_sensitive, shown
 def test_keys_of_secrets_are_known_in_any_case(key: str) -> None:
     assert is_sensitive(key)
     assert is_sensitive(key.upper())
+
+
+@pytest.mark.parametrize("key", ["penstock.rest.token", "rest.http-headers", "TABLE.auth-params", "db.password"])
+def test_text_that_quotes_an_option_of_sql_is_without_its_secret(key: str) -> None:
+    """In logs, answers of REST and the history of statements, also of a statement that nobody has run."""
+    statement = f"CREATE TABLE t (a INT) WITH ('{key}' = 'it''s hunter2', 'path' = 'here')"
+    hidden = f"CREATE TABLE t (a INT) WITH ('{key}' = '{HIDDEN}', 'path' = 'here')"
+    assert hide(statement) == hidden
+    assert json.loads(hide_json(json.dumps({"statement": statement}))) == {"statement": hidden}
+    assert credentials_in(statement) == ["it's hunter2"]
 
 
 @pytest.mark.parametrize("key", ["parallelism.default", "state.backend.type", "rest.port", "security.ssl.keystore"])

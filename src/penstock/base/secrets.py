@@ -3,7 +3,7 @@
 Options are shown by `shown`. Text that may quote a secret, such as an error or a line of a log, goes through `hide`
 where it leaves Penstock: logs and stderr, answers of REST, events, failures of jobs. `hide` knows the secrets that this
 process has met: whatever takes options calls `remember`. It also hides text that looks like a credential: the password
-in a URL, and the value after `password=`.
+in a URL, the value after `password=`, and that of an option of SQL whose key is a secret's.
 """
 
 from __future__ import annotations
@@ -70,10 +70,8 @@ _URL_IN_TEXT: Final = re.compile(
 _ASSIGNED: Final = re.compile(
     rf"""(?i)((?<![\w.-]){_SECRET_KEY}\s*=\s*)(?:(\\?["'])(?P<quoted>[^"'\\]*)\2|(?P<plain>[^\s&;,"'<>()\\]+))"""
 )
-#: `'password' = 'value'` of a table's options in SQL.
-_IN_SQL: Final = re.compile(rf"""(?i)('{_SECRET_KEY}'\s*=\s*)'((?:[^']|'')*)'""")
-#: `'key' = 'value'` of any option in SQL.
-_PAIR_IN_SQL: Final = re.compile(r"""('([^'\s]+)'\s*=\s*)'(?:[^']|'')*'""")
+#: `'key' = 'value'` of an option in SQL.
+_IN_SQL: Final = re.compile(r"""('([^'\s]+)'\s*=\s*)'((?:[^']|'')*)'""")
 _JSON_STRING: Final = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)"(\s*:)?', re.DOTALL)
 
 
@@ -105,7 +103,7 @@ def credentials_in(value: str) -> list[str]:
     """The passwords in a value: in URLs, in their queries, and after `password=`; the longest first."""
     found = [match[2] for match in _IN_URL.finditer(value)]
     found += [match["quoted"] or match["plain"] or "" for match in _ASSIGNED.finditer(value)]
-    found += [match[2].replace("''", "'") for match in _IN_SQL.finditer(value)]
+    found += [match[3].replace("''", "'") for match in _IN_SQL.finditer(value) if is_sensitive(match[2])]
     return sorted({one for one in found if one and one != HIDDEN}, key=len, reverse=True)
 
 
@@ -165,7 +163,8 @@ class KnownSecrets:
             text = _URL_IN_TEXT.sub(rf"\1:{HIDDEN}@", text)
         if _names_a_secret(text):
             text = _ASSIGNED.sub(_assigned, text)
-            text = _IN_SQL.sub(rf"\1'{HIDDEN}'", text)
+        if "=" in text and "'" in text:
+            text = _IN_SQL.sub(_option, text)
         return text
 
     def hide_json(self, text: str) -> str:
@@ -178,7 +177,8 @@ class KnownSecrets:
         return (
             any(form in text for form in self._forms)
             or ("@" in text and _URL_IN_TEXT.search(text) is not None)
-            or (_names_a_secret(text) and (_ASSIGNED.search(text) is not None or _IN_SQL.search(text) is not None))
+            or (_names_a_secret(text) and _ASSIGNED.search(text) is not None)
+            or ("=" in text and any(is_sensitive(match[2]) for match in _IN_SQL.finditer(text)))
         )
 
 
@@ -193,6 +193,10 @@ def _names_a_secret(text: str) -> bool:
 def _assigned(match: re.Match[str]) -> str:
     mark = match[2] or ""
     return f"{match[1]}{mark}{HIDDEN}{mark}"
+
+
+def _option(match: re.Match[str]) -> str:
+    return f"{match[1]}'{HIDDEN}'" if is_sensitive(match[2]) else match[0]
 
 
 def _forms_of(secret: str) -> set[str]:
@@ -218,6 +222,8 @@ def hide(text: str) -> str:
 
     >>> hide("cannot connect to postgresql://me:pass@db/orders")
     'cannot connect to postgresql://me:******@db/orders'
+    >>> hide("SET 'penstock.rest.token' = 'letmein12'; SELECT 'a' = 'b'")
+    "SET 'penstock.rest.token' = '******'; SELECT 'a' = 'b'"
     """
     return known_secrets.hide(text)
 
@@ -225,12 +231,3 @@ def hide(text: str) -> str:
 def hide_json(text: str) -> str:
     """JSON without secrets in its values."""
     return known_secrets.hide_json(text)
-
-
-def hide_in_sql(text: str) -> str:
-    """Hide the secrets in statements of SQL: all that `hide` finds, and values of options with sensitive keys.
-
-    >>> hide_in_sql("SET 'penstock.rest.token' = 'letmein12'; SELECT 'a' = 'b'")
-    "SET 'penstock.rest.token' = '******'; SELECT 'a' = 'b'"
-    """
-    return hide(_PAIR_IN_SQL.sub(lambda pair: f"{pair[1]}'{HIDDEN}'" if is_sensitive(pair[2]) else pair[0], text))

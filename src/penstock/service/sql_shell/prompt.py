@@ -13,7 +13,7 @@ from prompt_toolkit.input import Input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.output import Output
 
-from penstock.base.secrets import hide_in_sql
+from penstock.base.secrets import hide
 from penstock.service.sql_shell.colours import SqlLexer
 from penstock.service.sql_shell.completion import Names, candidates
 from penstock.service.sql_shell.display import COLOR_SCHEMA, SHOW_LINE_NUMBERS
@@ -51,7 +51,7 @@ class History(FileHistory):
 
     def store_string(self, string: str) -> None:
         """Write a statement to the file."""
-        super().store_string(hide_in_sql(string))
+        super().store_string(hide(string))
 
 
 class Prompt:
