@@ -20,7 +20,7 @@ FIXED_SEED = 20_261_128
 FIXED_QUERIES = 40
 QUERIES_IN_SPARK = 4
 #: processor time (s) that a run may take
-LIMIT_S = 10
+LIMIT_S = 20
 SHRINK_S = 10
 
 
