@@ -49,7 +49,7 @@ CONNECTORS: Final = Connectors(MemoryConnector(), FilesystemConnector(built_in_f
 #: how much processor time (s) a run may take; on a busy machine it may take longer by the clock
 LIMIT_S: Final = 60.0
 _CLOCK_LIMITS: Final = 6
-#: how many changes may come out of a run: a subquery whose value changes often may send a hundred rows anew each time
+#: how many changes may come out of a run: a subquery whose value changes often may send a hundred rows again each time
 CHANGES_MAX: Final = 200_000
 #: Spark for few rows: to compile code, or to plan again while they run, takes longer than they do
 SPARK: Final = {
