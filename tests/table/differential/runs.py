@@ -429,6 +429,11 @@ class _WorldRun:
             size = setting.bundles.removesuffix(" rows")
             bundles = {"enabled": "true", "allow-latency": "1 h", "size": size}
             options |= {f"table.exec.mini-batch.{key}": value for key, value in bundles.items()}
+        if setting.output == "INSERT by key" and setting.batch in (1, 65536):
+            # The sink's own rows by key, which a query has only where its keys and those of the table differ.
+            options["table.exec.sink.upsert-materialize"] = "FORCE"
+        if setting.lifetime != "for ever":
+            options["table.exec.state.ttl"] = setting.lifetime
         if setting.results == "early":
             early = {"enabled": "true", "delay": "0 s"}
             options |= {f"table.exec.emit.early-fire.{key}": value for key, value in early.items()}

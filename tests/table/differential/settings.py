@@ -35,6 +35,7 @@ class Setting:
             thresholds between few and many rows.
         bundles: whether GROUP BY gathers rows.
         results: whether windows of the older syntax have early results.
+        lifetime: how long state lives that nobody writes: for ever, or far longer than the query runs.
         stop_at: after which share of each split readers wait for the disturbance.
     """
 
@@ -49,6 +50,7 @@ class Setting:
     operators: str = "chosen"
     bundles: str = "none"
     results: str = "final"
+    lifetime: str = "for ever"
     stop_at: float = 0.5
 
     def __str__(self) -> str:
@@ -89,6 +91,7 @@ VALUES: Final[dict[str, tuple[object, ...]]] = {
     "operators": ("chosen", "general", "few rows", "many rows"),
     "bundles": ("none", "3 rows", "1000 rows"),
     "results": ("final", "early"),
+    "lifetime": ("for ever", "1 d"),
 }
 #: settings of a batch in Spark: all other values mean nothing there
 _BATCH_OUTPUTS: Final = ("collect", "to_pandas", "to_arrow")
