@@ -11,11 +11,13 @@ from unittest import mock
 import pytest
 from tests.core.job.master_rig import MasterRig, Numbers, running, state_path
 
+from penstock.core.checkpoint.event_time import watermarks_of_subtask
 from penstock.core.checkpoint.pending import PendingCheckpoint
 from penstock.core.graph.job_graph import JobEdge, JobGraph, JobVertex, OperatorInfo
 from penstock.core.job import scheduler
 from penstock.core.job.scheduler import state_of_subtask
 from penstock.core.protocol import AcknowledgeCheckpoint, ExecutionId, NotifyCheckpointComplete, TriggerCheckpoint
+from penstock.core.records import MAX_WATERMARK, MIN_TIMESTAMP
 from penstock.state.snapshot import OperatorCapture, read_operator
 from penstock.storage.metadata import OperatorState, OperatorStateHandle, OperatorSubtaskState, StateFile, checksum
 
@@ -200,6 +202,22 @@ def test_a_task_ahead_of_its_producers_has_not_finished_for_good() -> None:
     rig.acknowledge(1, *rig.executions[:2])
     (metadata,) = rig.master.checkpoints.completed
     assert [o.name for o in metadata.operators if o.fully_finished] == ["right", "right-map"]
+
+
+def test_event_time_of_finished_tasks_is_over() -> None:
+    """C2, G10: a task that had ended before the checkpoint holds back no other, at whichever parallelism the job goes
+    on; of one that ends with its part, the checkpoint holds what the part says."""
+    rig = running(graph=diamond())
+    rig.say("FINISHED", rig.executions[0])
+    rig.advance(1000)
+    rig.acknowledge(1, rig.executions[1], finished=True, watermarks={"id-left": (MIN_TIMESTAMP, 70)})
+    rig.acknowledge(1, *rig.executions[2:])
+    (metadata,) = rig.master.checkpoints.completed
+    left, left_map, *_ = metadata.operators
+    over = MAX_WATERMARK, MAX_WATERMARK
+    assert left.watermarks == {0: over, 1: (MIN_TIMESTAMP, 70)}
+    assert left_map.watermarks == {}, "there time has not begun"
+    assert watermarks_of_subtask(left, 0, 1) == (MIN_TIMESTAMP, 70)
 
 
 # --- operator state -------------------------------------------------------------------------------------------------
