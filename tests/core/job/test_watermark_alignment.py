@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.core.job.master_rig import running, two_vertices
 from tests.spec.virtual_job import LEDGER, REFUSED, LedgerSink, Timed, VirtualJob, clear_ledger, environment, records
 
 from penstock.base.job_status import JobStatus
@@ -12,6 +14,7 @@ from penstock.base.watermark_strategy import WatermarkAlignment, WatermarkStrate
 from penstock.core.graph.job_graph import JobVertex
 from penstock.core.job.watermark_alignment import AlignmentGroups
 from penstock.core.operators.source.source import SourceOperator
+from penstock.core.protocol import AnnounceWatermark, ReportWatermark, TriggerCheckpoint
 from penstock.core.records import MAX_WATERMARK, MIN_TIMESTAMP
 from penstock.core.task.phases import Phase
 
@@ -51,6 +54,25 @@ def test_a_new_attempt_begins_with_nothing_reported() -> None:
     groups.on_report("two", 0, 5)
     groups.reset()
     assert groups.on_report("one", 0, 100) == MIN_TIMESTAMP
+
+
+@pytest.mark.parametrize("readers", [1, 3])
+def test_a_rescaled_source_waits_for_the_readers_it_has_then(readers: int) -> None:
+    """C2, D4: not for those that are gone, and for each new one."""
+    graph = two_vertices()
+    source = replace(graph.vertices[0], alignments={"id-source": WatermarkAlignment("g", 10, 50)})
+    rig = running(graph=replace(graph, vertices=(source, *graph.vertices[1:])))
+    rig.master.rescale({"source": readers}, lambda result, error: None)
+    rig.register(max(0, readers - 2))
+    rig.acknowledge(rig.of(TriggerCheckpoint)[-1].checkpoint_id)
+    rig.end_cancelled()
+    rig.run_all()
+    ran = [execution for execution in rig.executions if execution.vertex == 0]
+    assert len(ran) == readers
+    for execution in ran:
+        rig.master.on_message(ReportWatermark(execution, "id-source", 100 + execution.subtask))
+    allowed = [message.allowed_ms for message in rig.of(AnnounceWatermark)]
+    assert allowed == [MIN_TIMESTAMP] * (readers - 1) + [110]
 
 
 # --- whole jobs -----------------------------------------------------------------------------------------------------
