@@ -375,10 +375,12 @@ def test_the_brokers_reason_is_told_when_a_later_message_meets_it(
     writer.close()
 
 
-def test_a_topic_that_is_not_there_is_an_error(kafka: KafkaCluster) -> None:
+@pytest.mark.parametrize("guarantee", [AT_LEAST_ONCE, EXACTLY_ONCE])
+def test_a_topic_that_is_not_there_is_an_error(kafka: KafkaCluster, guarantee: DeliveryGuarantee) -> None:
+    """Also in a transaction, which has nothing in it then."""
     schema = TEXT.set_topic("no-such-topic").build()
     with pytest.raises(DeliveryError, match="topic no-such-topic: Broker: Unknown topic"):
-        write(sink_of(kafka, schema, topic_metadata_propagation_max_ms="100"), ["a"])
+        write(sink_of(kafka, schema, guarantee, topic_metadata_propagation_max_ms="100"), ["a"])
 
 
 def test_a_full_queue_holds_records_back(kafka: KafkaCluster) -> None:
