@@ -34,13 +34,17 @@ SECOND = 1_000_000_000
 
 @dataclass(frozen=True)
 class Table:
-    """`columns`: as in CREATE TABLE. Rows are changes or values alone. `answers`: how it can be asked for keys."""
+    """`columns`: as in CREATE TABLE. Rows are changes or values alone. `answers`: how it can be asked for keys.
+
+    `together`: how many rows are read at a time.
+    """
 
     columns: str
     rows: Sequence[Change | tuple[Any, ...]] = ()
     is_upsert: bool = False
     answers: str = ""
     options: Mapping[str, str] = field(default_factory=dict)
+    together: int = 1
 
     def ddl(self, name: str) -> str:
         """The statement that makes it."""
@@ -55,11 +59,13 @@ class Table:
         return columns, bytes(SHORT.index(kind) for kind, _ in rows)
 
     def reader(self, scan: Scan) -> TableReader:
-        """What reads it, a row at a time."""
+        """What reads it."""
         columns, kinds = self.batch(scan)
         if not any(kinds) and not self.is_upsert:
-            return TableReader(ColumnsSource(columns, None, 1), INSERTS, key=scan.key)
-        return TableReader(ColumnsSource(columns, kinds, 1), ALL, not self.is_upsert, scan.key, self.is_upsert)
+            return TableReader(ColumnsSource(columns, None, self.together), INSERTS, key=scan.key)
+        return TableReader(
+            ColumnsSource(columns, kinds, self.together), ALL, not self.is_upsert, scan.key, self.is_upsert
+        )
 
     def lookup(self, scan: Scan, key: Sequence[int]) -> TableLookup:
         """What is asked."""

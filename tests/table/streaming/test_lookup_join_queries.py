@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -62,6 +63,7 @@ def test_a_key_may_have_several_rows() -> None:
     assert found == [("+I", 1, "b"), ("+I", 3, "a"), ("+I", 3, "c"), ("+I", 6, "a"), ("+I", 6, "c")]
 
 
+@pytest.mark.parametrize("together", [1, 6])
 @pytest.mark.parametrize(
     ("condition", "lookup", "rows"),
     [
@@ -75,13 +77,14 @@ def test_a_key_may_have_several_rows() -> None:
         ("o.total < c.age", "lookup=[id=customer], where=(total < CAST(age AS DOUBLE))", [(3, 28), (6, 28)]),
     ],
 )
-def test_each_condition_is_asked_where_it_can_be(condition: str, lookup: str, rows: list[Any]) -> None:
-    left = job(f"SELECT o.id, c.age {JOIN.format('LEFT')} AND {condition}")
+def test_each_condition_is_asked_where_it_can_be(condition: str, lookup: str, rows: list[Any], together: int) -> None:
+    orders = replace(ORDERS, together=together)
+    left = job(f"SELECT o.id, c.age {JOIN.format('LEFT')} AND {condition}", orders=orders)
     assert lookup in shown(left)
     alone = [(number, None) for number in range(1, 7) if number not in dict(rows)]
     assert left.rows() == sorted([*rows, *alone], key=repr)
-    assert job(f"SELECT o.id, c.age {JOIN.format('')} AND {condition}").rows() == rows
-    assert job(f"SELECT o.id, c.age {JOIN.format('')} WHERE {condition}").rows() == rows
+    assert job(f"SELECT o.id, c.age {JOIN.format('')} AND {condition}", orders=orders).rows() == rows
+    assert job(f"SELECT o.id, c.age {JOIN.format('')} WHERE {condition}", orders=orders).rows() == rows
 
 
 def test_a_second_equality_with_the_same_column_is_asked_of_pairs() -> None:
