@@ -93,6 +93,15 @@ def test_the_last_rows_of_partitions_are_a_versioned_table() -> None:
     assert job(f"SELECT o.id, r.rate {sql}", RATES, ORDERS, 1, view).rows() == ANSWER
 
 
+def test_the_highest_rows_of_partitions_are_a_versioned_table() -> None:
+    """A later row that is not the highest is no version."""
+    view = """CREATE VIEW highest AS SELECT currency, rate, ts FROM (
+        SELECT *, ROW_NUMBER() OVER (PARTITION BY currency ORDER BY rate DESC) AS n FROM rates) WHERE n = 1"""
+    rates = Table(RATE_COLUMNS, [("USD", 102, 41 * SECOND), ("EUR", 114, 41 * SECOND), ("USD", 99, 42 * SECOND)])
+    sql = JOIN.format("").replace("rates", "highest")
+    assert job(f"SELECT o.id, r.rate {sql}", rates, ORDERS, 1, view).rows() == [(1, 114), (2, 102), (4, 114), (5, 114)]
+
+
 def test_updates_and_deletions_are_versions() -> None:
     rates = Table(
         RATES.columns,
