@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import datetime
+from contextlib import nullcontext
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.table import Table
 from tests.connectors.iceberg.lake import Lake
 from tests.connectors.iceberg.test_exactly_once import SCHEMA, builder, commit, host, prepared
 
@@ -163,6 +166,28 @@ def test_new_columns_are_an_error_that_names_them_or_are_added(lake: Lake) -> No
     sink = IcebergSink.for_row(wider).table_loader(loader).schema_evolution(True).build()
     written(sink, [(2, "b", 1.5, datetime.date(2024, 1, 1))], "b")
     assert lake.rows("t") == [(1, "a", None, None), (2, "b", 1.5, datetime.date(2024, 1, 1))]
+
+
+@pytest.mark.parametrize(("refusals", "comes_through"), [(9, True), (10, False)])
+def test_columns_are_added_again_when_another_commit_came_first(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, refusals: int, comes_through: bool
+) -> None:
+    """Up to ten times; then it is the catalog's error."""
+    written(builder(lake).build(), [(1, "a")])
+    wider = SCHEMA.append(pa.field("more", pa.float64()))
+    sink = IcebergSink.for_row(wider).table_loader(lake.loader("t")).schema_evolution(True).build()
+    original, left = Table._do_commit, [CommitFailedException("the table has changed") for _ in range(refusals)]
+
+    def hooked(self: Table, *args: Any, **more: Any) -> None:
+        if left:
+            raise left.pop()
+        original(self, *args, **more)
+
+    monkeypatch.setattr(Table, "_do_commit", hooked)
+    with nullcontext() if comes_through else pytest.raises(CommitFailedException, match="the table has changed"):
+        sink.create_writer(host()).close()
+    assert left == []
+    assert lake.table("t").schema().column_names == ["id", "text"] + ["more"] * comes_through
 
 
 def test_columns_whose_values_the_table_cannot_hold(lake: Lake) -> None:
