@@ -6,13 +6,14 @@ from functools import partial
 from itertools import count
 from typing import Any
 
+import msgspec
 import pytest
 from tests.core.task.fakes import SETTINGS, Rig
 
 from penstock.base.metrics import MetricGroup
 from penstock.core.operators.record.process import KeyedProcessOperator
 from penstock.core.operators.record.stateless import FilterOperator, FlatMapOperator, MapOperator
-from penstock.core.protocol import OperatorFigures, TaskFigures, TaskMetrics
+from penstock.core.protocol import CancelTask, ExecutionId, OperatorFigures, TaskFigures, TaskMetrics
 from penstock.core.records import MIN_TIMESTAMP, Batch, CheckpointBarrier, Watermark
 from penstock.core.task.channels.partitioners import ForwardPartitioner
 from penstock.core.task.channels.result_partition import QUEUED_BUFFERS_MAX
@@ -168,6 +169,23 @@ def test_a_worker_that_is_late_for_a_report_is_late_for_mail() -> None:
     assert reported is not None
     assert reported.mailbox_latency is not None
     assert reported.mailbox_latency[:3] == (2, 0, 70)
+
+
+def test_a_worker_that_had_nothing_to_do_is_not_late() -> None:
+    """It owes no reports meanwhile; the next task reports at once."""
+    rig = Rig([partial(MapOperator, double)], partitioner=ForwardPartitioner(), metrics_interval_ms=500)
+    again = msgspec.structs.replace(rig.task.deployment, execution=ExecutionId(1, 0, 1))
+    rig.message(CancelTask(rig.execution))
+    assert rig.executor.tasks == []
+    rig.clock.advance_to(60_000)
+    before = len(rig.outbox.of(TaskMetrics))
+    rig.message(again)
+    (first,) = rig.outbox.of(TaskMetrics)[before:]
+    assert first.figures is not None
+    assert first.figures.mailbox_latency is not None
+    assert first.figures.mailbox_latency[0] == 0
+    rig.advance(500)
+    assert len(rig.outbox.of(TaskMetrics)) == before + 2
 
 
 def test_the_size_of_records_is_looked_at_now_and_then() -> None:
