@@ -24,7 +24,7 @@ from penstock.storage.metadata import (
     StateFile,
     checksum,
 )
-from penstock.storage.savepoint_directories import CLAIMED_NAME
+from penstock.storage.savepoint_directories import CLAIMED_NAME, claim_savepoint, release_savepoint
 
 
 def files_below(path: str) -> list[str]:
@@ -297,6 +297,20 @@ def test_damaged_savepoints(root: str, damage: str) -> None:
 def savepoint_at(path: Path) -> str:
     FileCheckpointStore(None, "job-0", 0).complete(metadata_of(), str(path))
     return str(path)
+
+
+def test_of_two_that_see_nothing_at_a_path_one_takes_it(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both have looked before either has claimed it."""
+    path = f"{root}/savepoint"
+    monkeypatch.setattr("penstock.storage.savepoint_directories.is_taken", lambda path: False)
+    claim_savepoint(path, "one")
+    with pytest.raises(CheckpointError, match="already exists"):
+        claim_savepoint(path, "another")
+    release_savepoint(path, "another")
+    with pytest.raises(CheckpointError, match="already exists"):
+        claim_savepoint(path, "another")
+    release_savepoint(path, "one")
+    claim_savepoint(path, "another")
 
 
 def test_a_savepoint_is_claimed_once(tmp_path: Path) -> None:
