@@ -219,6 +219,26 @@ def test_state_of_a_declared_float_is_single(backend: str, ttl: bool) -> None:
     ]
 
 
+class Labels(KeyedProcessFunction):
+    """Puts labels of 0.1 and 0.2 into a map and looks for them under the same numbers."""
+
+    def open(self, runtime_context: Any) -> None:
+        self.labels = runtime_context.get_map_state(MapStateDescriptor("labels", FLOAT, STRING))
+
+    def process_element(self, value: Any, ctx: Any) -> Any:
+        self.labels.put(0.1, "low")
+        self.labels.put_all({0.2: "high"})
+        yield dict(self.labels.items()), self.labels[0.1], self.labels.get(TENTH), self.labels.contains(0.2)
+
+
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+def test_keys_of_a_map_are_single_where_its_values_are_no_floats(backend: str) -> None:
+    """D1, A2: what is asked for is rounded, too."""
+    keyed = local_environment(state__backend__type=backend).from_collection([1]).key_by(abs)
+    labels = {TENTH: "low", float(np.float32(0.2)): "high"}
+    assert collect(keyed.process(Labels())) == [(labels, "low", "low", True)]
+
+
 class Rules(BroadcastProcessFunction):
     def process_element(self, value: Any, ctx: Any) -> Any:
         return None
