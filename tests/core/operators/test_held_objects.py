@@ -299,6 +299,17 @@ def test_objects_of_modules(helper: types.ModuleType, code: str, holds: bool) ->
     assert holds_objects(scope["f"]) is holds
 
 
+@pytest.mark.parametrize(("name", "holds"), [("twice", False), ("acc", True)])
+def test_modules_that_name_each_other(helper: types.ModuleType, name: str, holds: bool) -> None:
+    """Each module is looked into once, though the code goes from one to the other and back."""
+    other = types.ModuleType("penstocks_other")
+    vars(helper)["other"] = other
+    vars(other)["helper"] = helper
+    scope: dict[str, Any] = {"helper": helper, "__name__": "program"}
+    exec(f"def f(v): return helper.other.helper.{name}", scope)
+    assert holds_objects(scope["f"]) is holds
+
+
 @dataclass
 class Order:
     number: int
