@@ -225,3 +225,5 @@ def test_mistakes_are_named(tmp_path: Path) -> None:
         follow(tmp_path).starting_version(1).starting_timestamp("2024-01-01")
     with pytest.raises(ConfigurationError, match="a number or 'latest'"):
         follow(tmp_path).starting_version("first")
+    with pytest.raises(ConfigurationError, match="every ms at most, not every 0"):
+        DeltaSource.for_continuous_row_data(tmp_path).update_check_interval(0)
