@@ -11,7 +11,7 @@ from tests.table.streaming.written import written
 
 from penstock.base.errors import PenstockError
 from penstock.base.types import Row
-from penstock.table import EnvironmentSettings, TableEnvironment
+from penstock.table import EnvironmentSettings, ExplainDetail, TableEnvironment
 from penstock.table.data.errors import ValidationError
 from penstock.table.data.logical_types import ArrayType, BinaryType, CharType, DataType, MapType, RowField, RowType
 from penstock.table.functions.signatures import BIGINT, STRING
@@ -55,6 +55,14 @@ def test_a_query_fails_where_a_decimal_overflows_that_is_not_null(value: str) ->
     nullable = f"SELECT CAST(NULLIF({value}, 0) AS DECIMAL(3, 1)) AS d FROM (VALUES (12345)) AS t (x)"
     with tables.execute_sql(nullable).collect() as rows:
         assert list(rows) == [Row(None)]
+
+
+@pytest.mark.parametrize(("columns", "is_checked"), [("d, UPPER(s)", False), ("d * 2, s", True)])
+def test_a_query_has_the_step_that_looks_only_where_a_decimal_may_overflow(columns: str, is_checked: bool) -> None:
+    """A decimal that is handed on as it came cannot, whatever is made of other columns."""
+    tables = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+    table = tables.sql_query(f"SELECT {columns} FROM (VALUES (1.5, 'a'), (2.5, 'b')) AS t (d, s)")
+    assert ("Constraint Enforcer" in table.explain(ExplainDetail.JSON_EXECUTION_PLAN)) is is_checked
 
 
 INNER = RowType([RowField("x", BIGINT), RowField("y", BIGINT)])
