@@ -253,6 +253,16 @@ def test_claimed_savepoints_go(root: str) -> None:
         store.load(path)
 
 
+@pytest.mark.parametrize("is_own", [True, False])
+def test_a_directory_that_the_job_made_goes_with_everything_in_it(tmp_path: Path, is_own: bool) -> None:
+    """What its metadata does not name, too, as what a task wrote that was tried again; another's file stays."""
+    job_id = f"{'0123456789ab' if is_own else 'ba9876543210'}{'c' * 20}"
+    path = savepoint_at(tmp_path / "savepoint-012345-6789ab-1")
+    (tmp_path / "savepoint-012345-6789ab-1" / "unnamed").touch()
+    FileCheckpointStore(None, job_id, 0).delete_savepoint(path)
+    assert files_below(path) == ([] if is_own else ["unnamed"])
+
+
 def test_a_retained_checkpoint_of_another_job(root: str) -> None:
     """H4: a checkpoint is loaded by its directory, with state in directories of older ones, by a store of another job,
     which verifies it without taking it for its own."""
