@@ -363,6 +363,13 @@ def test_allowed_lateness_of_sessions():
     run_hostile(session(lateness=5), inputs, expected)
 
 
+def test_a_session_whose_lateness_is_over_is_not_joined():
+    """C1: to the last ms; a record that would have joined it until then begins a session of its own."""
+    for watermark, count in ((14, 2), (15, 1)):
+        inputs = [*at(0), Watermark(10), Watermark(watermark), *at(7), Watermark(100)]
+        run_hostile(session(lateness=5), inputs, [Record(("a", 1), 9), Record(("a", count), 16)])
+
+
 def test_state_is_gone_when_windows_are():
     """C1, D1: after a window was cleaned up nothing of it is left in state."""
     for factory in (tumbling(), tumbling(lateness=5), session(), session(lateness=5)):
