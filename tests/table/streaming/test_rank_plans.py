@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from tests.table.planned import manager_of, plan_of
 from tests.table.running import Rows, run
+from tests.table.streaming.windowed import Timed
 
 from penstock.connectors.columns import ColumnsSource
 from penstock.table.connectors.tables import TableReader
@@ -256,3 +257,15 @@ def test_a_top_n_of_each_window_is_final() -> None:
     rank = "ROW_NUMBER() OVER (PARTITION BY window_start, window_end, k ORDER BY v) AS n"
     found = explained(f"SELECT id, n FROM (SELECT *, {rank} FROM {windows}) WHERE n <= 2")
     assert found.splitlines()[0].endswith("changelogMode=[I])")
+
+
+@pytest.mark.parametrize(
+    ("order", "last_number", "kept"), [("ts", 1, [1]), ("ts DESC", 1, [5]), ("ts DESC", 2, [3, 4])]
+)
+def test_rows_of_a_window_with_the_same_time(order: str, last_number: int, kept: list[int]) -> None:
+    """The first to come is the first, but for the newest row alone: that is the last to come."""
+    table = Timed(("a", 1, 0), ("a", 2, 0), ("a", 3, 1), ("a", 4, 1), ("a", 5, 1))
+    windows = "TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECOND))"
+    rank = f"ROW_NUMBER() OVER (PARTITION BY window_start, window_end, k ORDER BY {order}) AS n"
+    found = run(f"SELECT v FROM (SELECT *, {rank} FROM {windows}) WHERE n <= {last_number}", t=table)
+    assert found.rows() == [(v,) for v in kept]
