@@ -7,9 +7,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import psycopg
 import pytest
 from tests.connectors.postgres.conftest import Database
 from tests.servers.postgres import postgres_server
+from tests.servers.waiting import await_true
 
 from penstock.base.errors import ConfigurationError, OperationError, UnsupportedError
 from penstock.common import Row, RowKind
@@ -330,6 +332,19 @@ def test_a_slot_in_use_is_waited_for(database: Database) -> None:
     database.execute("INSERT INTO people VALUES (60, 'x')")
     second.follow_table(database)
     second.close()
+
+
+def test_a_reader_that_is_closed_gives_up_a_query_that_hangs(database: Database) -> None:
+    """Somebody has locked the table; the lock stays, and the reader does not wait for it."""
+    database.execute(PEOPLE)
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    cluster = Following(builder(database).build())
+    with psycopg.connect(database.url) as other:
+        other.execute("LOCK TABLE people")
+        cluster.follow(lambda: database.execute(waiting) == [(1,)])
+        cluster.close()
+        assert not cluster.rows
+        await_true(lambda: database.execute(waiting) == [(0,)], "a query still waits for the lock")
 
 
 def test_large_values_that_did_not_change(database: Database) -> None:
