@@ -198,6 +198,20 @@ def test_nothing_is_visible_before_commit_and_close_removes_the_rest(tmp_path: P
     assert visible(tmp_path) == ["a"]
 
 
+@pytest.mark.parametrize("has_ended", [True, False])
+def test_a_writer_that_gets_no_more_records_leaves_no_directory(tmp_path: Path, has_ended: bool) -> None:
+    """One that may get more of them in the next epoch leaves it, because readers may look through it."""
+    sink = lines_sink(tmp_path)
+    writer = sink.create_writer(SinkHost())
+    writer.write_batch(["a"], None)
+    writer.flush(has_ended)
+    sink.create_committer(SinkHost()).commit(writer.prepare_commit())
+    writer.flush(False)
+    writer.close()
+    assert visible(tmp_path) == ["a"]
+    assert (tmp_path / ".penstock").exists() is not has_ended
+
+
 def test_other_jobs_and_operators_are_left_alone(tmp_path: Path) -> None:
     sink = lines_sink(tmp_path)
     hosts = (SinkHost(attempt=3), SinkHost(job_id="other"), SinkHost(operator="other"), SinkHost(1, 2))
