@@ -188,6 +188,19 @@ def test_what_took_too_long_goes_to_side_outputs_alone() -> None:
         assert "go to side outputs alone" in str(caught.value.__cause__)
 
 
+def test_a_tuple_is_not_several_results() -> None:
+    class Wrong(PatternProcessFunction):
+        def process_match(self, match: Any, ctx: Any) -> Any:
+            return "one", "other"
+
+    with closing(opened(operator_of(a_then_b(), Wrong()))) as harness:
+        feed(harness, "a b")
+        with pytest.raises(UserCodeError) as caught:
+            harness.watermark(9)
+        assert caught.value.what == "process_match()"
+        assert "process_match() returned ('one', 'other') (tuple): it must yield" in str(caught.value.__cause__)
+
+
 def test_the_condition_that_raises_is_named_with_its_event() -> None:
     pattern = stage("a").followed_by("b").where(lambda event: event[9])
     with closing(opened(operator_of(pattern))) as harness:
