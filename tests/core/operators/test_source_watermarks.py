@@ -154,6 +154,17 @@ def test_a_source_becomes_idle_though_its_reader_waits_for_longer() -> None:
     assert rig.operator.next_timer_ms() - rig.harness.context.now_ms() == 10_000
 
 
+def test_a_reader_that_waits_for_less_is_asked_before_the_source_becomes_idle() -> None:
+    """C2: its next records may come in time."""
+    rig = Rig(MONOTONOUS.with_idleness(100))
+    rig.source.retry_ms = 20
+    rig.poll(of(None, 10))
+    assert rig.operator.next_timer_ms() - rig.harness.context.now_ms() == 20
+    rig.wait(20)
+    rig.source.script.append(of(None, 20))
+    assert rig.operator.emit_next(100) is Emitted.RECORDS
+
+
 def test_records_of_a_split_that_is_not_open_are_refused() -> None:
     """C2: the error tells the connector's author what to call."""
     with pytest.raises(RuntimeError, match=r"context\.open_split in add_splits"):
