@@ -9,11 +9,12 @@ from typing import Any
 
 import cloudpickle
 import hypothesis.strategies as st
+import pytest
 from hypothesis import given
 
 from penstock.base.time import Duration
 from penstock.core.batch.edges import Consumer
-from penstock.core.batch.rows import WATERMARK_PLACE, Rows
+from penstock.core.batch.rows import IDLE_PLACE, SILENT_PLACE, WATERMARK_PLACE, Rows
 from penstock.core.epochs.task import ANSWER, EpochTask
 from penstock.core.epochs.work import EpochAnswer, EpochVertex, EpochWork
 from penstock.core.operators.keyed.interval_join import IntervalJoinOperator
@@ -84,7 +85,7 @@ def rows(*of: tuple[int, int, Any]) -> Rows:
     """(place, time, value) each; the watermark is a value of bytes."""
     made = Rows()
     for number, (place, timestamp, value) in enumerate(of):
-        payload = value if place == WATERMARK_PLACE else pickle.dumps(value, 5)
+        payload = value if isinstance(value, bytes) else pickle.dumps(value, 5)
         for column, item in zip(made.columns(), (IN, 0, place, timestamp, number, payload), strict=True):
             column.append(item)
     return made
@@ -112,7 +113,7 @@ def output(made: EpochTask, parts: list[Rows]) -> tuple[list[tuple[Any, Any]], E
         ):
             if edge == ANSWER:
                 answers.append(pickle.loads(payload))
-            elif edge >= 0 and place != WATERMARK_PLACE:
+            elif edge >= 0 and place > WATERMARK_PLACE:
                 sent.append((timestamp, pickle.loads(payload)))
     (answer,) = answers
     return sent, answer
@@ -174,3 +175,10 @@ def test_a_run_that_sends_the_same_has_the_same_token_and_no_other_has() -> None
         ROWS[:4],
     ):
         assert output(task(windows), [rows(*other)])[1].token != whole
+
+
+@pytest.mark.parametrize(("place", "is_idle"), [(WATERMARK_PLACE, False), (IDLE_PLACE, True), (SILENT_PLACE, True)])
+def test_a_task_whose_producers_are_idle_or_silent_is_idle(place: int, is_idle: bool) -> None:
+    """C2: event time does not wait for it in the next epoch."""
+    _, answer = output(task(windows), [rows((place, WATERMARK, b"one run"))])
+    assert answer.is_idle is is_idle
