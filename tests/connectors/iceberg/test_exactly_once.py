@@ -127,6 +127,21 @@ def test_what_the_ledger_has_forgotten_is_found_in_the_snapshots(lake: Lake) -> 
     assert lake.rows("t") == [(9, "other")]
 
 
+def test_files_outlive_the_snapshot_that_added_them(lake: Lake) -> None:
+    """G9: that one has expired and the ledger has forgotten, but a later snapshot has the file still."""
+    sink = builder(lake).build()
+    staged = prepared(sink, [(1, "a")], host())
+    commit(sink, staged)
+    with lake.loader("t").opened() as table:
+        first = table.current_snapshot()
+        assert first is not None
+        table.append(pa.table({"id": [2], "text": ["other"]}, SCHEMA))
+        table.maintenance.expire_snapshots().by_id(first.snapshot_id).commit()
+    forget(lake)
+    commit(sink, staged, again=True)
+    assert lake.rows("t") == [(1, "a"), (2, "other")]
+
+
 def test_files_that_are_gone_are_an_error_that_says_so(lake: Lake) -> None:
     sink = builder(lake).build()
     staged = prepared(sink, [(1, "a")], host())

@@ -70,12 +70,16 @@ def _tells_of(snapshot: Snapshot, name: CommitName) -> bool:
 
 
 def _has_any(table: Table, snapshots: Sequence[Snapshot], paths: set[str]) -> bool:
-    """Whether one of these snapshots has one of the files, or has removed it."""
-    ids = {one.snapshot_id for one in snapshots}
+    """Whether one of these snapshots has one of the files, or has removed it.
+
+    What an older one that is still known had added is left out. What one had added that has expired is not: it may have
+    been as new as these.
+    """
+    older = {one.snapshot_id for one in table.metadata.snapshots} - {one.snapshot_id for one in snapshots}
     seen: set[str] = set()
     for snapshot in snapshots:
         for manifest in snapshot.manifests(table.io):
-            if manifest.manifest_path in seen or manifest.added_snapshot_id not in ids:
+            if manifest.manifest_path in seen or manifest.added_snapshot_id in older:
                 continue
             seen.add(manifest.manifest_path)
             for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=False):
