@@ -1,0 +1,38 @@
+"""Which types a column of a table of Iceberg takes as they are."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from penstock.connectors.iceberg.columns import fits
+
+INT, LONG, FLOAT, DOUBLE, TEXT = pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.string()
+
+
+@pytest.mark.parametrize(
+    ("kind", "other", "answer"),
+    [
+        (INT, LONG, True),
+        (LONG, INT, False),
+        (FLOAT, DOUBLE, True),
+        (INT, DOUBLE, False),
+        (TEXT, TEXT, True),
+        (pa.decimal128(5, 2), pa.decimal128(9, 2), True),
+        (pa.decimal128(9, 2), pa.decimal128(5, 2), False),
+        (pa.decimal128(5, 2), pa.decimal128(9, 3), False),
+        (pa.list_(INT), pa.list_(LONG), True),
+        (pa.list_(LONG), pa.list_(INT), False),
+        (pa.map_(INT, FLOAT), pa.map_(LONG, DOUBLE), True),
+        (pa.map_(TEXT, LONG), pa.map_(TEXT, INT), False),
+        (pa.map_(LONG, TEXT), pa.map_(INT, TEXT), False),
+        (pa.struct({"a": INT, "b": TEXT}), pa.struct({"a": LONG, "b": TEXT}), True),
+        (pa.struct({"a": INT, "b": LONG}), pa.struct({"a": LONG, "b": INT}), False),
+        (pa.struct({"a": INT}), pa.struct({"b": INT}), False),
+        (pa.list_(INT), pa.struct({"a": INT}), False),
+    ],
+)
+def test_a_type_fits_when_all_its_values_are_of_the_other_one(
+    kind: pa.DataType, other: pa.DataType, answer: bool
+) -> None:
+    assert fits(kind, other) is answer
