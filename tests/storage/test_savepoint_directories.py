@@ -24,7 +24,7 @@ from penstock.storage.metadata import (
     StateFile,
     checksum,
 )
-from penstock.storage.savepoint_directories import CLAIMED_NAME, claim_savepoint, release_savepoint
+from penstock.storage.savepoint_directories import CLAIMED_NAME, claim_savepoint, empty_savepoint, release_savepoint
 
 
 def files_below(path: str) -> list[str]:
@@ -321,6 +321,17 @@ def test_of_two_that_see_nothing_at_a_path_one_takes_it(root: str, monkeypatch: 
         claim_savepoint(path, "another")
     release_savepoint(path, "one")
     claim_savepoint(path, "another")
+
+
+def test_the_savepoint_of_another_job_is_not_emptied(root: str) -> None:
+    """A job that cleans up a path deletes what is its own, and nothing where another has been quicker."""
+    _, path = savepoint_in(root)
+    before = files_below(path)
+    with pytest.raises(CheckpointError, match=r"job 'name' \(job\) has meanwhile written .* left unchanged"):
+        empty_savepoint(path, "other")
+    assert files_below(path) == before
+    empty_savepoint(path, "job")
+    assert files_below(path) == []
 
 
 def test_a_savepoint_is_claimed_once(tmp_path: Path) -> None:
