@@ -65,6 +65,12 @@ def test_flat_map_to_side_output():
     run_hostile(lambda: FlatMapOperator(lambda v: [(SIDE, v) if v % 2 else v]), INPUTS, [0, 2, 4, 6], {SIDE: [1, 3, 5]})
 
 
+@pytest.mark.parametrize("value", [(), (SIDE,), (SIDE, 1, 2), (1, SIDE), [SIDE, 1]])
+def test_other_results_than_a_pair_with_a_tag_go_on(value):
+    """A2: an empty tuple, one of another length, and one with the tag elsewhere are records."""
+    run_hostile(lambda: FlatMapOperator(lambda v: [value]), INPUTS, [Record(value, 10 * n) for n in range(7)])
+
+
 def test_process():
     """A1: a process function sees timestamps and writes to side outputs, each record with its timestamp."""
     expected = [Record((n, 10 * n, -(2**63)), 10 * n) for n in (0, 2, 4, 6)]
