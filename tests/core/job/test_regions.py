@@ -294,7 +294,7 @@ def test_the_whole_job_restarts_when_it_was_being_stopped() -> None:
     answers: list[Any] = []
     rig.master.take_savepoint(TakeSavepoint("/savepoints", StopMode.SUSPEND), lambda *answer: answers.append(answer))
     rig.fail(task(1, 0))
-    assert rig.status == "FAILING"
+    assert rig.statuses == ["CREATED", "RUNNING", "FAILING"]
     assert answers[0][0] is None
 
 

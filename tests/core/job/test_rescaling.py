@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 from tests.core.job.master_rig import MasterRig, two_vertices
 
+from penstock.core.checkpoint.savepoints import TakeSavepoint
 from penstock.core.graph.execution_graph import ExecutionGraph
 from penstock.core.job.history import RescaleCause, RescaleEnd
-from penstock.core.protocol import DeclineCheckpoint, TriggerCheckpoint, WorkerRequestFailed
+from penstock.core.protocol import DeclineCheckpoint, StopMode, TriggerCheckpoint, WorkerRequestFailed
 
 ADAPTIVE: dict[str, str | None] = {"jobmanager.scheduler": "adaptive"}
 STABLE_MS, COOLDOWN_MS, SOON_MS = 10_000, 30_000, 60_000
@@ -261,6 +262,15 @@ def test_a_job_that_is_being_cancelled_is_not_rescaled() -> None:
     assert rig.statuses[-1] == "CANCELED"
     assert rig.answers == [(None, "the job is CANCELED")]
     assert [one.end for one in rig.master.view().rescale_requests] == [RescaleEnd.JOB_CANCELED]
+
+
+def test_a_job_that_is_being_stopped_is_not_rescaled() -> None:
+    """H1: its sources have come to their end for the savepoint that is in the making."""
+    rig = Rig()
+    rig.run_all()
+    rig.master.take_savepoint(TakeSavepoint("/savepoints", StopMode.SUSPEND), lambda path, error: None)
+    rig.ask(sink=1)
+    assert rig.answers == [(None, "the job is coming to its end")]
 
 
 def test_the_last_who_asks_counts() -> None:
