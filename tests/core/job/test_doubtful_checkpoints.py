@@ -6,7 +6,7 @@ import pytest
 from tests.core.job.master_rig import MasterRig, running
 
 from penstock.core.checkpoint.savepoints import TakeSavepoint
-from penstock.core.protocol import NotifyCheckpointAborted, NotifyCheckpointComplete
+from penstock.core.protocol import NotifyCheckpointAborted, NotifyCheckpointComplete, StopMode
 
 TIMEOUT = {"execution.checkpointing.timeout": "5000 ms"}
 TOLERANT = {"execution.checkpointing.tolerable-failed-checkpoints": "100"}
@@ -157,6 +157,22 @@ def test_a_savepoint_is_taken_after_one_that_hung() -> None:
     ((path, error),) = heard
     assert error is None
     assert path in rig.store.savepoints
+
+
+@pytest.mark.parametrize(("stop", "revoked"), [(None, []), (StopMode.SUSPEND, [2])])
+def test_a_savepoint_that_leaves_the_job_running_is_not_revoked(stop: StopMode | None, revoked: list[int]) -> None:
+    """H1: no attempt begins from it. It is in a directory of its own, and nothing waits for it."""
+    rig = running(conf={**TIMEOUT, **TOLERANT})
+    rig.advance(1000)
+    rig.acknowledge(1)
+    rig.store.unwritable.add(2)
+    heard: list[tuple[str | None, str | None]] = []
+    rig.master.take_savepoint(TakeSavepoint("/sp", stop), lambda path, error: heard.append((path, error)))
+    rig.acknowledge(2)
+    ((path, error),) = heard
+    assert path is None
+    assert "disk full" in str(error)
+    assert rig.store.revoked == revoked
 
 
 def test_a_job_that_ends_does_not_wait() -> None:
