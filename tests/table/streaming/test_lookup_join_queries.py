@@ -52,6 +52,15 @@ def test_each_row_has_what_the_table_has_for_its_key(answers: str, parallelism: 
     assert job(f"SELECT o.id, c.name {JOIN.format('')}", customers, parallelism=parallelism).rows() == PAIRS
 
 
+def test_what_was_found_by_one_key_may_be_the_key_of_another_look_up() -> None:
+    """All of the row is read, and of what was found only that key."""
+    pairs = Table("id INT, name STRING, other INT", [(3, "x", 1), (1, "y", 5), (5, "z", 2)], answers="now")
+    again = "JOIN customers FOR SYSTEM_TIME AS OF o.p AS d ON c.other = d.id"
+    select = "o.id, o.customer, o.total, o.p IS NULL, d.name"
+    found = job(f"SELECT {select} {JOIN.format('')} {again}", pairs).rows()
+    assert found == [(1, 3, 44.0, False, "y"), (3, 1, 23.0, False, "z"), (6, 1, 7.0, False, "z")]
+
+
 def test_rows_without_a_match_have_null_in_a_left_join() -> None:
     expected = sorted([*PAIRS, (4, None), (5, None)], key=repr)
     assert job(f"SELECT o.id, c.name {JOIN.format('LEFT')}").rows() == expected
