@@ -17,7 +17,6 @@ from penstock.base.errors import CheckpointError
 METADATA_NAME: Final = "_metadata"
 MAGIC: Final = b"PENSTOCK"
 FORMAT_VERSION: Final = 1
-METADATA_BYTES_MAX: Final = 1 << 30
 _HEADER_BYTES: Final = len(MAGIC) + 2
 _CHECKSUM_BYTES: Final = 8
 

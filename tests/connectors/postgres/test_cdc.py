@@ -339,6 +339,9 @@ def test_a_reader_that_is_closed_gives_up_a_query_that_hangs(database: Database)
     database.execute(PEOPLE)
     waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
     cluster = Following(builder(database).build())
+    cluster.follow_table(database)  # the publication that it makes needs a lock as well
+    cluster.close()
+    cluster = Following(builder(database).build())
     with psycopg.connect(database.url) as other:
         other.execute("LOCK TABLE people")
         cluster.follow(lambda: database.execute(waiting) == [(1,)])
