@@ -72,7 +72,7 @@ def _tells_of(snapshot: Snapshot, name: CommitName) -> bool:
 def _has_any(table: Table, snapshots: Sequence[Snapshot], paths: set[str]) -> bool:
     """Whether one of these snapshots has one of the files, or has removed it.
 
-    What an older one that is still known had added is left out. What one had added that has expired is not: it may have
+    Manifests that an older snapshot added are left out if the table still knows that snapshot. An expired one may have
     been as new as these.
     """
     older = {one.snapshot_id for one in table.metadata.snapshots} - {one.snapshot_id for one in snapshots}
