@@ -20,6 +20,7 @@ from tests.operations.rest.rig import JOB, Client, Handle, a_view, serving
 from penstock.operations.rest import application, audit, connections
 from penstock.operations.rest.audit import PATH_CHARS_MAX, REFUSED_MAX, Audit, printable
 from penstock.operations.rest.calls.answers import Empty
+from penstock.operations.rest.connections import ENDING_MAX, BoundedSocket
 from penstock.operations.rest.table import ROUTES
 
 
@@ -92,6 +93,26 @@ def test_no_more_connections_than_the_process_can_afford(monkeypatch: pytest.Mon
     with serving(Handle(a_view())) as client, connected(client, 60) as idle:
         assert client.get("/overview").code == 200
         assert all(map(is_closed, idle[:40]))
+
+
+def test_ended_connections_take_few_descriptors_until_they_are_closed() -> None:
+    """S3: however many come in one turn of the event loop, which closes none meanwhile."""
+    clients, accepted = [], []
+    with BoundedSocket(socket.AF_INET, socket.SOCK_STREAM, 10) as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(100)
+        try:
+            clients = [socket.create_connection(listener.getsockname(), 30) for _ in range(60)]
+            accepted = [listener.accept()[0] for _ in range(10 + ENDING_MAX)]
+            with pytest.raises(BlockingIOError):
+                listener.accept()
+            assert all(map(is_closed, clients[:ENDING_MAX]))
+            for one in accepted[:ENDING_MAX]:
+                one.close()
+            accepted.append(listener.accept()[0])
+        finally:
+            for one in clients + accepted:
+                one.close()
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 CONNECTIONS_MAX: Final = 256
 CONNECTIONS_MIN: Final = 8
 SHARE_OF_DESCRIPTORS: Final = 4
+#: How many connections may have been ended whose descriptors are still open.
+ENDING_MAX: Final = 8
 #: How long (s) a client may take for the head of a request, and how long a body may pause.
 HEAD_SECONDS: Final = 10.0
 PAUSE_SECONDS: Final = 10.0
@@ -49,6 +51,8 @@ class BoundedSocket(socket.socket):
         self._count_max = count_max
         self._lock = threading.Lock()
         self._open: list[socket.socket] = []
+        #: connections that were ended, until their transports have closed them
+        self._ending: list[socket.socket] = []
         #: the descriptors of connections with a request at work
         self._busy: set[int] = set()
 
@@ -57,7 +61,13 @@ class BoundedSocket(socket.socket):
 
         Raises:
             ConnectionAbortedError: if all connections are at work; the event loop goes on then.
+            BlockingIOError: if the event loop has to close others first. It accepts a hundred connections in one turn,
+                and closes none meanwhile.
         """
+        with self._lock:
+            self._ending = [one for one in self._ending if one.fileno() != -1]
+            if len(self._ending) >= ENDING_MAX:
+                raise BlockingIOError("ended connections are still open")
         connection, address = super().accept()
         with self._lock:
             self._open = [one for one in self._open if one.fileno() != -1]
@@ -77,7 +87,7 @@ class BoundedSocket(socket.socket):
         """End the connection that has been open for the longest without a request at work."""
         for place, one in enumerate(self._open):
             if one.fileno() not in self._busy:
-                del self._open[place]
+                self._ending.append(self._open.pop(place))
                 with contextlib.suppress(OSError):  # the client was faster
                     one.shutdown(socket.SHUT_RDWR)  # its transport sees the end, and closes it
                 return True
