@@ -67,8 +67,9 @@ ALLOWED = {
     "an error of the system with its own class and number, and the path": (
         ("base/durable_files.py::errors_name", "OSError"),
     ),
-    "the event loop catches it, refuses the connection and goes on": (
+    "the event loop catches it, refuses the connection or lets it wait, and goes on": (
         ("operations/rest/connections.py::BoundedSocket.accept", "ConnectionAbortedError"),
+        ("operations/rest/connections.py::BoundedSocket.accept", "BlockingIOError"),
     ),
     "the protocol of pickle": (
         ("drivers/spark/keys.py::JobKeys.__reduce__", "TypeError"),

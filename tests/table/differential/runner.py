@@ -42,7 +42,7 @@ class Plan:
 class Summary:
     """What was run, the reports of the failures by the numbers of their cases, and how many worlds were left out.
 
-    `restless` ones are those whose queries send too many changes.
+    `restless` ones are those whose queries have too much to do.
     """
 
     cases: int = 0

@@ -80,8 +80,8 @@ class RunTimeoutError(Exception):
     """A run takes too long. The text has the stacks of the threads of its jobs."""
 
 
-class TooManyChangesError(UnsuitableWorldError):
-    """More changes come out of a run than are worth the time: their number is the query's, not the engine's."""
+class TooMuchWorkError(UnsuitableWorldError):
+    """A run is not worth its time: it sends more changes than `CHANGES_MAX`, or is busy for a limit below `LIMIT_S`."""
 
 
 class WorldEnvironment(StreamTableEnvironment):
@@ -109,7 +109,8 @@ class WorldEnvironment(StreamTableEnvironment):
 def run_world(world: World, setting: Setting, limit_s: float = LIMIT_S) -> Result:
     """Run the query of a world.
 
-    Raises what the job raises, `RunTimeoutError` after a limit, and `TooManyChangesError` after `CHANGES_MAX`.
+    Raises what the job raises, `RunTimeoutError` after a limit, and `TooMuchWorkError`. A run that was busy for less
+    than `LIMIT_S` may only have much to do, so a lower limit tells of runs that wait, and leaves others out.
     """
     run_id = uuid.uuid4().hex
     run = RUNS[run_id] = Run(dict(world.tables), is_batch=setting.mode == "BATCH")
@@ -160,7 +161,9 @@ def _within(limit_s: float, run: Run, work: Callable[[], T]) -> T:
                 job.cancel()
             thread.join(5)
             if run.written > CHANGES_MAX:
-                raise TooManyChangesError(f"more than {CHANGES_MAX:,} changes")
+                raise TooMuchWorkError(f"more than {CHANGES_MAX:,} changes")
+            if is_slow and limit_s < LIMIT_S:
+                raise TooMuchWorkError(f"more than {limit_s:.0f} s of processor time")
             seconds = time.monotonic() - started
             raise RunTimeoutError(
                 f"still running after {seconds:.0f} s, {time.process_time() - used:.0f} s of them busy\n{stacks}"

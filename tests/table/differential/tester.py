@@ -12,7 +12,7 @@ from tests.table.differential.chance import Chance, Record
 from tests.table.differential.invariants import Expected, faults_of
 from tests.table.differential.oracle import UnsuitableWorldError, answer
 from tests.table.differential.plans import PlanFacts
-from tests.table.differential.runs import LIMIT_S, RunTimeoutError, TooManyChangesError, plan_facts, run_world
+from tests.table.differential.runs import LIMIT_S, RunTimeoutError, TooMuchWorkError, plan_facts, run_world
 from tests.table.differential.settings import NO_BATCHES, REFERENCE, Setting, draw_setting
 from tests.table.differential.worlds import World, draw_world
 
@@ -42,7 +42,7 @@ class Outcome:
     record: Record
     settings: list[Setting] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
-    #: how many worlds were drawn before this one whose queries send too many changes
+    #: how many worlds were drawn before this one whose queries have too much to do
     restless: int = 0
 
 
@@ -57,7 +57,7 @@ def run_case(seed: str, batches: str = NO_BATCHES, limit_s: float = LIMIT_S) -> 
             outcome = check(world, settings, chance.record, limit_s)
             outcome.restless = restless
             return outcome
-        except TooManyChangesError:
+        except TooMuchWorkError:
             restless += 1
         except UnsuitableWorldError:
             continue
