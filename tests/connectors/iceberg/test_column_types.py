@@ -1,4 +1,4 @@
-"""Which types a column of a table of Iceberg takes as they are."""
+"""Which types a column of an Iceberg table takes, and as which types it can be read."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import pyarrow as pa
 import pytest
 
 from penstock.connectors.iceberg.columns import fits
+from penstock.connectors.iceberg.reading import is_readable
 
 INT, LONG, FLOAT, DOUBLE, TEXT = pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.string()
+MS = pa.time32("ms")
 
 
 @pytest.mark.parametrize(
@@ -36,3 +38,22 @@ def test_a_type_fits_when_all_its_values_are_of_the_other_one(
     kind: pa.DataType, other: pa.DataType, answer: bool
 ) -> None:
     assert fits(kind, other) is answer
+
+
+@pytest.mark.parametrize(
+    ("kind", "wanted", "is_possible"),
+    [
+        (pa.time64("us"), MS, True),
+        (pa.int64(), MS, False),
+        (pa.string(), MS, False),
+        (pa.timestamp("us"), MS, False),
+        (pa.time64("us"), pa.timestamp("ms"), False),
+        (pa.timestamp("us"), pa.timestamp("ms"), True),
+        (pa.timestamp("us", "UTC"), pa.timestamp("ms"), False),
+        (pa.list_(pa.time64("us")), pa.list_(MS), True),
+        (pa.list_(pa.int64()), pa.list_(MS), False),
+    ],
+)
+def test_times_are_read_as_times_alone(kind: pa.DataType, wanted: pa.DataType, is_possible: bool) -> None:
+    """Of whatever precision. A point in time with a zone is not one without."""
+    assert is_readable(kind, wanted) is is_possible

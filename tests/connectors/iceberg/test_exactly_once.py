@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -95,16 +95,21 @@ def test_a_job_that_begins_from_an_older_savepoint_commits_what_is_new(lake: Lak
     assert lake.rows("t") == [(1, "old"), (2, "main"), (3, "new")]
 
 
+def expire_after(lake: Lake, change: Callable[[Table], None]) -> None:
+    """Change the table, and forget the snapshot that was there before."""
+    with lake.loader("t").opened() as table:
+        first = table.current_snapshot()
+        assert first is not None
+        change(table)
+        table.maintenance.expire_snapshots().by_id(first.snapshot_id).commit()
+
+
 def test_the_memory_outlives_the_snapshots(lake: Lake) -> None:
     """G9: the summaries and the files of expired snapshots are gone, and the ledger still knows."""
     sink = builder(lake).build()
     staged = prepared(sink, [(1, "a")], host())
     commit(sink, staged)
-    with lake.loader("t").opened() as table:
-        first = table.current_snapshot()
-        assert first is not None
-        table.overwrite(pa.table({"id": [1], "text": ["compacted"]}, SCHEMA))
-        table.maintenance.expire_snapshots().by_id(first.snapshot_id).commit()
+    expire_after(lake, lambda table: table.overwrite(pa.table({"id": [1], "text": ["compacted"]}, SCHEMA)))
     commit(sink, staged, again=True)
     assert lake.rows("t") == [(1, "compacted")]
 
@@ -132,11 +137,7 @@ def test_files_outlive_the_snapshot_that_added_them(lake: Lake) -> None:
     sink = builder(lake).build()
     staged = prepared(sink, [(1, "a")], host())
     commit(sink, staged)
-    with lake.loader("t").opened() as table:
-        first = table.current_snapshot()
-        assert first is not None
-        table.append(pa.table({"id": [2], "text": ["other"]}, SCHEMA))
-        table.maintenance.expire_snapshots().by_id(first.snapshot_id).commit()
+    expire_after(lake, lambda table: table.append(pa.table({"id": [2], "text": ["other"]}, SCHEMA)))
     forget(lake)
     commit(sink, staged, again=True)
     assert lake.rows("t") == [(1, "a"), (2, "other")]

@@ -6,10 +6,8 @@ from functools import partial
 from typing import Any
 
 import pytest
-from tests.state.rocks import CanonicalRocks
 from tests.table.streaming.joined import Driven
 
-from penstock.state.heap import HeapKeyedStateBackend
 from penstock.table.data.logical_types import IntType, VarCharType
 from penstock.table.plan.logical import JoinType
 from penstock.table.streaming.joins.join_operator import JoinOperator
@@ -17,7 +15,6 @@ from penstock.table.streaming.joins.joining_operator import EXPIRIES, SIDES
 from penstock.table.streaming.joins.semi_join_operator import SemiJoinOperator
 from penstock.table.streaming.rows.sessions import StreamSession
 from penstock.table.streaming.rows.state_times import lasting
-from penstock.testing import operator_harness
 from penstock.testing.virtual_clock import VirtualClock
 
 TYPES = [IntType(), VarCharType()]
@@ -25,10 +22,7 @@ LEFT, RIGHT = 0, 1
 LEFT_MS, RIGHT_MS = 80, 160
 
 
-@pytest.fixture(autouse=True, params=[HeapKeyedStateBackend, CanonicalRocks])
-def backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """State is on the heap, or in RocksDB."""
-    monkeypatch.setattr(operator_harness, "HeapKeyedStateBackend", request.param)
+pytestmark = pytest.mark.usefixtures("each_backend")
 
 
 class Joined:

@@ -7,11 +7,9 @@ from functools import partial
 from typing import Any
 
 import pytest
-from tests.state.rocks import CanonicalRocks
 from tests.table.streaming.ranked import NAMES, NUMBERED, TS, TYPES, K, Under, V
 
 from penstock.core.operators.base import StreamOperator
-from penstock.state.heap import HeapKeyedStateBackend
 from penstock.table.data.logical_types import BigIntType, IntType
 from penstock.table.plan.logical import AggregateCall, SortKey
 from penstock.table.streaming.aggregates.group_aggregate_operator import GROUPS, GroupAggregateOperator
@@ -28,7 +26,6 @@ from penstock.table.streaming.rows.state_times import EXPIRIES, WRITTEN, due_at,
 from penstock.table.streaming.sinks.last_upsert_operator import ROWS as UPSERTED
 from penstock.table.streaming.sinks.last_upsert_operator import LastUpsertOperator
 from penstock.table.typed.nodes import Field
-from penstock.testing import operator_harness
 
 TTL_MS = 80
 #: when state that nobody looks at has gone for sure
@@ -37,10 +34,7 @@ TOTAL = AggregateCall("SUM", (Field(IntType(), V),), IntType())
 COUNT = AggregateCall("COUNT", (), BigIntType(False))
 
 
-@pytest.fixture(autouse=True, params=[HeapKeyedStateBackend, CanonicalRocks])
-def backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """State is on the heap, or in RocksDB."""
-    monkeypatch.setattr(operator_harness, "HeapKeyedStateBackend", request.param)
+pytestmark = pytest.mark.usefixtures("each_backend")
 
 
 def totals(retracts: bool = False, before: bool = True) -> Callable[[], StreamOperator]:
