@@ -111,15 +111,18 @@ class Tree:
                 return " ".join(command)
         return None
 
+    @property
+    def _environment(self) -> dict[str, str]:
+        return {**os.environ, "PYTHONPATH": os.pathsep.join([str(self.directory / "src"), str(self.directory)])}
+
     def _compile(self) -> None:
         """Keep the bytecode of modules and tests, for else each run compiles them all."""
-        path = os.pathsep.join([str(self.directory / "src"), str(self.directory)])
         collect = ["pytest", "--collect-only", "-q", "-p", "no:cacheprovider", "tests"]
         for command in (["compileall", "-q", "src", "benchmarks"], collect):
             subprocess.run(
                 [sys.executable, "-m", *command],
                 cwd=self.directory,
-                env={**os.environ, "PYTHONPATH": path},
+                env=self._environment,
                 stdout=subprocess.DEVNULL,
                 check=True,
             )
@@ -134,12 +137,10 @@ class Tree:
         left = deadline - time.monotonic()
         if left < 5:
             return None, "."
-        path = os.pathsep.join([str(self.directory / "src"), str(self.directory)])
-        environment = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
         process = subprocess.Popen(
             [sys.executable, "-m", *command],
             cwd=self.directory,
-            env=environment,
+            env={**self._environment, "PYTHONDONTWRITEBYTECODE": "1"},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -69,12 +69,10 @@ def _size(file: str) -> int:
 
 def _named(path: str) -> list[str]:
     """The test files below the mirrored top folder that share words with the module or its folder, most words first."""
-    top, *_, folder, module = Path(path).with_suffix("").parts[2:] if len(Path(path).parts) > 4 else (None, "", "")
-    if top is None:
-        return []
-    wanted = _words(module) | _words(folder)
+    parts = Path(path).with_suffix("").parts[2:]
+    wanted = _words(parts[-1]) | _words(parts[-2])
     shared = {}
-    for file in sorted((ROOT / "tests" / top).rglob("test_*.py")):
+    for file in sorted((ROOT / "tests" / parts[0]).rglob("test_*.py")):
         count = len(wanted & (_words(file.stem) | _words(file.parent.name)))
         if count:
             shared[str(file.relative_to(ROOT))] = count
@@ -91,10 +89,8 @@ def _mirrored(path: str) -> list[str]:
     while parts:
         folder = ROOT / "tests" / Path(*parts)
         if folder.is_dir():
-            return [
-                str(file.relative_to(ROOT))
-                for file in sorted(folder.rglob("test_*.py"), key=lambda file: file.stat().st_size)
-            ]
+            files = [str(file.relative_to(ROOT)) for file in sorted(folder.rglob("test_*.py"))]
+            return sorted(files, key=_size)
         parts = parts[:-1]
     return []
 

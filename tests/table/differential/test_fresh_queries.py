@@ -19,7 +19,7 @@ QUERIES_OF_A_PART = tries(200) // PARTS
 FIXED_SEED = 20_261_128
 FIXED_QUERIES = 40
 QUERIES_IN_SPARK = 4
-#: processor time (s) after which a query is left out, and a sixth of the time after which one that waits is a failure
+#: processor time (s) after which a query is left out; one that waits for six times as long is a failure
 LIMIT_S = 20
 SHRINK_S = 10
 

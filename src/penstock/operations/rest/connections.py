@@ -2,7 +2,7 @@
 
 A connection costs the process a file descriptor, which its jobs need for checkpoints and workers. So connections take
 a quarter of the limit (`ulimit -n`) at most, and never more than 256 descriptors. One more takes the place of the
-oldest idle one. If all are at work, the new one is closed.
+oldest idle one. If all are at work, the new one is closed. Up to 8 that have made room may not be closed yet.
 
 A client has 10 s for the head of a request, then a body must not pause for as long, and an answer must be read. Uvicorn
 ends a connection that is idle after an answer, and no other.
