@@ -300,7 +300,7 @@ def some_broken(rng: Random, name: str, messages: Sequence[bytes]) -> list[bytes
 
 def _bytes_way(rng: Random) -> Callable[[bytes], bytes]:
     way = rng.randrange(7)
-    inserted = rng.choice((b'"', b",", b"\n", b"\r\n", b"\\", b" ", b"\t", b"{", b"]", b"\xff", b"\x00"))
+    inserted = rng.choice((b'"', b",", b"\n", b"\r\n", b"\\", b" ", b"_", b"\t", b"{", b"]", b"\xff", b"\x00"))
 
     def change(message: bytes) -> bytes:
         at, end = sorted((rng.randint(0, len(message)), rng.randint(0, len(message))))

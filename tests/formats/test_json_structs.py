@@ -40,7 +40,19 @@ SCALARS = st.one_of(
     st.integers(-(2**70), 2**70),
     st.floats(allow_nan=False, allow_infinity=False),
     st.sampled_from(
-        ["", "7", " 7", "x", "true", "2024-05-06", "10:11:12.1234567", "2024-05-06T10:11:12.9999999Z", "AQI="]
+        [
+            "",
+            "7",
+            " 7",
+            "1_0",
+            "NaN",
+            "x",
+            "true",
+            "2024-05-06",
+            "10:11:12.1234567",
+            "2024-05-06T10:11:12.9999999Z",
+            "AQI=",
+        ]
     ),
 )
 VALUES = st.recursive(

@@ -1,11 +1,13 @@
 """Messages decoded and written many at once, and what happens to those that are not in the format."""
 
+import codecs
 import json
 import pickle
 from typing import Any
 
 import pytest
 
+from penstock.base.errors import FormatError
 from penstock.base.output_tag import OutputTag
 from penstock.base.types import Row
 from penstock.common import Types
@@ -42,6 +44,9 @@ FORMATS = {
         [Row(1, "ann"), Row(3, "")],
     ),
 }
+
+
+NUMBERS = [Types.BYTE(), Types.SHORT(), Types.INT(), Types.LONG(), Types.BIG_INT(), Types.FLOAT(), Types.DOUBLE()]
 
 
 class Length(DeserializationSchema[int]):
@@ -129,3 +134,28 @@ def test_texts_are_written_many_at_once() -> None:
     assert SimpleStringSchema().serialize_batch(["a", "é"]) == [b"a", "é".encode()]
     with pytest.raises(ValueError, match="SimpleStringSchema writes str, not int: 2"):
         SimpleStringSchema().serialize_batch(["a", 2])
+
+
+@pytest.mark.parametrize("number", [*NUMBERS, Types.BIG_DEC()], ids=str)
+@pytest.mark.parametrize("kind", [lambda number: number, Types.LIST], ids=["number", "list"])
+def test_underscore_separates_no_digits(number: Any, kind: Any) -> None:
+    """In Java's numbers; Python reads 1_0 as 10."""
+    row_type = Types.ROW_NAMED(["f"], [kind(number)])
+    in_json = b'{"f": "1_0"}' if kind(number) is number else b'{"f": ["1_0"]}'
+    for schema, message in [
+        (JsonRowDeserializationSchema.builder().type_info(row_type).build(), in_json),
+        (JsonRowDeserializationSchema.builder().type_info(row_type).build(), codecs.BOM_UTF8 + in_json),
+        (CsvRowDeserializationSchema.Builder(row_type).build(), b"1_0"),
+    ]:
+        with pytest.raises(FormatError, match="'1_0' is not a number"):
+            schema.deserialize(message)
+
+
+@pytest.mark.parametrize("text", [b"NaN", b"Infinity", b"-inf"])
+def test_decimal_is_finite(text: bytes) -> None:
+    """As Java's BigDecimal is."""
+    row_type = Types.ROW_NAMED(["f"], [Types.BIG_DEC()])
+    with pytest.raises(FormatError, match="is not a decimal number"):
+        JsonRowDeserializationSchema.builder().type_info(row_type).build().deserialize(b'{"f": "%s"}' % text)
+    with pytest.raises(FormatError, match="is not a decimal number"):
+        CsvRowDeserializationSchema.Builder(row_type).build().deserialize(text)

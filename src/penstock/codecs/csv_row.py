@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import csv
 import datetime
-import decimal
 import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -36,6 +35,7 @@ from penstock.base.types import Row, values_by_names
 from penstock.codecs.arrow_types import arrow_schema
 from penstock.codecs.column_data import ColumnData
 from penstock.codecs.messages import BAD_RECORD, Deserialized, decode_each, reason_of
+from penstock.codecs.number_text import number_text, read_decimal
 from penstock.codecs.row_batches import make_rows
 from penstock.codecs.row_columns import BAD_VALUE, columns_by_name, fields_of_rows, to_columns
 from penstock.codecs.serialization import DeserializationSchema, SerializationSchema
@@ -338,7 +338,7 @@ def _value_reader(type_info: TypeInformation, dialect: _Dialect) -> Callable[[st
     if isinstance(type_info, TimestampTypeInfo):
         return datetime.datetime.fromisoformat
     if isinstance(type_info, BasicTypeInfo) and type_info.basic_type is not BasicType.INSTANT:
-        parse = _PARSERS.get(type_info.basic_type, int)
+        parse = _PARSERS.get(type_info.basic_type, _to_integer)
 
         def read_basic(text: str) -> Any:
             value = parse(text)
@@ -398,14 +398,18 @@ def _to_boolean(text: str) -> bool:
     return text.strip().lower() == "true"
 
 
+def _to_integer(text: str) -> int:
+    return int(number_text(text))
+
+
 _TEXTS = (BasicTypeInfo(BasicType.STRING), BasicTypeInfo(BasicType.CHAR))
 _PARSERS: dict[BasicType, Callable[[str], Any]] = {
     BasicType.STRING: str,
     BasicType.CHAR: str,
     BasicType.BOOLEAN: _to_boolean,
-    BasicType.FLOAT: float,
-    BasicType.DOUBLE: float,
-    BasicType.BIG_DEC: lambda text: decimal.Decimal(text.strip()),
+    BasicType.FLOAT: lambda text: float(number_text(text)),
+    BasicType.DOUBLE: lambda text: float(number_text(text)),
+    BasicType.BIG_DEC: read_decimal,
 }
 
 

@@ -45,7 +45,7 @@ class StructReader:
     def __init__(self, row_type: RowTypeInfo, is_strict: bool) -> None:
         self._names = tuple(row_type.get_field_names())
         struct, self._converts = _struct(row_type, is_strict)
-        self._decode = msgspec.json.Decoder(struct).decode
+        self._decode = msgspec.json.Decoder(struct, float_hook=decimal.Decimal).decode
         self._values = _values_of(struct)
 
     def row(self, message: bytes) -> Row:
@@ -110,8 +110,14 @@ def _typed(type_info: TypeInformation, is_strict: bool) -> tuple[Any, Convert | 
         if basic in _PLAIN:
             return _PLAIN[basic], None
         if basic is BasicType.BIG_DEC:
-            return decimal.Decimal, None
+            # As Decimal, msgspec would read any text that Python's class takes, such as "1_0".
+            return Any, _decimal_reader(type_info)
     return str, reader(type_info, is_strict)  # dates and times
+
+
+def _decimal_reader(type_info: BasicTypeInfo) -> Convert:
+    read = reader(type_info, False)
+    return lambda value: value if type(value) is decimal.Decimal else read(value)
 
 
 def _nested(row_type: RowTypeInfo, is_strict: bool) -> tuple[Any, Convert]:

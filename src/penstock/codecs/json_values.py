@@ -36,6 +36,7 @@ from penstock.base.time import Instant
 from penstock.base.types import Row, values_by_names
 from penstock.codecs.json_text import NumberText, float_of
 from penstock.codecs.messages import BAD_RECORD, reason_of
+from penstock.codecs.number_text import number_text, read_decimal
 from penstock.codecs.row_batches import make_rows
 
 Convert = Callable[[Any], Any]
@@ -107,7 +108,7 @@ def _basic_reader(type_info: BasicTypeInfo) -> Convert:
     if kind in (BasicType.FLOAT, BasicType.DOUBLE):
         return lambda value: float(value) if isinstance(_scalar(value), str) else float_of(value)
     if kind is BasicType.BIG_DEC:
-        return lambda value: decimal.Decimal(_scalar(value))
+        return lambda value: read_decimal(value) if isinstance(value, str) else decimal.Decimal(_scalar(value))
     if kind is BasicType.INSTANT:
         return _read_instant
 
@@ -151,9 +152,7 @@ def _scalar(value: Any) -> Any:
     if isinstance(value, bool) or not isinstance(value, (int, float, str, decimal.Decimal)):
         raise FormatError(f"{value!r} is not a number")
     if isinstance(value, str):
-        if "_" in value:  # which Python takes for a separator of digits
-            raise FormatError(f"{value!r} is not a number")
-        return value.strip()
+        return number_text(value)
     return value
 
 
