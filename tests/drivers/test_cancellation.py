@@ -169,7 +169,7 @@ def test_whatever_a_function_raises_ends_the_job(mode: str, error: type[BaseExce
 # --- real loops ----------------------------------------------------------------------------------------------------
 
 PROGRAM = """
-import logging, os, signal, sys, threading
+import logging, signal, sys, threading, time
 from tests.datastream.environments import local_environment
 
 begun = threading.Event()
@@ -179,15 +179,33 @@ def spin(value):
     while True:
         pass
 
+def interrupt_main():
+    signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+def interrupt_another():
+    # The system may choose any thread. It does not wake the one that waits.
+    signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+
 class InterruptsAgain(logging.Handler):
     def emit(self, record):
         if "does not return" in record.getMessage():
-            os.kill(os.getpid(), signal.SIGINT)
+            interrupt()
+
+def stream():
+    env = local_environment()
+    return env.from_collection([1]).map(lambda value: sys.modules["__main__"].spin(value)).name("spins")
 
 def begin():
-    env = local_environment()
-    env.from_collection([1]).map(lambda value: sys.modules["__main__"].spin(value)).name("spins").print()
-    return env.execute_async("endless")
+    endless = stream()
+    endless.print()
+    return endless.get_execution_environment().execute_async("endless")
+
+def wait_for_job():
+    begin().wait()
+
+def wait_for_results():
+    with stream().execute_and_collect("endless") as results:
+        list(results)
 
 spin.begun = begun
 """
@@ -204,15 +222,18 @@ except Exception as error:
 """
 
 INTERRUPTED_TWICE = """
-from penstock.drivers import running_job
-logging.getLogger("penstock.job").addHandler(InterruptsAgain())
-logging.getLogger("penstock").addHandler(logging.StreamHandler())
-job = begin()
-wait = running_job.wait
-# The first Ctrl-C comes as soon as somebody waits.
-running_job.wait = lambda *what: (begun.wait(), os.kill(os.getpid(), signal.SIGINT), wait(*what))[2]
+for handler in (logging.StreamHandler(), InterruptsAgain()):  # in this order, because an interrupt ends the program
+    logging.getLogger("penstock.job").addHandler(handler)
+# The first Ctrl-C comes when the program waits.
+def interrupt_once_it_waits():
+    begun.wait()
+    while sys._current_frames()[threading.main_thread().ident].f_code.co_name not in ("wait", "next_of"):
+        time.sleep(0.01)
+    interrupt()
+
+threading.Thread(target=interrupt_once_it_waits).start()
 try:
-    job.wait()
+    wait()
 except KeyboardInterrupt:
     print("interrupted")
 """
@@ -231,12 +252,21 @@ def test_an_endless_loop_cancelled_twice() -> None:
     ended = run(CANCELS_TWICE)
     assert ended.returncode == 0, ended.stderr
     assert "job 'endless' failed: it was cancelled, and has not ended after" in ended.stdout
-    assert "operator 'spins', subtask 1/1, in begin.<locals>.<lambda>" in ended.stdout
+    assert "operator 'spins', subtask 1/1, in stream.<locals>.<lambda>" in ended.stdout
 
 
-def test_an_endless_loop_interrupted_twice() -> None:
+@pytest.mark.parametrize("thread", ["main", "another"])
+def test_an_endless_loop_interrupted_twice(thread: str) -> None:
     """F4: the first Ctrl-C cancels the job; the second, after the loop was named, ends the waiting."""
-    ended = run(INTERRUPTED_TWICE)
+    ended = run(f"interrupt, wait = interrupt_{thread}, wait_for_job" + INTERRUPTED_TWICE)
     assert (ended.returncode, ended.stdout) == (0, "interrupted\n"), ended.stderr
     assert "s ago, but a function does not return: operator 'spins'" in ended.stderr
     assert "endless: no longer waiting for it; its thread is abandoned, which is at operator" in ended.stderr
+
+
+@pytest.mark.parametrize("thread", ["main", "another"])
+def test_results_of_an_endless_loop_interrupted_twice(thread: str) -> None:
+    """F4: the first Ctrl-C closes the results, which waits for the job; the second ends that."""
+    ended = run(f"interrupt, wait = interrupt_{thread}, wait_for_results" + INTERRUPTED_TWICE)
+    assert (ended.returncode, ended.stdout) == (0, "interrupted\n"), ended.stderr
+    assert "s ago, but a function does not return: operator 'spins'" in ended.stderr

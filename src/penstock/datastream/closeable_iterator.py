@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.base.errors import CallTimeoutError
 from penstock.connectors.collect import CollectedRecords
-from penstock.drivers.interrupts import ends_on_second_interrupt
+from penstock.drivers.interrupts import ends_on_second_interrupt, next_of
 
 if TYPE_CHECKING:
     from penstock.drivers.running_job import RunningJob
@@ -66,7 +66,7 @@ class CloseableIterator:
             arrived = self._arrived.get_nowait()
         except queue.Empty:
             with ends_on_second_interrupt():
-                arrived = self._arrived.get(timeout=timeout_seconds)
+                arrived = next_of(self._arrived, timeout_seconds)
         self._current = iter(arrived)
         if not arrived:
             self._ended = True

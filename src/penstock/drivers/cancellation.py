@@ -12,7 +12,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import wait
 from typing import Final
 
 from penstock.base.completable_future import CompletableFuture
@@ -21,6 +20,7 @@ from penstock.base.errors import JobExecutionError
 from penstock.base.job_execution_result import JobExecutionResult
 from penstock.base.options import TASK_CANCELLATION_INTERVAL_MS, TASK_CANCELLATION_TIMEOUT_MS
 from penstock.core.task.whereabouts import outermost_first, whereabouts
+from penstock.drivers.interrupts import SIGNALS_SECONDS, wait_until_done
 
 _log = logging.getLogger("penstock.job")
 
@@ -122,9 +122,10 @@ class CancellationWatch:
 
     def join(self, thread: threading.Thread) -> None:
         """Wait for the outcome of the job, and for its thread unless that is left to itself."""
-        wait([self._result])
+        wait_until_done(self._result)
         if not self._has_given_up:
-            thread.join()
+            while thread.is_alive():
+                thread.join(SIGNALS_SECONDS)
 
     def say_what_is_left(self) -> None:
         """Log that the job is not waited for any longer."""

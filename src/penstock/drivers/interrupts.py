@@ -1,22 +1,34 @@
-"""Lets a second Ctrl-C end a process in which no Python code can run.
+"""Ctrl-C while a program waits: it has its effect, and a second one ends a process in which no Python code can run.
 
 Python handles a signal in the main thread, which needs the global interpreter lock (GIL). On the local target functions
 run in the program's process. If one of them calls C code that does not return and holds the lock, Ctrl-C has no effect.
 So the system's own action is put back when a signal arrives (`SA_RESETHAND`), and the Python handler puts itself back
 as the first thing that it does. If it does not get to run, the next Ctrl-C ends the process.
+
+The system may hand a signal to any thread of the process. The main thread still runs the Python handler, but nothing
+wakes it, so whoever waits there wakes up now and then.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import math
 import platform
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import Future, wait
+from queue import Empty, SimpleQueue
 from types import FrameType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
+
+T = TypeVar("T")
+
+#: How often a program that waits wakes up to run the handlers of signals that another thread took.
+SIGNALS_SECONDS: Final = 0.5
 
 _RESET_HANDLER: Final = -0x80000000
 #: The structure below differs on other systems and processors.
@@ -59,6 +71,25 @@ def ends_on_second_interrupt() -> Iterator[None]:
     finally:
         if signal.getsignal(signal.SIGINT) is on_interrupt:
             signal.signal(signal.SIGINT, before)
+
+
+def wait_until_done(future: Future[Any]) -> None:
+    """Wait for a future, however it ends; signals have their effect within `SIGNALS_SECONDS`."""
+    while not wait([future], SIGNALS_SECONDS).done:
+        pass
+
+
+def next_of(items: SimpleQueue[T], timeout_seconds: float | None = None) -> T:
+    """The next item of a queue; signals have their effect within `SIGNALS_SECONDS`. Raises `Empty` at the timeout."""
+    left = math.inf if timeout_seconds is None else timeout_seconds
+    until = time.monotonic() + left
+    while True:
+        try:
+            return items.get(timeout=min(left, SIGNALS_SECONDS))
+        except Empty:
+            left = max(0.0, until - time.monotonic())
+            if not left:
+                raise
 
 
 def _set(action: _Action) -> None:

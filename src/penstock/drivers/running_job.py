@@ -6,7 +6,7 @@ import logging
 import threading
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from penstock.base.completable_future import CompletableFuture
@@ -30,7 +30,7 @@ from penstock.core.protocol import StopMode
 from penstock.drivers.answers import Answers
 from penstock.drivers.cancellation import CancellationWatch
 from penstock.drivers.driver_log import DriverLog
-from penstock.drivers.interrupts import ends_on_second_interrupt
+from penstock.drivers.interrupts import ends_on_second_interrupt, wait_until_done
 from penstock.drivers.job_client import JobClient
 from penstock.drivers.log_settings import LogSettings
 from penstock.drivers.moves import Moves
@@ -43,8 +43,6 @@ if TYPE_CHECKING:  # workers load this module with the API, and no master
     from penstock.core.job.job_master import JobMaster
     from penstock.core.job.resource_requirements import Bounds
 
-#: How often a program that waits looks for signals: one that another thread got does not wake the one that waits.
-SIGNALS_SECONDS: Final = 0.5
 #: How long (ms) a worker may take to answer a question.
 ANSWER_MS_MAX: Final = 10_000
 #: How long (s) a job that ends waits until its end is recorded.
@@ -189,8 +187,7 @@ class RunningJob(JobClient):
         """
         with ends_on_second_interrupt():
             try:
-                while not wait([self._told], SIGNALS_SECONDS).done:
-                    pass
+                wait_until_done(self._told)
                 return self._told.result()
             except KeyboardInterrupt:
                 try:

@@ -31,7 +31,7 @@ from penstock.drivers.election.zookeeper_client import (
     connect,
     disconnect,
 )
-from penstock.drivers.running_job import SIGNALS_SECONDS
+from penstock.drivers.interrupts import SIGNALS_SECONDS
 
 CANDIDATE: Final = "-candidate-"
 #: How much of a failure's text goes into ZooKeeper, which keeps all of it in memory.

@@ -24,7 +24,7 @@ from penstock.base.options import (
     ZOOKEEPER_SESSION_TIMEOUT_MS,
     ZOOKEEPER_TOLERATE_SUSPENDED,
 )
-from penstock.drivers.running_job import SIGNALS_SECONDS
+from penstock.drivers.interrupts import SIGNALS_SECONDS
 
 #: How long between two tries to connect, at most.
 RETRY_SECONDS_MAX: Final = 1.0

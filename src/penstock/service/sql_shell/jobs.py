@@ -8,6 +8,7 @@ from concurrent.futures import wait
 from dataclasses import dataclass
 from typing import Final
 
+from penstock.drivers.interrupts import wait_until_done
 from penstock.drivers.job_client import JobClient
 from penstock.service.sql_shell.errors import reason
 from penstock.table.data.errors import ValidationError
@@ -94,7 +95,9 @@ class SessionJobs:
         if statement.verb == "DESCRIBE":
             return results.table(_COLUMNS, [job.row()])
         if "SAVEPOINT" in statement.options:
-            path = job.client.stop_with_savepoint("DRAIN" in statement.options).result()
+            stopped = job.client.stop_with_savepoint("DRAIN" in statement.options)
+            wait_until_done(stopped)
+            path = stopped.result()
             job.is_stopped = True
             return results.table([("savepoint path", results.STRING)], [(path,)])
         job.is_stopped = True
