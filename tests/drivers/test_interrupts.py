@@ -13,7 +13,7 @@ import pytest
 from penstock.drivers.interrupts import ends_on_second_interrupt
 
 PROGRAM = """
-import contextlib, ctypes, os, signal, sys, threading
+import contextlib, ctypes, os, signal, sys, threading, time
 from penstock.datastream import closeable_iterator
 from penstock.drivers import running_job
 from tests.datastream.environments import local_environment
@@ -31,6 +31,9 @@ running_job.ends_on_second_interrupt = closeable_iterator.ends_on_second_interru
 
 def hold(value):
     waits.wait()
+    while sys._current_frames()[threading.main_thread().ident].f_code.co_name not in ("wait", "next_of"):
+        time.sleep(0.01)
+    time.sleep(0.1)  # it no longer asks for the lock
     sys.setswitchinterval(1e6)  # no other thread gets the lock between two calls
     holding = ctypes.PyDLL(None)
     for _ in range(COUNT):
