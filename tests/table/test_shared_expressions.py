@@ -109,3 +109,17 @@ def test_products_of_decimals_are_shared_and_those_of_numbers_are_not() -> None:
         [True, None],
         [Decimal("1.0"), None],
     ]
+
+
+def test_calls_stand_more_than_once_beside_constants_of_arrays_and_maps() -> None:
+    """Row J: such a constant is a list, and has a hash all the same."""
+    assert values(["a"], "ARRAY[t] = ARRAY['a']", "ARRAY[t] = ARRAY['b']") == [[True], [False]]
+    assert values(["a"], "MAP[t, 1] = MAP['a', 1]", "MAP[t, 1] = MAP['a', 2]") == [[True], [False]]
+    union = typed("MAP_UNION(MAP[t, 1], MAP['a', 1])")
+    assert union in repeated([union, union])
+
+
+def test_zeros_of_either_sign_are_apart_in_arrays() -> None:
+    zeros = ["ARRAY_CONCAT(ARRAY[CHAR_LENGTH(t) * 1e0], ARRAY[0e0])", "ARRAY_CONCAT(ARRAY[CHAR_LENGTH(t) * 1e0], {})"]
+    found = values([""], zeros[0], zeros[1].format("ARRAY[CAST('-0.0' AS DOUBLE)]"))
+    assert repr(found) == "[[[0.0, 0.0]], [[0.0, -0.0]]]"

@@ -116,6 +116,12 @@ def _is_known(expression: Typed) -> bool:
     return True
 
 
+def _has_zero(value: object) -> bool:
+    if isinstance(value, list | tuple):
+        return any(map(_has_zero, value))
+    return isinstance(value, float) and not value
+
+
 def _is_worth_it(one: Typed) -> bool:
     if isinstance(one, Split):
         return True
@@ -125,7 +131,7 @@ def _is_worth_it(one: Typed) -> bool:
         return False
     parts = list(one.walk())
     # Two zeros are equal, and give different quotients.
-    has_zero = any(isinstance(part, Constant) and isinstance(part.value, float) and not part.value for part in parts)
+    has_zero = any(isinstance(part, Constant) and _has_zero(part.value) for part in parts)
     return is_stable(one) and not has_zero and any(isinstance(part, Field) for part in parts)
 
 

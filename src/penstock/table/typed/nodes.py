@@ -38,11 +38,19 @@ class Field(Typed):
         return self.name or f"${self.index}"
 
 
+def _hashable(value: object) -> object:
+    """The same for arrays and maps, which are lists."""
+    return tuple(map(_hashable, value)) if isinstance(value, list | tuple) else value
+
+
 @dataclass(frozen=True, slots=True)
 class Constant(Typed):
     """A value that is written in the query or follows from it, as `penstock.table.data.values` holds it."""
 
     value: object
+
+    def __hash__(self) -> int:
+        return hash((self.type, _hashable(self.value)))
 
     def __str__(self) -> str:
         return repr(self.value)
@@ -53,6 +61,9 @@ class Constants(Typed):
     """The constants of a long IN as one operand. Some are NULL if `type` is nullable."""
 
     values: tuple[object, ...]
+
+    def __hash__(self) -> int:
+        return hash((self.type, _hashable(self.values)))
 
     def __str__(self) -> str:
         return ", ".join(map(repr, self.values))
