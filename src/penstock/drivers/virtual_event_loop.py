@@ -73,9 +73,11 @@ class VirtualEventLoop(asyncio.AbstractEventLoop):
         """A future of this loop."""
         return asyncio.Future(loop=self)
 
-    def create_task(self, coro: Any, *, name: str | None = None, context: Any = None) -> asyncio.Task[Any]:
-        """Begin a coroutine."""
-        return asyncio.Task(coro, loop=self, name=name, context=context)
+    def create_task(
+        self, coro: Any, *, name: str | None = None, context: Any = None, **options: Any
+    ) -> asyncio.Task[Any]:
+        """Begin a coroutine. `options`: those of later releases of Python."""
+        return asyncio.Task(coro, loop=self, name=name, context=context, **options)
 
     def is_running(self) -> bool:
         """Whether `run_ready` is at work."""
