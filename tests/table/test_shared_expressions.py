@@ -112,7 +112,7 @@ def test_products_of_decimals_are_shared_and_those_of_numbers_are_not() -> None:
 
 
 def test_calls_stand_more_than_once_beside_constants_of_arrays_and_maps() -> None:
-    """Row J: such a constant is a list, and has a hash all the same."""
+    """K2: such a constant is a list, and has a hash all the same."""
     assert values(["a"], "ARRAY[t] = ARRAY['a']", "ARRAY[t] = ARRAY['b']") == [[True], [False]]
     assert values(["a"], "MAP[t, 1] = MAP['a', 1]", "MAP[t, 1] = MAP['a', 2]") == [[True], [False]]
     union = typed("MAP_UNION(MAP[t, 1], MAP['a', 1])")

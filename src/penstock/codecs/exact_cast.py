@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.types as kinds
 
 from penstock.codecs.column_leaves import has_decimals
+from penstock.codecs.map_columns import with_keys_like
 
 #: the texts that are decimal numbers, for Python as for Arrow
 _NUMBER: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,9})?", re.ASCII)
@@ -29,7 +30,8 @@ def exact_cast(column: Any, kind: pa.DataType) -> Any:
     """An array or chunked array as another type; the same object if it has the type.
 
     A timestamp loses the digits of its fraction that the type does not have, toward the past. Decimals lose no digit.
-    Inside of lists, maps and structs timestamps lose no digit either.
+    Inside of lists, maps and structs timestamps lose no digit either. Maps whose keys may be NULL become plain maps, or
+    the other way round, as the type says.
 
     Raises:
         pa.ArrowInvalid: for a value that the type does not hold. The message shows the value.
@@ -37,6 +39,8 @@ def exact_cast(column: Any, kind: pa.DataType) -> Any:
     """
     if column.type == kind:
         return column
+    if kinds.is_nested(kind) and kinds.is_nested(column.type):
+        column = with_keys_like(column, kind)
     if isinstance(column, pa.ChunkedArray):
         return pa.chunked_array([exact_cast(one, kind) for one in column.chunks], kind)
     if kinds.is_dictionary(column.type):

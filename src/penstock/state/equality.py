@@ -26,6 +26,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.codecs.map_columns import NULLABLE_KEY, has_nullable_keys, key_type_of, keys_of, map_array, map_type
 from penstock.state.key_bytes import NAN, NEGATIVE_ZERO
 
 #: A function of a value, which may be None.
@@ -101,15 +102,15 @@ def _canonical_structs(column: pa.Array) -> pa.Array:
 def _canonical_maps(column: pa.Array) -> pa.Array:
     offsets = column.offsets.to_numpy()
     entries = slice(int(offsets[0]), int(offsets[-1]))
-    keys, items = (canonical_column(part[entries]) for part in (column.keys, column.items))
+    keys, items = (canonical_column(part[entries]) for part in (keys_of(column), column.items))
     rows = np.repeat(np.arange(len(column)), np.diff(offsets))
     ranks = _ranks(keys)
     if len(ranks) > 1 and ((ranks[1:] < ranks[:-1]) & (rows[1:] == rows[:-1])).any():
         in_order = pa.array(np.lexsort((ranks, rows)))
         keys, items = keys.take(in_order), items.take(in_order)
     starts = _with_nulls(pa.array(offsets - offsets[0], pa.int32()), column)
-    kind = pa.map_(_field(column.type, 0, keys), _field(column.type, 1, items))
-    return pa.MapArray.from_arrays(starts, keys, items, type=kind)
+    make_type = map_type if has_nullable_keys(column.type) else pa.map_
+    return map_array(starts, keys, items, make_type(keys.type, items.type))
 
 
 def _ranks(keys: pa.Array) -> Any:
@@ -161,7 +162,7 @@ def canonicalizer_of(data_type: pa.DataType, zeros: Zeros = "kept") -> Canonical
     if pa.types.is_floating(data_type):
         return _FLOATS[zeros]
     if pa.types.is_map(data_type):
-        key = canonicalizer_of(data_type.key_type, zeros)
+        key = canonicalizer_of(key_type_of(data_type), zeros)
         return partial(_canonical_pairs, key, canonicalizer_of(data_type.item_type, zeros))
     if pa.types.is_struct(data_type):
         fields = [canonicalizer_of(data_type.field(index).type, zeros) for index in range(data_type.num_fields)]
@@ -250,6 +251,8 @@ def order_of(value: Any) -> tuple[Any, ...]:
 def _hashable(value: Any) -> Any:
     """An element of a canonical column as a dictionary key: rows as tuples of their values, maps as pairs."""
     if isinstance(value, dict):
+        if NULLABLE_KEY in value:
+            return _hashable(value[NULLABLE_KEY])
         value = value.values()
     elif not isinstance(value, list | tuple):
         return NAN if _is_nan(value) else value

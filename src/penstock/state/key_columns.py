@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.codecs.map_columns import has_nullable_keys, nullable_key_table
 from penstock.state.captures import CaptureWriter
 from penstock.state.equality import hashable_elements
 from penstock.state.errors import StateError
@@ -111,6 +112,8 @@ def read_columns(files: Iterable[bytes]) -> pa.Table:
             raise StateError(f"state in columns lacks the rows {rows} to {first}: a file of its history is missing")
         tables.append(table.slice(rows - first))
         rows = first + table.num_rows
+    if any(has_nullable_keys(kind) for table in tables for kind in table.schema.types):
+        tables = list(map(nullable_key_table, tables))  # the first ones may come from a release with plain maps
     return pa.concat_tables(tables).replace_schema_metadata(tables[0].schema.metadata)
 
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from penstock.codecs.map_columns import plain_table
 from penstock.core.checkpoint.channel_states import CHANNEL_MODE
 from penstock.core.operators.sink.sink import COMMITTABLES_STATE
 from penstock.core.operators.source.source import SPLITS_STATE
@@ -184,7 +185,7 @@ class SavepointReader:
         """The state of an operator over columns, as it is stored: its partials, and the key group of each row.
 
         Raises:
-            StateError: if the operator keeps no state in columns.
+            StateError: if the operator keeps no state in columns, or keeps maps with keys that are NULL.
         """
         operator = self._find(uid)
         histories = [
@@ -197,6 +198,10 @@ class SavepointReader:
         if not histories:
             raise StateError(f"{operator_name(operator)} keeps no state in columns")
         tables = [read_columns(map(self._storage.read, files)) for files in histories]
+        try:
+            tables = list(map(plain_table, tables))
+        except pa.ArrowInvalid as error:
+            raise StateError(f"the state of {operator_name(operator)} cannot be read as columns: {error}") from error
         return pa.concat_tables(tables).replace_schema_metadata(tables[0].schema.metadata)
 
     def read_timers(self, uid: str, key_type: Any = None) -> SavepointTable:

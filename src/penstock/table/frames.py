@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from penstock.base.errors import UnsupportedError
+from penstock.base.errors import UnsupportedError, WrongValueError
+from penstock.codecs.exact_cast import exact_cast
+from penstock.codecs.map_columns import plain_type
 from penstock.state.equality import canonicalizer_of
 from penstock.table.data.arrow_types import arrow_type
 from penstock.table.data.conversion import seen_of
@@ -17,7 +19,7 @@ from penstock.table.data.logical_types import DataType, RawType, RowField, RowTy
 from penstock.table.data.values import column_of
 from penstock.table.data.zone_names import zone_name
 from penstock.table.plan.executor import ChangelogRow
-from penstock.table.plan.row_schema import RowSchema
+from penstock.table.plan.row_schema import PlanColumn, RowSchema
 
 if TYPE_CHECKING:
     import pandas
@@ -39,7 +41,7 @@ def frame_of(changes: Iterable[ChangelogRow], schema: RowSchema, zone: datetime.
     except ImportError as error:
         raise UnsupportedError("to_pandas needs pandas: install it with `pip install pandas`") from error
     kept = _kept(changes, schema)
-    series = [_series([row[index] for row in kept], column.type, zone) for index, column in enumerate(schema)]
+    series = [_series([row[index] for row in kept], column, zone) for index, column in enumerate(schema)]
     frame = pandas.concat(series, axis=1) if series else pandas.DataFrame(index=range(len(kept)))
     frame.columns = pandas.Index(schema.names)
     return frame
@@ -48,7 +50,7 @@ def frame_of(changes: Iterable[ChangelogRow], schema: RowSchema, zone: datetime.
 def arrow_of(changes: Iterable[ChangelogRow], schema: RowSchema, zone: datetime.tzinfo) -> pa.Table:
     """The rows that are left when all changes are made, as an Arrow table. See `frame_of`."""
     kept = _kept(changes, schema)
-    columns = [_column([row[index] for row in kept], column.type, zone) for index, column in enumerate(schema)]
+    columns = [_column([row[index] for row in kept], column, zone) for index, column in enumerate(schema)]
     fields = [
         pa.field(column.name, array.type, column.type.is_nullable)
         for column, array in zip(schema, columns, strict=True)
@@ -97,11 +99,13 @@ def _hashable(values: Any) -> Any:
     return values
 
 
-def _column(values: list[Any], data_type: DataType, zone: datetime.tzinfo) -> pa.Array:
+def _column(values: list[Any], column: PlanColumn, zone: datetime.tzinfo) -> pa.Array:
     """A column with moments in a time zone. Arrow keeps them in UTC, so no value changes."""
-    found = column_of(values, data_type)
-    shown = _in_zone(found.type, zone_name(zone))
-    return found if found.type == shown else found.cast(shown)
+    found = column_of(values, column.type)
+    try:
+        return exact_cast(found, _in_zone(plain_type(found.type), zone_name(zone)))
+    except pa.ArrowInvalid as error:
+        raise WrongValueError(f"column {column.name!r} of type {column.type} has no form in Arrow: {error}") from error
 
 
 def _in_zone(kind: pa.DataType, zone: str) -> pa.DataType:
@@ -117,18 +121,18 @@ def _in_zone(kind: pa.DataType, zone: str) -> pa.DataType:
     return kind
 
 
-def _series(values: list[Any], data_type: DataType, zone: datetime.tzinfo) -> Any:
+def _series(values: list[Any], column: PlanColumn, zone: datetime.tzinfo) -> Any:
     """A column as Arrow gives it to pandas; as plain objects where Arrow has no form for the values."""
     import pandas
 
-    if _has_objects(data_type):
-        return pandas.Series(list(map(seen_of(data_type, zone), values)), dtype=object)
-    column = _column(values, data_type, zone)
-    if column.null_count:
+    if _has_objects(column.type):
+        return pandas.Series(list(map(seen_of(column.type, zone), values)), dtype=object)
+    found = _column(values, column, zone)
+    if found.null_count:
         nullable = (pandas.Int8Dtype(), pandas.Int16Dtype(), pandas.Int32Dtype(), pandas.Int64Dtype())
         of_arrow = dict(zip((pa.int8(), pa.int16(), pa.int32(), pa.int64()), nullable, strict=True))
-        return column.to_pandas(types_mapper=of_arrow.get, integer_object_nulls=True)
-    return column.to_pandas(integer_object_nulls=True)
+        return found.to_pandas(types_mapper=of_arrow.get, integer_object_nulls=True)
+    return found.to_pandas(integer_object_nulls=True)
 
 
 def _has_objects(data_type: DataType) -> bool:

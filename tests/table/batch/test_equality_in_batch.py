@@ -12,6 +12,7 @@ from tests.table.batch.batches import run_batch
 from tests.table.running import Rows, run
 
 from penstock.base.errors import UnsupportedError
+from penstock.table.data.errors import TableRuntimeError
 from penstock.table.data.logical_types import (
     ArrayType,
     DecimalType,
@@ -154,3 +155,12 @@ def test_decimal_sums_come_back_from_overflow(scale: int) -> None:
                 check(sql, table)
             else:
                 assert run_batch(sql, t=table)[0][0] == run_batch("SELECT SUM(v) FROM t", t=table)[0][0]
+
+
+def test_keys_of_maps_that_are_null() -> None:
+    """K2: they pass from function to function; a column of Spark cannot hold them, and the error says so."""
+    keys = Rows({"k": STRING}, [("a",), (None,)])
+    sql = "SELECT CAST(MAP[k, 1] AS STRING), CARDINALITY(MAP_FROM_ARRAYS(ARRAY[k, 'z'], ARRAY[1, 2])) FROM t"
+    check(sql, keys)
+    with pytest.raises(TableRuntimeError, match="a key of a map is NULL: Spark, which runs queries in batch mode"):
+        run_batch("SELECT MAP[k, 1] FROM t", t=keys)

@@ -86,9 +86,35 @@ class TestConstructors:
         with pytest.raises(ValidationError):
             of_one(sql)
 
-    def test_a_map_has_no_key_that_is_null(self) -> None:
-        with pytest.raises(TableRuntimeError, match="a key of a map is NULL"):
-            gives("MAP[a, 1]", a=("INT", [None]))
+    def test_keys_of_maps_that_are_null(self) -> None:
+        """K2: as in Flink."""
+        keys: Column = ("STRING", ["a", None])
+        assert shown("MAP[k, 1]", k=keys) == ([[("a", 1)], [(None, 1)]], "MAP<STRING, INT NOT NULL> NOT NULL")
+        assert gives("MAP[k, 1, 'a', 2, k, 3]", k=keys) == [[("a", 3)], [("a", 2), (None, 3)]]
+        assert gives("CAST(MAP[k, 1] AS STRING)", k=keys) == ["{a=1}", "{NULL=1}"]
+        assert gives("MAP_FROM_ARRAYS(ARRAY[k, 'z'], ARRAY[1, 2])", k=keys) == [
+            [("a", 1), ("z", 2)],
+            [(None, 1), ("z", 2)],
+        ]
+        assert gives("CARDINALITY(MAP[k, 1, 'a', 2])", k=keys) == [1, 2]
+        assert gives("MAP[k, 1][k]", k=keys) == [1, None]
+        assert gives("MAP_KEYS(MAP[k, 1])", k=keys) == [["a"], [None]]
+        assert gives("MAP_ENTRIES(MAP[k, 1])", k=keys) == [[("a", 1)], [(None, 1)]]
+        assert gives("MAP_UNION(MAP[k, 1], MAP[CAST(NULL AS STRING), 2])", k=keys) == [
+            [("a", 1), (None, 2)],
+            [(None, 2)],
+        ]
+        assert gives("CAST(MAP[k, '7'] AS MAP<STRING, INT>)", k=keys) == [[("a", 7)], [(None, 7)]]
+        assert gives("MAP[k, 1] = MAP[k, 1]", k=keys) == [True, True]
+        assert gives("MAP[k, 1] = MAP['a', 1]", k=keys) == [True, False]
+        assert gives("ARRAY[MAP[k, MAP[k, 1]]]", k=keys) == [[[("a", [("a", 1)])]], [[(None, [(None, 1)])]]]
+
+    def test_json_has_no_key_that_is_null(self) -> None:
+        """K2: the words are Flink's."""
+        with pytest.raises(TableRuntimeError, match=r"Key at index 1 was null\. This is not supported"):
+            gives("JSON_STRING(MAP['a', 1, k, 2])", k=("STRING", [None]))
+        lazy = "CASE WHEN k IS NULL THEN '' ELSE JSON_STRING(MAP[k, 2]) END"
+        assert gives(lazy, k=("STRING", [None, "a"])) == ["", '{"a":2}']
 
 
 class TestAccess:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import pickle
 from decimal import Decimal
 from pathlib import Path
@@ -13,11 +14,12 @@ import pytest
 from hypothesis import given
 from tests.table.connectors.tables import held_rows, reader_of, rows_of
 
-from penstock.base.errors import UnsupportedError
+from penstock.base.errors import FormatError, PenstockError, UnsupportedError
 from penstock.codecs.csv_row import CsvRowDeserializationSchema
 from penstock.codecs.messages import Deserialized
 from penstock.common import Types
 from penstock.formats.csv import CsvFormat
+from penstock.table import EnvironmentSettings, TableEnvironment
 from penstock.table.catalog.schema import type_of
 from penstock.table.connectors.formats.built_in import built_in_formats
 from penstock.table.connectors.table_options import TableOptions
@@ -376,3 +378,38 @@ def test_numbers_are_written_as_flink_writes_them(name: str, options: dict[str, 
     assert messages == expected
     read = rows(name, schema, messages, **keys)
     assert [row[:2] for row in read] == [row[:2] for row in values]
+
+
+# --- maps whose keys may be NULL --------------------------------------------------------------------------------------
+
+
+def test_keys_of_maps_that_are_null_in_json() -> None:
+    """K2: FAIL, DROP and LITERAL, as in Flink; nested maps and changelogs as well."""
+    schema = schema_of(m="MAP<STRING, ARRAY<MAP<STRING, INT>>>")
+    values = [([(None, [[("a", 1), (None, 2)]]), ("b", None)],), (None,)]
+    with pytest.raises(FormatError, match=r"column 'm': a key of a map is NULL.*'map-null-key.mode' = 'DROP'"):
+        encoded("json", schema, values)
+    assert encoded("json", schema, values, **{"map-null-key.mode": "DROP"}) == [b'{"m":{"b":null}}', b'{"m":null}']
+    named = {"map-null-key.mode": "LITERAL", "map-null-key.literal": "?"}
+    first, _ = encoded("json", schema, values, **named)
+    assert first == b'{"m":{"?":[{"a":1,"?":2}],"b":null}}'
+    assert b'"null":[{"a":1,"null":2}]' in encoded("json", schema, values, **{"map-null-key.mode": "LITERAL"})[0]
+
+
+@pytest.mark.parametrize("name", ["parquet", "orc", "avro"])
+def test_keys_of_maps_that_are_null_have_no_place_in_files(name: str, tmp_path: Path) -> None:
+    """K4: the error names the column; other maps are plain ones in the file."""
+    environment = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+    environment.get_config().set("execution.target", "local")
+    environment.execute_sql(
+        "CREATE TABLE held (m MAP<STRING, INT>, n ARRAY<MAP<STRING, MAP<STRING, TIMESTAMP(3)>>>) WITH "
+        f"('connector' = 'filesystem', 'path' = '{tmp_path}', 'format' = '{name}')"
+    )
+    maps = "MAP['x', 1, k, 2], ARRAY[MAP['p', MAP['q', TIMESTAMP '2020-01-02 03:04:05.678']], NULL]"
+    values = "INSERT INTO held SELECT {} FROM (VALUES ('a'), ({})) AS t (k)".format
+    environment.execute_sql(values(maps, "CAST('b' AS STRING)")).wait()
+    inner = [{"p": {"q": datetime.datetime(2020, 1, 2, 3, 4, 5, 678_000)}}, None]
+    with environment.execute_sql("SELECT * FROM held").collect() as results:
+        assert [tuple(row) for row in results] == [({"x": 1, "a": 2}, inner), ({"x": 1, "b": 2}, inner)]
+    with pytest.raises(PenstockError, match=r"(?s)'m'.*(NULL|None)"):
+        environment.execute_sql(values(maps, "CAST(NULL AS STRING)")).wait()

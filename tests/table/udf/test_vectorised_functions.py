@@ -118,3 +118,15 @@ def test_without_operands_there_is_nothing_to_work_on() -> None:
     made = environment(f=udf(lambda: 1, result_type="INT", func_type="pandas"))
     with pytest.raises(ValidationError, match=r"works on columns \(pandas\), so it needs an operand"):
         made.sql_query("SELECT f() FROM words")
+
+
+@pytest.mark.parametrize("kind", ["pandas", "arrow"])
+def test_maps_are_plain_ones(kind: str) -> None:
+    """On the way in and on the way out. A key that is NULL has no place in them, and a function by rows gets it."""
+    same = udf(lambda found: found, result_type="MAP<STRING, INT>", func_type=kind)
+    sql = "SELECT same(MAP[text, id]) FROM words"
+    assert rows_of(environment(same=same), sql + " WHERE text IS NOT NULL") == [({"a bb": 1},), ({"c": 2},)]
+    with pytest.raises(UserFunctionError, match="it cannot get an operand: a key of a map is NULL"):
+        rows_of(environment(same=same), sql)
+    by_rows = udf(lambda found: {**found, None: 7} if 2 in found.values() else found, result_type="MAP<STRING, INT>")
+    assert rows_of(environment(same=by_rows), sql) == [({"a bb": 1},), ({"c": 2, None: 7},), ({None: 3},)]

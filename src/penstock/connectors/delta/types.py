@@ -9,6 +9,7 @@ import pyarrow as pa
 from penstock.base.errors import ConfigurationError, UnsupportedError
 from penstock.base.typeinfo import RowTypeInfo
 from penstock.codecs.arrow_types import arrow_schema, arrow_type
+from penstock.codecs.map_columns import key_type_of
 
 
 def columns_of_type(row_type: Any, owner: str) -> pa.Schema:
@@ -49,7 +50,7 @@ def stored_type(kind: pa.DataType, column: str) -> pa.DataType:
     if types.is_struct(kind):
         return pa.struct([pa.field(one.name, stored_type(one.type, f"{column}.{one.name}")) for one in kind])
     if types.is_map(kind):
-        return pa.map_(stored_type(kind.key_type, column), stored_type(kind.item_type, column))
+        return pa.map_(stored_type(key_type_of(kind), column), stored_type(kind.item_type, column))
     if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
         return pa.list_(stored_type(kind.value_type, column))
     if types.is_dictionary(kind):

@@ -14,6 +14,7 @@ import pyarrow as pa
 from penstock.base.errors import UnsupportedError
 from penstock.base.types import Row
 from penstock.codecs.exact_cast import exact_cast
+from penstock.codecs.map_columns import key_type_of
 from penstock.codecs.row_columns import exact_array
 from penstock.core.connector import RecordError
 
@@ -53,7 +54,7 @@ def stored_type(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         return pa.list_(stored_type(kind.value_type))
     if pa.types.is_map(kind):
-        return pa.map_(stored_type(kind.key_type), stored_type(kind.item_type))
+        return pa.map_(stored_type(key_type_of(kind)), stored_type(kind.item_type))
     if pa.types.is_struct(kind):
         return pa.struct([pa.field(one.name, stored_type(one.type), one.nullable) for one in kind])
     if pa.types.is_null(kind) or pa.types.is_duration(kind) or pa.types.is_interval(kind) or pa.types.is_union(kind):
@@ -70,7 +71,7 @@ def fits(kind: pa.DataType, other: pa.DataType) -> bool:
     if pa.types.is_list(kind) and pa.types.is_list(other):
         return fits(kind.value_type, other.value_type)
     if pa.types.is_map(kind) and pa.types.is_map(other):
-        return fits(kind.key_type, other.key_type) and fits(kind.item_type, other.item_type)
+        return fits(key_type_of(kind), key_type_of(other)) and fits(kind.item_type, other.item_type)
     if pa.types.is_decimal(kind) and pa.types.is_decimal(other):
         return bool(kind.scale == other.scale and kind.precision <= other.precision)
     wider = {pa.int32(): pa.int64(), pa.float32(): pa.float64()}

@@ -14,6 +14,7 @@ import pyarrow as pa
 from penstock.codecs.arrow_types import DIGITS
 from penstock.codecs.column_leaves import offsets_of
 from penstock.codecs.exact_cast import exact_cast
+from penstock.codecs.map_columns import key_type_of, map_array
 from penstock.connectors.iceberg.columns import fits, stored_type
 
 _ADVICE: Final = "declare it as {}"
@@ -36,7 +37,7 @@ def is_readable(kind: pa.DataType, wanted: pa.DataType) -> bool:
     if _is_list(kind) and _is_list(wanted):
         return is_readable(kind.value_type, wanted.value_type)
     if types.is_map(kind) and types.is_map(wanted):
-        return is_readable(kind.key_type, wanted.key_type) and is_readable(kind.item_type, wanted.item_type)
+        return is_readable(key_type_of(kind), key_type_of(wanted)) and is_readable(kind.item_type, wanted.item_type)
     return isinstance(kind, pa.DataType) and not isinstance(kind, pa.BaseExtensionType) and fits(kind, wanted)
 
 
@@ -90,8 +91,8 @@ def _read_nested(column: pa.Array, wanted: pa.DataType) -> pa.Array:
         return pa.StructArray.from_arrays(parts, fields=list(wanted), mask=nulls)
     offsets = offsets_of(whole).cast(pa.int32())
     if pa.types.is_map(wanted):
-        keys, items = read_column(whole.keys, wanted.key_type), read_column(whole.items, wanted.item_type)
-        return pa.MapArray.from_arrays(offsets, keys, items, type=wanted)
+        keys, items = read_column(whole.keys, key_type_of(wanted)), read_column(whole.items, wanted.item_type)
+        return map_array(offsets, keys, items, wanted)
     return pa.ListArray.from_arrays(offsets, read_column(whole.values, wanted.value_type), type=wanted)
 
 

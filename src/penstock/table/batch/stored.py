@@ -14,7 +14,9 @@ import pyarrow.compute as pc
 
 from penstock.base.errors import UnsupportedError
 from penstock.codecs.exact_cast import exact_cast
+from penstock.codecs.map_columns import has_nullable_keys, keys_of, map_array
 from penstock.table.data.arrow_types import arrow_type
+from penstock.table.data.errors import TableRuntimeError
 from penstock.table.data.logical_types import (
     ArrayType,
     BigIntType,
@@ -188,8 +190,14 @@ def _converted(
             if isinstance(data_type, MultisetType)
             else (data_type.key_type, data_type.value_type)
         )
-        keys, items = _converted(column.keys, key, kind_of, convert), _converted(column.items, item, kind_of, convert)
-        return pa.MapArray.from_arrays(_offsets(column), keys, items, type=kind_of(data_type))
+        keys = _converted(keys_of(column), key, kind_of, convert)
+        items = _converted(column.items, item, kind_of, convert)
+        wanted = kind_of(data_type)
+        if keys.null_count and not has_nullable_keys(wanted):
+            raise TableRuntimeError(
+                "a key of a map is NULL: Spark, which runs queries in batch mode, has no maps with such keys"
+            )
+        return map_array(_offsets(column), keys, items, wanted)
     if isinstance(data_type, ArrayType):
         elements = _converted(column.values, data_type.element_type, kind_of, convert)
         return pa.ListArray.from_arrays(_offsets(column), elements, type=kind_of(data_type))

@@ -1,8 +1,9 @@
 """How columns are kept: the Arrow type for each logical type.
 
 Arrow has no months, so an interval of months is a number of them. Texts and bytes do not keep their length, and times
-of day are milliseconds whatever their precision, as in Flink. What Arrow has no type for is bytes: bitmaps in the
-portable format of Roaring, variants and Python objects as pickles.
+of day are milliseconds whatever their precision, as in Flink. The keys of Arrow's maps are never NULL, so those of maps
+and multisets are structs of one field (`penstock.codecs.map_columns`); other programs get and give plain maps. What
+Arrow has no type for is bytes: bitmaps in the portable format of Roaring, variants and Python objects as pickles.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import pyarrow as pa
 
 from penstock.base.errors import UnsupportedError
 from penstock.codecs.arrow_types import DIGITS
+from penstock.codecs.map_columns import key_type_of, map_type
 from penstock.table.data.logical_types import (
     LENGTH_MAX,
     ArrayType,
@@ -107,11 +109,11 @@ def arrow_type(data_type: DataType) -> pa.DataType:
     if isinstance(data_type, TimestampType):
         return pa.timestamp(time_unit(data_type.precision))
     if isinstance(data_type, MultisetType):
-        return pa.map_(arrow_type(data_type.element_type), pa.int32())
+        return map_type(arrow_type(data_type.element_type), pa.int32())
     if isinstance(data_type, ArrayType):
         return pa.list_(arrow_type(data_type.element_type))
     if isinstance(data_type, MapType):
-        return pa.map_(arrow_type(data_type.key_type), arrow_type(data_type.value_type))
+        return map_type(arrow_type(data_type.key_type), arrow_type(data_type.value_type))
     if isinstance(data_type, RowType):
         return pa.struct([pa.field(field.name, arrow_type(field.data_type)) for field in data_type.fields])
     raise UnsupportedError(f"a column cannot have the type {data_type}")
@@ -141,7 +143,7 @@ def logical_type(found: pa.DataType) -> DataType:
     if pa.types.is_fixed_size_binary(found):
         return BinaryType(found.byte_width)
     if pa.types.is_map(found):
-        return MapType(logical_type(found.key_type), logical_type(found.item_type))
+        return MapType(logical_type(key_type_of(found)), logical_type(found.item_type))
     if pa.types.is_list(found) or pa.types.is_large_list(found) or pa.types.is_fixed_size_list(found):
         return ArrayType(logical_type(found.value_type))
     if pa.types.is_struct(found):

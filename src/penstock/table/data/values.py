@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from penstock.codecs.arrow_types import NANOSECONDS
+from penstock.codecs.map_columns import keys_of, map_array
 from penstock.table.data.arrow_types import arrow_type
 from penstock.table.data.logical_types import (
     ArrayType,
@@ -62,7 +63,7 @@ def values_of(column: Datum, data_type: DataType) -> list[Any]:
         return _with_nulls(column, rows)
     if isinstance(data_type, MapType | MultisetType):
         keys, items = _entry_types(data_type)
-        pairs = list(zip(values_of(column.keys, keys), values_of(column.items, items), strict=True))
+        pairs = list(zip(values_of(keys_of(column), keys), values_of(column.items, items), strict=True))
         return _with_nulls(column, _parts(pairs, column))
     if isinstance(data_type, ArrayType):
         return _with_nulls(column, _parts(values_of(column.values, data_type.element_type), column))
@@ -114,12 +115,8 @@ def column_of(values: Sequence[Any], data_type: DataType) -> pa.Array:
     if isinstance(data_type, MapType | MultisetType):
         keys, items = _entry_types(data_type)
         pairs = list(itertools.chain.from_iterable(one for one in values if one is not None))
-        return pa.MapArray.from_arrays(
-            _offsets(values),
-            column_of([key for key, _ in pairs], keys),
-            column_of([item for _, item in pairs], items),
-            type=kind,
-        )
+        of_pairs = column_of([key for key, _ in pairs], keys), column_of([item for _, item in pairs], items)
+        return map_array(_offsets(values), *of_pairs, kind)
     if isinstance(data_type, ArrayType):
         elements = list(itertools.chain.from_iterable(one for one in values if one is not None))
         return pa.ListArray.from_arrays(_offsets(values), column_of(elements, data_type.element_type), type=kind)

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from penstock.codecs.map_columns import keys_of
 from penstock.table.data.logical_types import DataType, MapType, MultisetType, RowType
 from penstock.table.data.values import Datum, array_of
 from penstock.table.user_functions.tables import Made, TableKernel
@@ -20,7 +21,7 @@ def unnest_kernel(collection: DataType, with_ordinality: bool) -> TableKernel:
         parents = np.repeat(np.arange(rows), lengths)
         within = np.arange(len(parents)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
         places = np.repeat(starts, lengths) + within
-        entries = [full.keys, full.items] if isinstance(collection, MapType | MultisetType) else [full.values]
+        entries = [keys_of(full), full.items] if isinstance(collection, MapType | MultisetType) else [full.values]
         columns = [entry.take(pa.array(places)) for entry in entries]
         if isinstance(collection, MultisetType):
             times = columns.pop().to_numpy(zero_copy_only=False).astype(np.int64)

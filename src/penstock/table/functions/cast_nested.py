@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.codecs.map_columns import keys_of, map_array
 from penstock.table.data.arrow_types import arrow_type
 from penstock.table.data.errors import TableRuntimeError
 from penstock.table.data.logical_types import DataType, MapType, MultisetType, RowType
@@ -70,11 +71,11 @@ def _entries(found: DataType, to: DataType, make: MakeCast) -> Callable[[pa.Arra
             offsets = pc.if_else(missing, pa.scalar(None, pa.int32()), offsets)
         count = last - first
         if isinstance(found, MapType | MultisetType):
-            keys = _full(casts[0](column.keys.slice(first, count)), count)
+            keys = _full(casts[0](keys_of(column).slice(first, count)), count)
             items = column.items.slice(first, count)
             if isinstance(found, MapType):
                 items = _full(casts[1](items), count)
-            return pa.MapArray.from_arrays(offsets, keys, items, type=wanted)
+            return map_array(offsets, keys, items, wanted)
         elements = _full(casts[0](column.values.slice(first, count)), count)
         return pa.ListArray.from_arrays(offsets, elements, type=wanted)
 

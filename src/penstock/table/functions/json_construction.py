@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.table.data.errors import TableRuntimeError
-from penstock.table.data.logical_types import DataType, NullType
+from penstock.table.data.logical_types import DataType, MapType, NullType
 from penstock.table.data.values import Datum, Kernel
 from penstock.table.functions.definition import UNKNOWN, Call, Operand, Operands, ScalarFunction, scalar
 from penstock.table.functions.json_documents import document, key_order, storable, text_in_quotes, write_json
@@ -172,6 +172,16 @@ def _key(call: Operands, index: int) -> DataType | None:
     return None if call.value(index) in (None, UNKNOWN) else TEXT.check(call, index)
 
 
+def _may_have_null_keys(call: Operands) -> bool:
+    return any(map(_has_nullable_keys, call.types))
+
+
+def _has_nullable_keys(data_type: DataType) -> bool:
+    if isinstance(data_type, MapType) and data_type.key_type.is_nullable:
+        return True
+    return any(map(_has_nullable_keys, data_type.children()))
+
+
 _VALUE: Final = where("<JSON_ARGUMENT>", _json_operand)
 _KEY: Final[Operand] = literal(Operand(TEXT.label, _key))
 
@@ -182,6 +192,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         returns(STRING),
         _bind_string,
         "A value of any type as JSON.",
+        can_fail=_may_have_null_keys,
         usage="JSON_STRING(value)",
         python_name="jsonString",
         section="json",
@@ -192,6 +203,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         returns_not_null(STRING),
         _bind_object,
         "An object of JSON with these keys and values. Keys are constants.",
+        can_fail=_may_have_null_keys,
         usage="JSON_OBJECT([[KEY] key VALUE value, ...] [{NULL | ABSENT} ON NULL])",
         python_name="jsonObject",
         section="json",
@@ -203,6 +215,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         returns_not_null(STRING),
         _bind_array,
         "An array of JSON with these values.",
+        can_fail=_may_have_null_keys,
         usage="JSON_ARRAY([value, ...] [{NULL | ABSENT} ON NULL])",
         python_name="jsonArray",
         section="json",

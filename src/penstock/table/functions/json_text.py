@@ -16,7 +16,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.table.data.errors import ValidationError
+from penstock.table.data.errors import TableRuntimeError, ValidationError
 from penstock.table.data.logical_types import (
     LENGTH_MAX,
     ArrayType,
@@ -157,7 +157,13 @@ def _array(write: Writer) -> Writer:
 
 def _object(write: Writer) -> Writer:
     def text(pairs: Sequence[tuple[str | None, Any]]) -> str:
-        by_key = {"null" if key is None else key: value for key, value in pairs}
+        by_key: dict[str, Any] = {}
+        for place, (key, value) in enumerate(pairs):
+            if key is None:
+                raise TableRuntimeError(
+                    f"Key at index {place} was null. This is not supported during conversion to JSON."
+                )
+            by_key[key] = value
         ordered = sorted(by_key.items(), key=lambda pair: key_order(pair[0]))
         return "{" + ",".join([f"{text_in_quotes(key)}:{_or_null(write, value)}" for key, value in ordered]) + "}"
 

@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.codecs.map_columns import keys_of, map_array
 from penstock.state.equality import canonical_column, canonical_values
 from penstock.table.data.arrow_types import arrow_type
-from penstock.table.data.errors import TableRuntimeError
 from penstock.table.data.logical_types import DataType, MapType
 from penstock.table.data.values import Datum, Kernel, array_of, values_of
 from penstock.table.functions.definition import Call
@@ -64,14 +64,12 @@ class Lists:
     def map_column(self, items: pa.Array, data_type: MapType) -> pa.Array:
         """The column of maps whose keys are these packed lists. Of keys that are the same the last one counts."""
         keys = self.values
-        if keys.null_count:
-            raise TableRuntimeError("a key of a map is NULL, and Penstock has no maps with such keys")
         last = last_of_equals(self.parents(), codes(keys, data_type.key_type))
         if not last.all():
             chosen = pa.array(last)
             return self.kept(last).map_column(items.filter(chosen), data_type)
         offsets, mask, keys = self._parts()
-        return pa.MapArray.from_arrays(offsets, keys, items, type=arrow_type(data_type), mask=mask)
+        return map_array(offsets, keys, items, arrow_type(data_type), mask)
 
     def _parts(self) -> tuple[pa.Array, pa.Array | None, pa.Array]:
         packed = self.packed()
@@ -81,7 +79,7 @@ class Lists:
 
 def lists_of(column: pa.Array) -> Lists:
     """The lists of a column of arrays; of maps, their keys."""
-    return _lists(column, column.keys if pa.types.is_map(column.type) else column.values)
+    return _lists(column, keys_of(column) if pa.types.is_map(column.type) else column.values)
 
 
 def items_of(column: pa.Array) -> Lists:

@@ -13,6 +13,7 @@ import pyarrow as pa
 from penstock.base.errors import PenstockError, WrongTypeError, short_repr
 from penstock.base.types import Row
 from penstock.codecs.exact_cast import exact_cast
+from penstock.codecs.map_columns import nullable_key_column, plain_type
 from penstock.codecs.row_columns import exact_array
 from penstock.core.columns.batch import ColumnBatch
 from penstock.core.operators.base import UserCodeError
@@ -139,8 +140,8 @@ class RecordColumns:
 
     def _cast(self, column: pa.Array, data_type: DataType, held: Converter, name: str) -> pa.Array:
         kind = arrow_type(data_type)
-        if column.type == kind:
-            return column
+        if column.type == plain_type(kind):
+            return nullable_key_column(column)
         if isinstance(data_type, _AT_ONCE) and not pa.types.is_temporal(column.type):
             try:
                 return exact_cast(column, kind)

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from penstock.base.errors import MisuseError, UnsupportedError
 from penstock.codecs.exact_cast import exact_cast
+from penstock.codecs.map_columns import plain_column, plain_type
 from penstock.table.data.arrow_types import arrow_type
 from penstock.table.data.conversion import seen_of
 from penstock.table.data.logical_types import DataType, LocalZonedTimestampType, RowType
@@ -21,7 +22,7 @@ from penstock.table.user_functions.definition import PANDAS, UserFunction
 from penstock.table.user_functions.opened import OpenFunctions
 
 if TYPE_CHECKING:
-    import pandas
+    pass
 
 #: what Arrow raises for values that do not fit
 _FAULTS: Final = (pa.ArrowException, OverflowError)
@@ -39,13 +40,16 @@ def vector_kernel(function: UserFunction, types: Sequence[DataType], opened: Ope
     def operand(column: Datum, place: int, rows: int, all_same: bool) -> Any:
         if isinstance(column, pa.Scalar) and not all_same:
             return seen[place](values_of(column, types[place])[0])
-        full = array_of(column, rows)
+        full = plain_column(array_of(column, rows))
         return pandas_of(full, types[place], str(opened.zone)) if is_pandas else full
 
     def kernel(rows: int, *columns: Datum) -> pa.Array:
         all_same = all(isinstance(one, pa.Scalar) for one in columns)
-        operands = [operand(one, place, rows, all_same) for place, one in enumerate(columns)]
         record = f"a batch of {rows} rows"
+        try:
+            operands = [operand(one, place, rows, all_same) for place, one in enumerate(columns)]
+        except _FAULTS as error:
+            raise opened.failed(function, record) from MisuseError(f"it cannot get an operand: {error}")
         try:
             found = evaluate(*operands)
         except Exception as error:
@@ -99,16 +103,11 @@ def _of_pandas(found: Any, rows: int, wanted: pa.DataType, result: DataType) -> 
     if not isinstance(found, pandas.Series):
         raise MisuseError(f"a function of func_type 'pandas' returns a pandas.Series, not {type(found).__name__}")
     _check_length(len(found), rows)
-    column = pa.Array.from_pandas(found)
+    # pandas has nanoseconds where a plain column has fewer digits; these are cut off, as a cast does.
+    is_known = pa.types.is_nested(wanted) or pa.types.is_decimal(wanted)
+    column = pa.Array.from_pandas(found, type=plain_type(wanted) if is_known else None)
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
-    return column if column.type == wanted else _cast(column, found, wanted)
-
-
-def _cast(column: pa.Array, found: pandas.Series[Any], wanted: pa.DataType) -> pa.Array:
-    if pa.types.is_nested(wanted) or pa.types.is_decimal(wanted):
-        return pa.Array.from_pandas(found, type=wanted)
-    # pandas has nanoseconds where the column has fewer digits; these are cut off, as a cast does.
     return exact_cast(column, wanted)
 
 

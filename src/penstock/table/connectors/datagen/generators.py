@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.base.errors import UnsupportedError
+from penstock.codecs.map_columns import key_type_of, map_array
 from penstock.state.equality import canonical_values
 from penstock.table.connectors.datagen import values
 from penstock.table.connectors.datagen.fields import (
@@ -150,11 +151,11 @@ def _entries(field: FieldOptions, kind: DataType, keys: Make, items: Make) -> Ma
     def make(rows: Rows) -> pa.Array:
         inner = rows.elements(count)
         offsets = _offsets(len(rows), count)
-        found = pa.MapArray.from_arrays(offsets, keys(inner), items(inner), type=arrow_type(kind))
+        found = map_array(offsets, keys(inner), items(inner), arrow_type(kind))
         # A key that was drawn twice is there once.
         unique = []
         for pairs in values_of(found, kind):
-            names = canonical_values([key for key, _ in pairs], found.type.key_type)
+            names = canonical_values([key for key, _ in pairs], key_type_of(found.type))
             unique.append(list(dict(zip(names, pairs, strict=True)).values()))
         return column_of(unique, kind)
 

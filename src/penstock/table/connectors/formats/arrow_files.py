@@ -11,6 +11,7 @@ from penstock.base.errors import FormatError, UnsupportedError
 from penstock.codecs.column_data import ColumnData
 from penstock.codecs.column_leaves import convert_leaves, has_times
 from penstock.codecs.exact_cast import exact_cast
+from penstock.codecs.map_columns import nullable_key_column, plain_column, plain_type
 from penstock.formats.bulk_format import BatchWriter, BatchWriterFactory, BulkFile
 from penstock.table.connectors.formats.lines import ColumnsWriter
 from penstock.table.data import logical_types as types
@@ -31,13 +32,13 @@ _GROUP_ROWS: Final = 1 << 16
 
 
 def arrow_columns(schema: RowSchema, format_name: str, refused: tuple[type[DataType], ...]) -> pa.Schema:
-    """The columns as Arrow has them. Raises `UnsupportedError` for one that has a type among the refused in it."""
+    """The columns as files have them. Raises `UnsupportedError` for one that has a type among the refused in it."""
     for column in schema:
         if found := _refused(column.type, refused):
             raise UnsupportedError(
                 f"{format_name} has no form for {found}: column '{column.name}' of type {column.type}"
             )
-    return pa.schema([pa.field(column.name, arrow_type(column.type)) for column in schema])
+    return pa.schema([pa.field(column.name, plain_type(arrow_type(column.type))) for column in schema])
 
 
 def not_null_columns(schema: RowSchema) -> frozenset[str]:
@@ -52,7 +53,7 @@ def _refused(kind: DataType, refused: tuple[type[DataType], ...]) -> DataType | 
 
 
 class TypedFile(BulkFile[Any]):
-    """Reads the columns of a file as these types.
+    """Reads the columns of a file as these types, as tables keep them.
 
     Args:
         inner: reads the columns as the file has them.
@@ -93,13 +94,13 @@ class TypedFile(BulkFile[Any]):
             if field.name not in columns.schema.names:
                 if field.name in self._required:
                     raise FormatError(f"the file has no column '{field.name}', which is NOT NULL")
-                arrays.append(pa.nulls(columns.num_rows, field.type))
+                arrays.append(nullable_key_column(pa.nulls(columns.num_rows, field.type)))
                 continue
             column = columns.column(field.name)
             try:
                 if self._convert is not None and has_times(column.type):
                     column = convert_leaves(self._convert, column)
-                arrays.append(exact_cast(column, field.type))
+                arrays.append(nullable_key_column(exact_cast(column, field.type)))
             except pa.ArrowException as error:
                 raise FormatError(
                     f"column '{field.name}' of type {column.type} cannot be read as {field.type}: {error}"
@@ -131,6 +132,13 @@ class GatheringWriterFactory(BatchWriterFactory[Any]):
         return _Writer(self._schema, self._inner.create(stream), self._convert)
 
 
+def _plain(name: str, column: pa.Array) -> pa.Array:
+    try:
+        return plain_column(column)
+    except pa.ArrowInvalid as error:
+        raise FormatError(f"column '{name}' cannot be written: {error}") from error
+
+
 class _Writer(ColumnsWriter):
     def __init__(
         self, schema: RowSchema, inner: BatchWriter[Any], convert: Callable[[pa.Array], pa.Array] | None
@@ -152,12 +160,10 @@ class _Writer(ColumnsWriter):
             table = pa.Table.from_batches(self._waiting).combine_chunks()
             self._waiting, self._rows = [], 0
             for batch in table.to_batches():
+                arrays = [_plain(*one) for one in zip(batch.schema.names, batch.columns, strict=True)]
                 if self._convert is not None:
-                    arrays = [
-                        convert_leaves(self._convert, one) if has_times(one.type) else one for one in batch.columns
-                    ]
-                    batch = pa.RecordBatch.from_arrays(arrays, batch.schema.names)
-                self._inner.add_columns(ColumnData(batch))
+                    arrays = [convert_leaves(self._convert, one) if has_times(one.type) else one for one in arrays]
+                self._inner.add_columns(ColumnData(pa.RecordBatch.from_arrays(arrays, batch.schema.names)))
 
     def finish(self) -> None:
         self.flush()

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.codecs.json_text import check_utf8
+from penstock.codecs.map_columns import map_array
 from penstock.table.connectors.formats.json_rules import JsonRules
 from penstock.table.connectors.formats.json_values import BAD, ReadValue, value_reader
 from penstock.table.data import logical_types as types
@@ -320,7 +321,7 @@ def _map(kind: DataType, key: DataType, item: DataType, rules: JsonRules, what: 
         items = list(itertools.chain.from_iterable(value.values() for value in values if value is not None))
         built = build_items(items)
         offsets = _offsets(values, ends)
-        array = pa.MapArray.from_arrays(offsets, build_keys(keys).array, built.array, type=wanted)
+        array = map_array(offsets, build_keys(keys).array, built.array, wanted)
         return Built(array, _owners(ends, built))
 
     return dict[str, parsed] | None, build  # type: ignore[valid-type]

@@ -6,7 +6,7 @@ from typing import Final
 
 from penstock.base.config_options import ConfigOption, ConfigOptions
 from penstock.base.value_types import choice
-from penstock.table.connectors.formats.json_rules import JsonRules
+from penstock.table.connectors.formats.json_rules import NULL_KEYS, JsonRules
 from penstock.table.connectors.table_options import TableOptions
 
 
@@ -28,13 +28,17 @@ TIMESTAMPS: Final = ConfigOption(
     "line",
 )
 NULL_KEY_MODE: Final = ConfigOption(
-    "map-null-key.mode",
+    NULL_KEYS,
     choice("FAIL", "DROP", "LITERAL"),
     "FAIL",
-    "has no effect: no key of a map is NULL",
+    "what becomes of an entry of a map whose key is NULL when it is written: `FAIL` fails the job, `DROP` leaves the "
+    "entry out, `LITERAL` writes the key of `map-null-key.literal`",
 )
 NULL_KEY: Final = (
-    ConfigOptions.key("map-null-key.literal").string_type().default_value("null").with_description("has no effect")
+    ConfigOptions.key("map-null-key.literal")
+    .string_type()
+    .default_value("null")
+    .with_description("the key that stands for NULL with `map-null-key.mode` `LITERAL`")
 )
 PLAIN_DECIMALS: Final = switch(
     "encode.decimal-as-plain-number",
@@ -53,4 +57,6 @@ def json_rules(options: TableOptions, fails_on_missing: bool = False) -> JsonRul
         options.read(TIMESTAMPS) == "ISO-8601",
         options.read(PLAIN_DECIMALS),
         options.read(LEAVE_OUT_NULLS),
+        options.read(NULL_KEY_MODE),
+        options.read(NULL_KEY),
     )

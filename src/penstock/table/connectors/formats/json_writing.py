@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 
-from penstock.base.errors import UnsupportedError
+from penstock.base.errors import FormatError, UnsupportedError
 from penstock.table.connectors.formats.decimal_text import shortest
 from penstock.table.connectors.formats.format import MessageEncoder
-from penstock.table.connectors.formats.json_rules import JsonRules
+from penstock.table.connectors.formats.json_rules import NULL_KEYS, JsonRules
 from penstock.table.data import logical_types as types
 from penstock.table.data.logical_types import DataType
 from penstock.table.data.temporal_text import format_date, format_time, format_timestamp
@@ -140,5 +140,21 @@ def _map(key: DataType, item: DataType, rules: JsonRules, what: str) -> Show:
     if not isinstance(key, types.CharType | types.VarCharType):
         raise UnsupportedError(f"{what}: JSON only has maps and multisets with texts as keys, not {key}")
     of = shown(item, rules, what)
+    mode, literal = rules.null_keys, rules.null_key
 
-    return lambda value: {name: part if of is None or part is None else of(part) for name, part in value}
+    def key_of(name: str | None) -> str:
+        if name is not None:
+            return name
+        if mode != "LITERAL":
+            raise FormatError(
+                f"{what}: a key of a map is NULL, and JSON has no such keys. Leave these entries out with "
+                f"'{NULL_KEYS}' = 'DROP', or name them with 'LITERAL'"
+            )
+        return literal
+
+    def show(value: Sequence[tuple[str | None, Any]]) -> dict[str, Any]:
+        if mode == "DROP":
+            value = [pair for pair in value if pair[0] is not None]
+        return {key_of(name): part if of is None or part is None else of(part) for name, part in value}
+
+    return show

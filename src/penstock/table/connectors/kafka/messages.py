@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.codecs.column_data import ChangeData, ColumnData
+from penstock.codecs.exact_cast import exact_cast
 from penstock.connectors.kafka.record_schema import Headers, KafkaPartitioner, KafkaRecordSerializationSchema, Messages
 from penstock.table.connectors.formats.format import MessageEncoder
 from penstock.table.plan.changes import INSERT, UPDATE_AFTER
@@ -122,5 +123,5 @@ def _times(column: pa.Array) -> list[int]:
 
 
 def _headers(column: pa.Array) -> list[Headers | None]:
-    found: list[Headers | None] = column.cast(_HEADERS).to_pylist()
+    found: list[Headers | None] = exact_cast(column, _HEADERS).to_pylist()
     return found

@@ -24,9 +24,11 @@ from penstock.table.data.logical_types import (
     VarBinaryType,
     VarCharType,
 )
+from penstock.table.data.values import column_of
 
 _TEXT: Final = VarCharType(LENGTH_MAX, False)
 _BYTES: Final = VarBinaryType(LENGTH_MAX, False)
+_HEADERS: Final = MapType(_TEXT, _BYTES, False)
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ class _Metadata:
 def _headers(records: KafkaRecords) -> pa.Array:
     # A map has a key once, a record may have a header more often: the last one counts, as in Flink.
     maps = [list({name: value or b"" for name, value in headers}.items()) for headers in records.headers]
-    return pa.array(maps, pa.map_(pa.string(), pa.binary()))
+    return column_of(maps, _HEADERS)
 
 
 #: What a table may know of a record besides key and value.
@@ -52,7 +54,7 @@ METADATA: Final[Mapping[str, _Metadata]] = {
         LocalZonedTimestampType(3, False),
         lambda records: pa.array(records.timestamps or [0] * len(records), pa.timestamp("ms", "UTC")),
     ),
-    "headers": _Metadata(MapType(_TEXT, _BYTES, False), _headers),
+    "headers": _Metadata(_HEADERS, _headers),
 }
 
 

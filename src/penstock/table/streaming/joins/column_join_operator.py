@@ -29,6 +29,7 @@ from penstock.table.evaluation.evaluator import Evaluator
 from penstock.table.streaming.joins.held_columns import HeldColumns, Matches
 from penstock.table.streaming.joins.join_sides import COUNT
 from penstock.table.streaming.joins.joining_operator import COLUMN_STATES, SIDES, about_columns
+from penstock.table.streaming.joins.restored_rows import restored_rows
 from penstock.table.streaming.rows.evaluating import EvaluatingOperator
 from penstock.table.streaming.rows.held_rows import columns_of
 from penstock.table.streaming.rows.key_hashes import key_hashes
@@ -73,7 +74,7 @@ class ColumnJoinOperator(EvaluatingOperator):
         self._sides = (HeldColumns(len(self._nulls_match)), HeldColumns(len(self._nulls_match)))
         self._key_names = tuple(f"key.{place}" for place in range(len(self._nulls_match)))
         for index, side in enumerate(self._sides):
-            restored = self.context.columns.take(COLUMN_STATES[index], about_columns(self._nulls_match))
+            restored = restored_rows(self.context.columns, COLUMN_STATES[index], about_columns(self._nulls_match))
             for rows in () if restored is None else restored.to_batches():
                 side.add(key_hashes(rows.columns[: len(self._key_names)]), rows)
             self._take_rows(index)

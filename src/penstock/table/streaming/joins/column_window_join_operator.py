@@ -30,6 +30,7 @@ from penstock.table.evaluation.evaluator import Evaluator
 from penstock.table.plan.logical import JoinType
 from penstock.table.streaming.joins.held_columns import HeldColumns, Matches
 from penstock.table.streaming.joins.join_sides import PairCondition
+from penstock.table.streaming.joins.restored_rows import restored_rows
 from penstock.table.streaming.joins.window_joining import COLUMN_STATES, SIDES, WindowJoining
 from penstock.table.streaming.joins.window_rows import EDGES, END, START, WindowRows, schema_of
 from penstock.table.streaming.rows.evaluating import EvaluatingOperator
@@ -61,7 +62,7 @@ class ColumnWindowJoinOperator(EvaluatingOperator):
         types = [map(arrow_type, of_side) for of_side in self._joining.types]
         self._sides = tuple(WindowRows(schema_of(self._key_types, list(of_side))) for of_side in types)
         for index, side in enumerate(self._sides):
-            restored = self.context.columns.take(COLUMN_STATES[index], self._joining.about_columns())
+            restored = restored_rows(self.context.columns, COLUMN_STATES[index], self._joining.about_columns())
             for rows in () if restored is None else restored.to_batches():
                 side.add(rows)
             self._take_rows(index)

@@ -22,6 +22,7 @@ from penstock.table.plan.changes import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEF
 from penstock.table.plan.logical import JoinType
 from penstock.table.streaming.joins.expiring_sides import Expiring, side_of
 from penstock.table.streaming.joins.join_sides import COUNT, NO_MATCH, PairCondition, Pairs, Side, SideKeys, runs
+from penstock.table.streaming.joins.restored_rows import restored_rows
 from penstock.table.streaming.rows.evaluating import EvaluatingOperator
 from penstock.table.streaming.rows.held_rows import rows_of
 from penstock.table.streaming.rows.row_tuples import kinds_of
@@ -124,7 +125,7 @@ class JoiningOperator(EvaluatingOperator):
         keyed, ttl_ms = self.context.keyed, self.ttl_ms[index]
         table = keyed.table(SIDES[index])
         found = side_of(table, self._types[index], self._ids[index], ttl_ms > 0)
-        columns = self.context.columns.take(COLUMN_STATES[index], about_columns(self._nulls_match))
+        columns = restored_rows(self.context.columns, COLUMN_STATES[index], about_columns(self._nulls_match))
         if columns is not None and columns.num_rows:
             self._take_columns(columns, index, table, found.zeros)
             self._taken[COLUMN_STATES[index]] = columns.slice(0, 0)

@@ -26,6 +26,7 @@ from penstock.table.evaluation.evaluator import Evaluator
 from penstock.table.plan.logical import JoinType
 from penstock.table.streaming.joins.join_sides import PairCondition, SideKeys
 from penstock.table.streaming.joins.joining_operator import taken_at
+from penstock.table.streaming.joins.restored_rows import restored_rows
 from penstock.table.streaming.joins.window_joining import COLUMN_STATES, SIDES, WindowJoining
 from penstock.table.streaming.joins.window_rows import EDGES, END, START, key_names
 from penstock.table.streaming.rows.evaluating import EvaluatingOperator
@@ -55,7 +56,7 @@ class WindowJoinOperator(EvaluatingOperator):
         #: states of another operator that are taken in, without their rows
         self._taken: dict[str, pa.Table] = {}
         for index, name in enumerate(COLUMN_STATES):
-            columns = self.context.columns.take(name, self._joining.about_columns())
+            columns = restored_rows(self.context.columns, name, self._joining.about_columns())
             if columns is not None and columns.num_rows:
                 self._take_columns(columns, index)
                 self._taken[name] = columns.slice(0, 0)

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.codecs.map_columns import keys_of
 from penstock.core.columns.batch import ColumnBatch, as_columns
 from penstock.core.operators.base import StreamOperator, UserCodeError
 from penstock.core.records import Batch
@@ -90,7 +91,7 @@ def reached(column: pa.Array, path: Sequence[int]) -> tuple[pa.Array, Any]:
             continue
         offsets = column.offsets.to_numpy()
         rows = np.repeat(rows, np.diff(offsets))
-        inner = column.keys if step == KEY else column.items if step == VALUE else column.values
+        inner = keys_of(column) if step == KEY else column.items if step == VALUE else column.values
         column = inner.slice(offsets[0], offsets[-1] - offsets[0])
     return column, rows
 

@@ -1,0 +1,153 @@
+"""Columns of maps whose keys may be NULL, which Arrow's own maps refuse.
+
+The key of such a map is a struct of one field, which may be NULL. Tables keep all their maps and multisets this way;
+other programs take and give plain maps. `exact_cast` turns one into the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as kinds
+
+#: The name of the only field of a key.
+NULLABLE_KEY: Final = "nullable key"
+_TYPES_MAX: Final = 4096
+
+
+def map_type(key: pa.DataType, item: pa.DataType) -> pa.DataType:
+    """The type of maps whose keys may be NULL."""
+    return pa.map_(pa.struct([pa.field(NULLABLE_KEY, key)]), item)
+
+
+def key_type_of(kind: pa.DataType) -> pa.DataType:
+    """The type of the keys of maps, whether they may be NULL or not."""
+    return kind.key_type.field(0).type if _is_key(kind.key_type) else kind.key_type
+
+
+def keys_of(column: pa.Array) -> pa.Array:
+    """The keys of a column of maps, whether they may be NULL or not: those of all rows, as `pa.MapArray.keys`."""
+    return column.keys.field(0) if _is_key(column.type.key_type) else column.keys
+
+
+def map_array(
+    offsets: pa.Array, keys: pa.Array, items: pa.Array, kind: pa.DataType, mask: pa.Array | None = None
+) -> pa.Array:
+    """A column of maps.
+
+    Args:
+        offsets: where the entries of each row begin, and where those of the last one end; NULL for a row that is NULL.
+        keys: of all rows.
+        items: the values of the entries.
+        kind: the type of the maps, whose keys may be NULL or not.
+        mask: the rows that are NULL, if `offsets` does not say so.
+
+    Raises:
+        pa.ArrowInvalid: if a key is NULL in a type of maps whose keys are not.
+    """
+    if _is_key(kind.key_type):
+        keys = pa.StructArray.from_arrays([keys], fields=[kind.key_type.field(0)])
+    elif keys.null_count:
+        raise pa.ArrowInvalid("a key of a map is NULL, which maps of Arrow cannot have")
+    return pa.MapArray.from_arrays(offsets, keys, items, type=kind, mask=mask)
+
+
+@lru_cache(_TYPES_MAX)
+def has_nullable_keys(kind: pa.DataType) -> bool:
+    """Whether a type is one of maps whose keys may be NULL, or has such maps in it."""
+    if kinds.is_map(kind) and _is_key(kind.key_type):
+        return True
+    return any(has_nullable_keys(kind.field(place).type) for place in range(kind.num_fields))
+
+
+@lru_cache(_TYPES_MAX)
+def plain_type(kind: pa.DataType) -> pa.DataType:
+    """The same type with plain maps: as other programs take the column."""
+    return _with_keys(kind, pa.map_) if has_nullable_keys(kind) else kind
+
+
+def plain_column(column: Any) -> Any:
+    """The same column with plain maps. Raises `pa.ArrowInvalid` if a key is NULL."""
+    return _with_keys_of(column, plain_type(column.type))
+
+
+def nullable_key_column(column: Any) -> Any:
+    """The same column with maps whose keys may be NULL: as tables keep it."""
+    return _with_keys_of(column, _nullable_key_type(column.type))
+
+
+def nullable_key_table(table: pa.Table) -> pa.Table:
+    """The same table with maps whose keys may be NULL."""
+    return _with_columns(table, map(nullable_key_column, table.columns))
+
+
+def plain_table(table: pa.Table) -> pa.Table:
+    """The same table with plain maps. Raises `pa.ArrowInvalid` if a key is NULL."""
+    return _with_columns(table, map(plain_column, table.columns))
+
+
+def with_keys_like(column: Any, kind: pa.DataType) -> Any:
+    """The same column, with plain maps if those of a type are plain, and else with maps whose keys may be NULL.
+
+    Raises:
+        pa.ArrowInvalid: if a key is NULL, and the maps are to be plain.
+    """
+    if has_nullable_keys(column.type) == has_nullable_keys(kind):
+        return column
+    wanted = map_type if has_nullable_keys(kind) else pa.map_
+    return _with_keys_of(column, _with_keys(column.type, wanted))
+
+
+def _with_columns(table: pa.Table, columns: Iterable[Any]) -> pa.Table:
+    return pa.Table.from_arrays(list(columns), table.column_names).replace_schema_metadata(table.schema.metadata)
+
+
+@lru_cache(_TYPES_MAX)
+def _nullable_key_type(kind: pa.DataType) -> pa.DataType:
+    return _with_keys(kind, map_type)
+
+
+def _is_key(kind: pa.DataType) -> bool:
+    return bool(kinds.is_struct(kind) and kind.num_fields == 1 and kind.field(0).name == NULLABLE_KEY)
+
+
+def _with_keys(kind: pa.DataType, wanted: Any) -> pa.DataType:
+    if kinds.is_map(kind):
+        return wanted(_with_keys(key_type_of(kind), wanted), _with_keys(kind.item_type, wanted))
+    if kinds.is_struct(kind):
+        return pa.struct([field.with_type(_with_keys(field.type, wanted)) for field in kind])
+    if kinds.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_with_keys(kind.value_type, wanted)))
+    if kinds.is_large_list(kind):
+        return pa.large_list(kind.value_field.with_type(_with_keys(kind.value_type, wanted)))
+    if kinds.is_fixed_size_list(kind):
+        return pa.list_(kind.value_field.with_type(_with_keys(kind.value_type, wanted)), kind.list_size)
+    return kind
+
+
+def _with_keys_of(column: Any, kind: pa.DataType) -> Any:
+    if column.type == kind:
+        return column
+    if isinstance(column, pa.ChunkedArray):
+        return pa.chunked_array([_with_keys_of(chunk, kind) for chunk in column.chunks], kind)
+    if kinds.is_struct(kind):
+        parts = [_with_keys_of(column.field(place), field.type) for place, field in enumerate(kind)]
+        return pa.StructArray.from_arrays(parts, fields=list(kind), mask=column.is_null())
+    if column.offset or column.null_count:  # rows that are NULL, or outside of a slice, may have entries
+        column = column.take(pa.array(range(len(column)), pa.int64()))
+    if kinds.is_fixed_size_list(kind):
+        values = _with_keys_of(column.values, kind.value_type)
+        return pa.FixedSizeListArray.from_arrays(values, type=kind, mask=column.is_null())
+    offsets = column.offsets
+    if column.null_count:
+        missing = pa.concat_arrays([column.is_null(), pa.array([False])])
+        offsets = pc.if_else(missing, pa.scalar(None, offsets.type), offsets)
+    if kinds.is_map(kind):
+        keys = _with_keys_of(keys_of(column), key_type_of(kind))
+        return map_array(offsets, keys, _with_keys_of(column.items, kind.item_type), kind)
+    of_lists = pa.LargeListArray if kinds.is_large_list(kind) else pa.ListArray
+    return of_lists.from_arrays(offsets, _with_keys_of(column.values, kind.value_type), type=kind)
