@@ -6,6 +6,7 @@ import datetime
 import decimal
 import enum
 import gc
+import sys
 import threading
 import uuid
 from collections import Counter, OrderedDict, defaultdict, deque, namedtuple
@@ -208,5 +209,6 @@ def test_a_look_at_attributes_makes_no_dictionary() -> None:
         assert attribute_values(owner) == [[1]]
     assert dict not in map(type, gc.get_referents(owner))
     assert vars(owner) == {"value": [1]}
-    assert dict in map(type, gc.get_referents(owner))
+    if sys.version_info < (3, 13):  # where the dictionary stays with the object
+        assert dict in map(type, gc.get_referents(owner))
     assert attribute_values(owner) == [[1]]

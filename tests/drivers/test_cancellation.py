@@ -179,6 +179,12 @@ def spin(value):
     while True:
         pass
 
+def functions_of_main():
+    frame = sys._current_frames()[threading.main_thread().ident]
+    while frame is not None:
+        yield frame.f_code.co_name
+        frame = frame.f_back
+
 def interrupt_main():
     signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
 
@@ -227,7 +233,7 @@ for handler in (logging.StreamHandler(), InterruptsAgain()):  # in this order, b
 # The first Ctrl-C comes when the program waits.
 def interrupt_once_it_waits():
     begun.wait()
-    while sys._current_frames()[threading.main_thread().ident].f_code.co_name not in ("wait", "next_of"):
+    while not {"wait_until_done", "next_of"} & set(functions_of_main()):
         time.sleep(0.01)
     interrupt()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import enum
 import math
@@ -12,6 +13,7 @@ from typing import Any
 
 import hypothesis.strategies as st
 import numpy
+import pandas
 import pytest
 from hypothesis import example, given, settings
 from tests.state import keys as all_keys
@@ -235,6 +237,21 @@ def test_what_cannot_be_told_is_refused_as_a_key(key: Any, words: str, backend: 
     with pytest.raises(UserCodeError) as routed:
         partitioner.split(Batch([("b", 1), (key, 2)]))
     assert (routed.value.operator_name, routed.value.record) == ("Counts", (key, 2))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("key", [Point(pandas.NaT, 1), (Point(1, pandas.NaT), 2)], ids=["alone", "in a tuple"])
+def test_dataclass_that_does_not_equal_a_copy_is_refused(key: Any, backend: str) -> None:
+    """D1: as one with NaT since Python 3.13; each record would have a state of its own, without a word."""
+    with counting(backend) as harness:
+        if copy.deepcopy(key) == key:
+            harness.process_batch([(key, 1), (copy.deepcopy(key), 2)])
+            assert [count for _, count in harness.values] == [1, 3]
+            return
+        with pytest.raises(UserCodeError) as raised:
+            harness.process_batch([("a", 1), (key, 2)])
+    assert raised.value.record[0] is key
+    assert "does not equal a copy of itself" in str(raised.value.__cause__)
 
 
 def test_keys_of_two_classes_with_one_name_are_refused() -> None:

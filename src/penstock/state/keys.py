@@ -7,7 +7,7 @@ scalars, some of which cannot be compared with Python's, become Python scalars.
 
 Keys without canonical bytes (`state.key_bytes`) are refused here, so that a program that runs on the heap runs on
 RocksDB, and at any parallelism. Canonical bytes name a class without its module. So an operator refuses keys of two
-classes with one name, which these bytes would not tell apart.
+classes with one name, which these bytes would not tell apart, and dataclasses that do not equal a copy.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from itertools import filterfalse
 from typing import Any, Final
 
+from penstock.base.errors import short_repr
 from penstock.base.types import Row
 from penstock.state.errors import StateError
 from penstock.state.key_bytes import NAN, NotANumber, is_numpy_scalar, key_bytes
@@ -101,7 +102,7 @@ class KeyGuard:
         return admitted
 
     def _note_classes(self, key: Any) -> None:
-        """Note the classes of enums and dataclasses in a key; raise for two of one name."""
+        """Note the classes of enums and dataclasses in a key; raise for two of one name, and for unequal ones."""
         kind = type(key)
         if kind in _GOOD:
             return
@@ -119,6 +120,11 @@ class KeyGuard:
                 "cannot be distinguished in state: rename one of them"
             )
         if is_dataclass:
+            if key != copy.copy(key):
+                raise StateError(
+                    f"{short_repr(key)} does not equal a copy of itself, so each record with it would have its own state: "
+                    "since Python 3.13 a field such as pandas.NaT has this effect; use None in its place"
+                )
             for field in dataclasses.fields(key):
                 self._note_classes(getattr(key, field.name))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import functools
-import itertools
 from decimal import Decimal
 from typing import Any
 
@@ -268,7 +267,13 @@ def test_a_class_is_called_for_every_row() -> None:
     assert sorted(rows_of(made, table.select(noted(col("n"))))) == [(5 * count,) for count in range(1, 41)]
 
 
-COUNT = itertools.count()
+CALLS: list[int] = []
+
+
+def number_of_call() -> int:
+    """1, 2 and on."""
+    CALLS.append(len(CALLS) + 1)
+    return CALLS[-1]
 
 
 @pytest.mark.parametrize("deterministic", [True, False])
@@ -304,7 +309,7 @@ def test_what_is_not_deterministic_is_worked_out_once_a_row(sql: str) -> None:
 
 def test_two_calls_of_what_is_not_deterministic_are_two_values() -> None:
     """Each has its own."""
-    dice = udf(lambda: next(COUNT), result_type="INT", deterministic=False)
+    dice = udf(number_of_call, result_type="INT", deterministic=False)
     ((one, other),) = rows_of(environment(dice=dice), "SELECT dice(), dice()")
     assert one != other
 
