@@ -122,8 +122,8 @@ class KeyGuard:
         if is_dataclass:
             if key != copy.copy(key):
                 raise StateError(
-                    f"{short_repr(key)} does not equal a copy of itself, so each record with it would have its own state: "
-                    "since Python 3.13 a field such as pandas.NaT has this effect; use None in its place"
+                    f"{short_repr(key)} does not equal a copy of itself, so each record with it would have its own "
+                    "state: since Python 3.13 a field such as pandas.NaT has this effect; use None in its place"
                 )
             for field in dataclasses.fields(key):
                 self._note_classes(getattr(key, field.name))

@@ -7,6 +7,7 @@ import pandas
 import pytest
 from tests.table.api.recording import Recorder, environment
 
+from penstock.codecs.map_columns import NULLABLE_KEY
 from penstock.common import ConfigOptions, Configuration, Row, RowKind
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.table import (
@@ -72,7 +73,7 @@ def test_elements_take_the_types_that_are_given() -> None:
     table = env.from_elements([(1, noon, {"a": 1}), Row(m=None, t=None, a=2)], schema)
     assert types_of(table) == ["a INT", "t TIMESTAMP(3)", "m MAP<STRING, INT>"]
     assert data_of(table).data.to_pylist() == [
-        {"a": 1, "t": noon, "m": [("a", 1)]},
+        {"a": 1, "t": noon, "m": [({NULLABLE_KEY: "a"}, 1)]},
         {"a": 2, "t": None, "m": None},
     ]
     assert data_of(env.from_elements([1, 2], DataTypes.INT())).data.to_pylist() == [{"value": 1}, {"value": 2}]

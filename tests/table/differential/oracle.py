@@ -18,7 +18,7 @@ from tests.table.differential.relations import Column
 from tests.table.differential.tables import Table
 from tests.table.differential.worlds import World
 
-from penstock.table.data.arrow_types import arrow_type
+from penstock.codecs.map_columns import plain_column
 from penstock.table.data.logical_types import BigIntType, BooleanType, DataType, TimestampType
 from penstock.table.data.values import column_of, values_of
 
@@ -67,6 +67,9 @@ def answer(world: World, drops_late_rows: bool = True) -> list[tuple[Any, ...]]:
         if DUCKDB_FAULT in str(error):
             raise UnsuitableWorldError(DUCKDB_FAULT) from error
         raise
+    except duckdb.InternalException as error:  # a mistake of DuckDB's own, after which the database is of no use
+        _close(connection)
+        raise UnsuitableWorldError("DuckDB fails on its own: an internal error") from error
     if found.num_rows > _RESULT_ROWS_MAX:
         raise UnsuitableWorldError(f"{found.num_rows} rows")
     columns = [
@@ -141,11 +144,8 @@ def _load(
     columns: Sequence[tuple[str, DataType, str]],
     rows: list[tuple[Any, ...]],
 ) -> None:
-    arrays = [column_of([row[place] for row in rows], kind) for place, (_, kind, _) in enumerate(columns)]
-    arrow = pa.table(
-        [pa.chunked_array([array], arrow_type(kind)) for array, (_, kind, _) in zip(arrays, columns, strict=True)],
-        names=[column for column, _, _ in columns],
-    )
+    arrays = [plain_column(column_of([row[place] for row in rows], kind)) for place, (_, kind, _) in enumerate(columns)]
+    arrow = pa.table([pa.chunked_array([array]) for array in arrays], names=[column for column, _, _ in columns])
     connection.register("loaded", arrow)
     selected = ", ".join(f"CAST({column} AS {duckdb_type}) AS {column}" for column, _, duckdb_type in columns)
     connection.execute(f"CREATE OR REPLACE TABLE {name} AS SELECT {selected} FROM loaded")
