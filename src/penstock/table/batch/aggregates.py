@@ -111,7 +111,7 @@ def _count(call: AggregateCall, operands: Sequence[str], condition: str | None, 
         return None
     if not call.is_distinct:
         return over(f"count({', '.join(operands)})")
-    # Spark 4.0 tells maps apart whose entries are in another order, or whose zeros have another sign.
+    # Spark 4.0 counts maps as different whose entries are in another order.
     keys = [
         key_text(text, one.type) if has_maps(one.type) else text
         for text, one in zip(operands, call.operands, strict=True)
