@@ -26,11 +26,6 @@ class Flink(Program):
         ):
             self._tables.get_config().set(key, value)
 
-    def probe(self, form: str, path: str, cases: list[Case]) -> None:
-        """See `Program`. Planning a job finds types that a format does not have."""
-        self._create(form, path, cases)
-        self._tables.explain_sql(f"INSERT INTO t {select(cases, 'flink')}")
-
     def write(self, form: str, path: str, cases: list[Case]) -> None:
         """See `Program`."""
         self._create(form, path, cases)

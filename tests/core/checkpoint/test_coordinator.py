@@ -475,6 +475,36 @@ def test_trigger_by_hand() -> None:
     assert rig.triggered() == [1, 2]
 
 
+def test_full_checkpoint_by_hand_takes_the_place_of_the_next_one() -> None:
+    """G6: a job that always has one in the making would have no room for it."""
+    rig = rig_with()
+    rig.advance(1_000)
+    assert rig.master.trigger_checkpoint(is_full=True) is None
+    rig.advance(1_000)
+    assert rig.master.trigger_checkpoint(is_full=True) is None
+    rig.acknowledge(1)
+    rig.advance(0)
+    assert [(m.checkpoint_id, m.is_full) for m in rig.of(TriggerCheckpoint)[::2]] == [(1, False), (2, True)]
+    assert rig.master.trigger_checkpoint() is None
+    assert rig.master.trigger_checkpoint(is_full=True) == 2
+    rig.acknowledge(2)
+    rig.advance(1_000)
+    assert [m.is_full for m in rig.of(TriggerCheckpoint)[4:]] == [False, False]
+
+
+def test_full_checkpoint_that_nobody_asked_after_is_not_told_later() -> None:
+    """G6: who asks an hour later gets one of then."""
+    rig = rig_with()
+    rig.advance(1_000)
+    assert rig.master.trigger_checkpoint(is_full=True) is None
+    rig.acknowledge(1)
+    rig.advance(1_000)
+    rig.acknowledge(2)
+    rig.advance(500_000)
+    rig.acknowledge(rig.triggered()[-1])
+    assert rig.master.trigger_checkpoint(is_full=True) == rig.triggered()[-1] != 2
+
+
 def test_trigger_by_hand_without_an_interval() -> None:
     """G6: by hand also when no interval is configured."""
     rig = running(conf={PREFIX + "interval": None})

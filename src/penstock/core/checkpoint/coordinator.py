@@ -49,6 +49,8 @@ from penstock.storage.metadata import CheckpointMetadata, StateFile, checksum, e
 
 #: The longest pause (ms) after a checkpoint that took longer than the interval. Longer intervals have none.
 PAUSE_MS_MAX: Final = 100
+#: For how long (ms) whoever asked for a full checkpoint may ask for its id.
+ANSWER_MS_MAX: Final = 60_000
 #: How soon the last checkpoint of a job that only waits for it is tried again.
 LAST_CHECKPOINT_RETRY_MS: Final = 1_000
 
@@ -112,6 +114,9 @@ class CheckpointCoordinator:
         self._last_id = 0
         self._running = False
         self._next_ms: int | None = None
+        self._is_full_due = False
+        #: a full checkpoint by interval that was begun for somebody: its id, and when
+        self._full: tuple[int, int] | None = None
         self._failures_in_a_row = 0
         self._collecting = False
         self._collect_again = False
@@ -211,7 +216,7 @@ class CheckpointCoordinator:
         if self._next_ms is not None and now_ms >= self._next_ms and self._admits():
             self._schedule_next(now_ms)
             if self._graph.is_ready_for_checkpoints:
-                self._trigger()
+                self._trigger_by_interval()
 
     def _what_is_missing(self, pending: PendingCheckpoint) -> str:
         if pending.is_completing:
@@ -455,10 +460,30 @@ class CheckpointCoordinator:
             self._mark = None
 
     def trigger_now(self, is_full: bool = False) -> int | None:
-        """Trigger a checkpoint by hand; returns its id, None when the job cannot take one, or another one, just now."""
-        if not self._admits() or not self._graph.is_ready_for_checkpoints:
-            return None
-        return self._trigger(is_full=is_full)
+        """Trigger a checkpoint by hand; returns its id, None when the job cannot take one, or another one, just now.
+
+        A job may always have one in the making, so a full one for which there is no room takes the place of the next
+        one by interval. Its id is the answer to whoever asks again within `ANSWER_MS_MAX`.
+        """
+        if is_full and (found := self._take_full()) is not None:
+            return found
+        if self._admits() and self._graph.is_ready_for_checkpoints:
+            self._is_full_due &= not is_full
+            return self._trigger(is_full=is_full)
+        self._is_full_due |= is_full and self._running and self.settings.interval_ms is not None
+        return None
+
+    def _take_full(self) -> int | None:
+        """The id of the full checkpoint by interval that was begun for somebody, if he has not learned it."""
+        full, self._full = self._full, None
+        is_fresh = full is not None and self._clock.steady_ms() - full[1] <= ANSWER_MS_MAX
+        return full[0] if full is not None and is_fresh else None
+
+    def _trigger_by_interval(self) -> None:
+        is_full = self._is_full_due
+        found = self._trigger(is_full=is_full)
+        if is_full and found is not None:
+            self._is_full_due, self._full = False, (found, self._clock.steady_ms())
 
     # --- triggering ------------------------------------------------------------------------------------------------
 
