@@ -21,14 +21,28 @@ from tests.zookeeper_server import ZooKeeperServer, zookeeper_server
 
 from penstock.base.configuration import Configuration
 from penstock.base.errors import ConfigurationError, OperationError
+from penstock.drivers.election import zookeeper
 from penstock.drivers.election.configured import election_of
 from penstock.drivers.election.leader import Leader
 from penstock.drivers.election.zookeeper import ZooKeeperElection
-from penstock.drivers.election.zookeeper_client import ZooKeeperSettings
+from penstock.drivers.election.zookeeper_client import ZooKeeperSettings, disconnect
 
 #: Longer than a busy machine lets a process wait, except where a test waits for the end of a session.
 SESSION_MS = 60_000
 SHORT_SESSION_MS = 1_000
+#: How long a client of a server that is gone tries to say that its session is over.
+CLOSE_MS_MAX = 5_000
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_client_is_left() -> Iterator[None]:
+    """Clients draw random pauses, and Hypothesis takes it amiss when that happens in a test of its own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(zookeeper, "disconnect", lambda client, ms: disconnect(client, min(ms, CLOSE_MS_MAX)))
+        yield
+    for thread in threading.enumerate():
+        if thread.name == "penstock-zookeeper-close":
+            thread.join(60)
 
 
 @pytest.fixture(scope="module")

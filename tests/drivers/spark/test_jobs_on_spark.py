@@ -138,13 +138,17 @@ submit(counting_job(None, 100, 1), Configuration(), CollectingListener())
 """
 
 
+#: PySpark 4.0 leaves sockets to its JVM to the garbage collector.
+SOCKETS_OF_SPARK = "ignore:unclosed <socket.socket:ResourceWarning"
+
+
 @pytest.mark.one_in(5)
 def test_a_program_of_its_own_is_quiet_and_leaves_nothing_behind() -> None:
     """From start to end, with a job left running, Spark itself says nothing, and all processes are gone after."""
     root = Path(__file__).parents[3]
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root / "src"), str(root)])}
     program = subprocess.run(
-        [sys.executable, "-W", "error", "-c", PROGRAM],
+        [sys.executable, "-W", "error", "-W", SOCKETS_OF_SPARK, "-c", PROGRAM],
         env=environ,
         cwd=root,
         capture_output=True,
