@@ -11,8 +11,9 @@ from functools import lru_cache
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.types as kinds
+
+from penstock.codecs.column_leaves import offsets_of
 
 #: The name of the only field of a key.
 NULLABLE_KEY: Final = "nullable key"
@@ -30,7 +31,7 @@ def key_type_of(kind: pa.DataType) -> pa.DataType:
 
 
 def keys_of(column: pa.Array) -> pa.Array:
-    """The keys of a column of maps, whether they may be NULL or not: those of all rows, as `pa.MapArray.keys`."""
+    """All keys of a column of maps, whether they may be NULL or not. Like `pa.MapArray.keys`, it ignores slices."""
     return column.keys.field(0) if _is_key(column.type.key_type) else column.keys
 
 
@@ -40,8 +41,8 @@ def map_array(
     """A column of maps.
 
     Args:
-        offsets: where the entries of each row begin, and where those of the last one end; NULL for a row that is NULL.
-        keys: of all rows.
+        offsets: where each row begins in the entries, and where the last row ends; NULL for a NULL row.
+        keys: the keys of all rows.
         items: the values of the entries.
         kind: the type of the maps, whose keys may be NULL or not.
         mask: the rows that are NULL, if `offsets` does not say so.
@@ -91,7 +92,7 @@ def plain_table(table: pa.Table) -> pa.Table:
 
 
 def with_keys_like(column: Any, kind: pa.DataType) -> Any:
-    """The same column, with plain maps if those of a type are plain, and else with maps whose keys may be NULL.
+    """The same column with the kind of maps that a type has: plain ones, or maps whose keys may be NULL.
 
     Raises:
         pa.ArrowInvalid: if a key is NULL, and the maps are to be plain.
@@ -142,10 +143,7 @@ def _with_keys_of(column: Any, kind: pa.DataType) -> Any:
     if kinds.is_fixed_size_list(kind):
         values = _with_keys_of(column.values, kind.value_type)
         return pa.FixedSizeListArray.from_arrays(values, type=kind, mask=column.is_null())
-    offsets = column.offsets
-    if column.null_count:
-        missing = pa.concat_arrays([column.is_null(), pa.array([False])])
-        offsets = pc.if_else(missing, pa.scalar(None, offsets.type), offsets)
+    offsets = offsets_of(column)
     if kinds.is_map(kind):
         keys = _with_keys_of(keys_of(column), key_type_of(kind))
         return map_array(offsets, keys, _with_keys_of(column.items, kind.item_type), kind)

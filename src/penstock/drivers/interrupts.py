@@ -1,4 +1,4 @@
-"""Ctrl-C while a program waits: it has its effect, and a second one ends a process in which no Python code can run.
+"""Makes Ctrl-C work while a program waits; a second Ctrl-C ends a process that cannot run Python code.
 
 Python handles a signal in the main thread, which needs the global interpreter lock (GIL). On the local target functions
 run in the program's process. If one of them calls C code that does not return and holds the lock, Ctrl-C has no effect.
@@ -6,7 +6,7 @@ So the system's own action is put back when a signal arrives (`SA_RESETHAND`), a
 as the first thing that it does. If it does not get to run, the next Ctrl-C ends the process.
 
 The system may hand a signal to any thread of the process. The main thread still runs the Python handler, but nothing
-wakes it, so whoever waits there wakes up now and then.
+wakes it. So the functions that wait here wake up now and then.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ class VirtualEventLoop(asyncio.AbstractEventLoop):
     def create_task(
         self, coro: Any, *, name: str | None = None, context: Any = None, **options: Any
     ) -> asyncio.Task[Any]:
-        """Begin a coroutine. `options`: those of later releases of Python."""
+        """Begin a coroutine. Later releases of Python pass more `options`."""
         return asyncio.Task(coro, loop=self, name=name, context=context, **options)
 
     def is_running(self) -> bool:

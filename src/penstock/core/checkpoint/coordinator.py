@@ -49,7 +49,7 @@ from penstock.storage.metadata import CheckpointMetadata, StateFile, checksum, e
 
 #: The longest pause (ms) after a checkpoint that took longer than the interval. Longer intervals have none.
 PAUSE_MS_MAX: Final = 100
-#: For how long (ms) whoever asked for a full checkpoint may ask for its id.
+#: How long (ms) the id of a full checkpoint by interval answers a request for one.
 ANSWER_MS_MAX: Final = 60_000
 #: How soon the last checkpoint of a job that only waits for it is tried again.
 LAST_CHECKPOINT_RETRY_MS: Final = 1_000
@@ -115,7 +115,7 @@ class CheckpointCoordinator:
         self._running = False
         self._next_ms: int | None = None
         self._is_full_due = False
-        #: a full checkpoint by interval that was begun for somebody: its id, and when
+        #: the full checkpoint by interval that a request waits for: its id, and when it began
         self._full: tuple[int, int] | None = None
         self._failures_in_a_row = 0
         self._collecting = False
@@ -462,8 +462,8 @@ class CheckpointCoordinator:
     def trigger_now(self, is_full: bool = False) -> int | None:
         """Trigger a checkpoint by hand; returns its id, None when the job cannot take one, or another one, just now.
 
-        A job may always have one in the making, so a full one for which there is no room takes the place of the next
-        one by interval. Its id is the answer to whoever asks again within `ANSWER_MS_MAX`.
+        Checkpoints of a job may follow each other without a gap. So when a full one cannot begin, the next checkpoint
+        by interval is full. A repeated request within `ANSWER_MS_MAX` returns its id.
         """
         if is_full and (found := self._take_full()) is not None:
             return found
@@ -474,7 +474,7 @@ class CheckpointCoordinator:
         return None
 
     def _take_full(self) -> int | None:
-        """The id of the full checkpoint by interval that was begun for somebody, if he has not learned it."""
+        """The id of the full checkpoint by interval that a request waits for. It is returned once."""
         full, self._full = self._full, None
         is_fresh = full is not None and self._clock.steady_ms() - full[1] <= ANSWER_MS_MAX
         return full[0] if full is not None and is_fresh else None

@@ -7,7 +7,7 @@ frame. What the function returns has to be as long as the batch.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -20,9 +20,6 @@ from penstock.table.data.logical_types import DataType, LocalZonedTimestampType,
 from penstock.table.data.values import Datum, Kernel, array_of, values_of
 from penstock.table.user_functions.definition import PANDAS, UserFunction
 from penstock.table.user_functions.opened import OpenFunctions
-
-if TYPE_CHECKING:
-    pass
 
 #: what Arrow raises for values that do not fit
 _FAULTS: Final = (pa.ArrowException, OverflowError)

@@ -160,8 +160,8 @@ def checkpoint(call: Call) -> Triggered:
 def _trigger(handle: JobHandle, is_full: bool) -> int | None:
     """Trigger a checkpoint, or wait for the next one where another is in the making; None if none begins for a while.
 
-    A job that always has one in the making has no room for one more, and its next one is as good. A full one takes the
-    place of the next one by interval, and its id comes when it is asked for again.
+    A job that always has one in the making has no room for one more, and its next one is as good. When a full one is
+    asked for, the next one by interval is full, and a repeated request returns its id.
     """
     found = handle.trigger_checkpoint(is_full).result()
     if found is not None:

@@ -140,21 +140,20 @@ def _map(key: DataType, item: DataType, rules: JsonRules, what: str) -> Show:
     if not isinstance(key, types.CharType | types.VarCharType):
         raise UnsupportedError(f"{what}: JSON only has maps and multisets with texts as keys, not {key}")
     of = shown(item, rules, what)
-    mode, literal = rules.null_keys, rules.null_key
 
-    def key_of(name: str | None) -> str:
-        if name is not None:
-            return name
-        if mode != "LITERAL":
-            raise FormatError(
-                f"{what}: a key of a map is NULL, and JSON has no such keys. Leave these entries out with "
-                f"'{NULL_KEYS}' = 'DROP', or name them with 'LITERAL'"
-            )
-        return literal
-
-    def show(value: Sequence[tuple[str | None, Any]]) -> dict[str, Any]:
-        if mode == "DROP":
-            value = [pair for pair in value if pair[0] is not None]
-        return {key_of(name): part if of is None or part is None else of(part) for name, part in value}
+    def show(value: Sequence[tuple[str | None, Any]]) -> dict[Any, Any]:
+        found = {name: part if of is None or part is None else of(part) for name, part in value}
+        return _without_null_key(found, rules, what) if None in found else found
 
     return show
+
+
+def _without_null_key(found: dict[Any, Any], rules: JsonRules, what: str) -> dict[Any, Any]:
+    if rules.null_keys == "FAIL":
+        raise FormatError(
+            f"{what}: a key of a map is NULL, and JSON has no such keys. Leave these entries out with "
+            f"'{NULL_KEYS}' = 'DROP', or name them with 'LITERAL'"
+        )
+    if rules.null_keys == "DROP":
+        return {name: part for name, part in found.items() if name is not None}
+    return {rules.null_key if name is None else name: part for name, part in found.items()}

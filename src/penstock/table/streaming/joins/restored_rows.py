@@ -9,6 +9,6 @@ from penstock.state.key_columns import ColumnStates
 
 
 def restored_rows(states: ColumnStates, name: str, about: str) -> pa.Table | None:
-    """The restored rows, as `ColumnStates.take`. Plain maps, which earlier releases kept, become those of tables."""
+    """What `ColumnStates.take` returns, with the maps of tables. Earlier releases kept plain maps."""
     table = states.take(name, about)
     return None if table is None else nullable_key_table(table)
