@@ -44,10 +44,15 @@ def repeats_if_deep(function: Callable[P, R]) -> Callable[P, R]:
             return function(*args, **kwargs)
         except RecursionError as error:
             if sys.getrecursionlimit() >= DEEP_CALLS_MAX:
-                raise UnsupportedError(
-                    "the query nests too deep: write a part of it into a table, and read this"
-                ) from error
+                raise _too_deep() from error
         allow_deep_calls()
-        return function(*args, **kwargs)
+        try:
+            return function(*args, **kwargs)
+        except RecursionError as error:
+            raise _too_deep() from error
 
     return call
+
+
+def _too_deep() -> UnsupportedError:
+    return UnsupportedError("the query nests too deep: write a part of it into a table, and read this")
