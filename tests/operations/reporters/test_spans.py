@@ -40,3 +40,12 @@ def test_a_recovery_is_told_when_all_tasks_run_again() -> None:
     (second,) = watch.spans([view_at(5, subtasks=again, restarts=1, checkpoints=restored)])
     assert (second.began_ms, second.ended_ms) == (BEGAN_MS + 3_000, BEGAN_MS + 4_000)
     assert second.attributes.items() >= {"checkpointId": 7, "numRestarts": 1}.items()
+
+
+def test_ended_jobs_are_remembered_up_to_the_limit() -> None:
+    watch = SpanWatch(jobs_max=3)
+    views = [replace(view_at(1), job_id=str(number)) for number in range(5)]
+    for view in views:
+        assert len(watch.spans([view])) == 1
+    assert [len(watch.spans([view])) for view in views[1:]] == [0, 0, 0, 0]
+    assert [len(watch.spans([view])) for view in views[:1]] == [1]

@@ -35,7 +35,8 @@ class SpanWatch:
         for view in views:
             found += self._jobs.setdefault(view.job_id, _Seen()).spans(view)
         current = {view.job_id for view in views}
-        for job_id in [job_id for job_id in self._jobs if job_id not in current][: len(self._jobs) - self._jobs_max]:
+        ended = [job_id for job_id in self._jobs if job_id not in current]
+        for job_id in ended[: max(len(ended) - self._jobs_max, 0)]:
             del self._jobs[job_id]
         return found
 
