@@ -15,6 +15,7 @@ from tests.table.streaming.ranked import NAMES, NUMBERED, TYPES, K, Under, V
 
 from penstock.state.key_bytes import NAN
 from penstock.table.data.logical_types import DoubleType, IntType
+from penstock.table.plan.changes import SHORT
 from penstock.table.plan.logical import SortKey
 from penstock.table.streaming.ranking.first_rows_operator import FirstRowsOperator
 from penstock.table.streaming.ranking.rank_operator import PARTITIONS, RankOperator
@@ -193,6 +194,21 @@ def test_of_many_rows_with_one_sort_key_the_oldest_that_is_the_same_goes(
             held = top.resumed(pickle.loads(pickle.dumps(held)))
         in_order = rows[::-1] if newest_first else rows
         assert [one[0] for one in held[1]] == [one[0] for one in in_order]
+
+
+@pytest.mark.parametrize("is_numbered", [False, True])
+@pytest.mark.parametrize("many", [1, 40])
+def test_a_row_that_goes_is_retracted_as_it_was_sent(is_numbered: bool, many: int) -> None:
+    """0.0 and -0.0 are equal: the row that goes may be another one than the one whose retraction comes."""
+    top = RetractableTopN(1, is_numbered, True)
+    top.equality = RowEquality([IntType(), DoubleType()])
+    held, sent = top.create(1), Sent()
+    for zero in (0.0, *[-0.0] * many):
+        top.add(held, 0, (1, zero), sent)
+    top.remove(held, 0, (1, -0.0), sent)
+    shown = [(SHORT[kind], str(row[1])) for kind, row in zip(sent.kinds, sent.rows, strict=True)]
+    gone, come = ("-U", "+U") if is_numbered else ("-D", "+I")
+    assert shown == [("+I", "0.0"), (gone, "0.0"), (come, "-0.0")]
 
 
 # --- rows that get better ---------------------------------------------------------------------------------------------

@@ -160,9 +160,11 @@ class RetractableTopN(TopN):
         keys, rows, end, missing = held
         place = self._place(held, key, row)
         if place is not None:
-            del keys[place], rows[place]
+            # The row as it was sent: equal values may have other forms.
+            gone = rows.pop(place)
+            del keys[place]
             if place < end:
-                self._has_gone(rows, row, place, end, sent)
+                self._has_gone(rows, gone, place, end, sent)
         elif owes:
             self._count(missing, row, 1)
 
