@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -13,7 +14,7 @@ from tests.table.streaming.joined import Change, batch_of
 from penstock.core.columns.batch import ColumnBatch
 from penstock.core.operators.base import StreamOperator
 from penstock.table.connectors.lookup import AsyncLookupReader, ColumnsLookup, LookedUp, LookupReader
-from penstock.table.data.logical_types import IntType, VarCharType
+from penstock.table.data.logical_types import DataType, IntType, VarCharType
 from penstock.table.data.values import column_of, values_of
 from penstock.table.plan.changes import SHORT
 from penstock.table.streaming.lookups.async_lookup_join_operator import AsyncLookupJoinOperator
@@ -108,10 +109,17 @@ def spec(keeps_left: bool = True) -> LookupSpec:
 
 
 class Asking:
-    """A look-up join in a harness."""
+    """A look-up join in a harness. `left`: the types of left rows."""
 
-    def __init__(self, factory: Callable[[], StreamOperator], *snapshots: bytes, **options: Any) -> None:
+    def __init__(
+        self,
+        factory: Callable[[], StreamOperator],
+        *snapshots: bytes,
+        left: Sequence[DataType] = LEFT,
+        **options: Any,
+    ) -> None:
         self._factory = factory
+        self._left = left
         self.harness = OneInputOperatorHarness(factory, **options)
         self.harness.restore(*snapshots)
         self.harness.open()
@@ -120,7 +128,7 @@ class Asking:
 
     def send(self, *changes: Change) -> list[Change]:
         """A batch; what comes out."""
-        self.harness.operator.process_batch(batch_of(LEFT, changes))
+        self.harness.operator.process_batch(batch_of(self._left, changes))
         self.harness.advance_processing_time(0)
         return self.taken()
 
@@ -133,7 +141,7 @@ class Asking:
         """What has come out since the last look: the kind, the id of the left row, the name."""
         found: list[Change] = []
         for batch in self._batches:
-            ids, names = (values_of(batch.columns.column(at), kind) for at, kind in ((0, LEFT[0]), (3, RIGHT[1])))
+            ids, names = (values_of(batch.columns.column(at), kind) for at, kind in ((0, self._left[0]), (3, RIGHT[1])))
             kinds = batch.kinds or bytes(len(batch))
             found += [(SHORT[kind], one, name) for kind, one, name in zip(kinds, ids, names, strict=True)]
         self._batches.clear()
@@ -143,7 +151,7 @@ class Asking:
         """Another one that goes on from a snapshot of this one."""
         snapshot = self.harness.snapshot(1)
         self.harness.close()
-        return Asking(self._factory, snapshot)
+        return Asking(self._factory, snapshot, left=self._left)
 
 
 def at_once(names: Names, settings: LookupSettings, keeps_left: bool = True) -> Asking:
@@ -158,8 +166,10 @@ def later(names: Names, settings: LookupSettings, delay_ms: Callable[[int], int]
     return Asking(partial(AsyncLookupJoinOperator, spec(), create, settings, StreamSession()))
 
 
-def keyed(names: Names, *snapshots: bytes, key: Sequence[int] = (0,), **options: Any) -> Asking:
+def keyed(
+    names: Names, *snapshots: bytes, key: Sequence[int] = (0,), left: Sequence[DataType] = LEFT, **options: Any
+) -> Asking:
     """A look-up join that keeps what it has found."""
     create = partial(NamesReader, names)
-    arguments = spec(), create, LookupSettings(), StreamSession(), key, (0, 1)
-    return Asking(partial(KeyedLookupJoinOperator, *arguments), *snapshots, **options)
+    arguments = replace(spec(), left_types=tuple(left)), create, LookupSettings(), StreamSession(), key, (0, 1)
+    return Asking(partial(KeyedLookupJoinOperator, *arguments), *snapshots, left=left, **options)

@@ -7,6 +7,7 @@ import pytest
 from tests.table.streaming.looked_up import Asking, Names, NamesReader, at_once, keyed, later
 
 from penstock.core.operators.base import UserCodeError
+from penstock.table.data.logical_types import DoubleType, IntType
 from penstock.table.streaming.lookups.lookup_settings import CacheSettings, LookupSettings
 from penstock.table.streaming.lookups.readers import reader_of
 
@@ -238,6 +239,17 @@ def test_a_row_that_is_there_twice_goes_once() -> None:
     table.rows.clear()
     assert asking.send(("-D", 1, 1)) == [("-D", 1, "one")]
     assert asking.send(("-D", 1, 1)) == [("-D", 1, "one")]
+
+
+def test_the_matches_of_a_row_go_with_it_and_not_with_an_equal_one() -> None:
+    """0.0 and -0.0 are equal, and the table has changed between the two."""
+    table = names()
+    asking = keyed(table, key=(1,), left=(DoubleType(), IntType()))
+    asking.send(("+I", 0.0, 1))
+    table.rows = [(1, "uno")]
+    asking.send(("+I", -0.0, 1))
+    gone = asking.send(("-D", -0.0, 1)) + asking.restored().send(("-D", 0.0, 1))
+    assert [(kind, str(zero), name) for kind, zero, name in gone] == [("-D", "-0.0", "uno"), ("-D", "0.0", "one")]
 
 
 def test_a_row_that_goes_before_it_comes_sends_nothing() -> None:

@@ -54,7 +54,7 @@ class KeyedLookupJoinOperator(LookupJoinOperator):
         super().__init__(spec, create_reader, settings, session)
         self._keys = RowKeys(key)
         self._own = tuple(own)
-        self._equality = RowEquality([spec.left_types[place] for place in own])
+        self._equality = RowEquality([spec.left_types[place] for place in own], zeros="merged")
 
     def open(self) -> None:
         """Look up the state."""
@@ -70,7 +70,7 @@ class KeyedLookupJoinOperator(LookupJoinOperator):
         columns = taken.columns
         keys = self._keys.of(columns)
         own = [columns.column(place) for place in self._own]
-        rows = rows_of(own, [self._spec.left_types[place] for place in self._own], len(taken))
+        rows = rows_of(own, [self._spec.left_types[place] for place in self._own], len(taken), zeros="apart")
         found = self._looked_up(taken, goes)
         left: list[int] = []
         right: list[tuple[Any, ...]] = []
