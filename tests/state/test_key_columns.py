@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pyarrow as pa
@@ -31,6 +32,17 @@ def test_each_row_has_the_number_of_its_key(kind: str) -> None:
 def part(first: int, *keys: int) -> bytes:
     table = pa.table({"key.0": pa.array(keys, pa.int64())})
     return ColumnsCapture("rows", table, ("key.0",), "rows", first).to_bytes(128)
+
+
+@pytest.mark.parametrize(
+    "chunks", [[[None, 1.0], [math.nan]], [[math.nan], [None, math.nan]], [[math.nan], [math.nan]]]
+)
+def test_nan_and_null_are_keys_of_tables_in_several_chunks(chunks: list[list[float | None]]) -> None:
+    """D4: a checkpoint numbers the keys of a table as it lies in memory."""
+    codes, keys = distinct_keys([pa.chunked_array(chunks, pa.float64())])
+    values = [value for chunk in chunks for value in chunk]
+    assert list(map(str, (keys[code] for code in codes.tolist()))) == list(map(str, values))
+    assert len(keys) == len(set(map(str, values)))
 
 
 def test_rows_that_two_files_have_count_once() -> None:

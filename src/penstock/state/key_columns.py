@@ -59,16 +59,14 @@ def _distinct(column: Any) -> tuple[Any, list[Any]]:
         numbers: dict[Any, int] = {}
         codes = [numbers.setdefault(value, len(numbers)) for value in hashable_elements(column)]
         return np.array(codes, np.int64), list(numbers)
-    found = _encoded(column)
-    return found.indices.to_numpy(zero_copy_only=False), found.dictionary.to_pylist()
-
-
-def _encoded(column: Any) -> Any:
-    if not isinstance(column, pa.ChunkedArray):
-        return pc.dictionary_encode(column, null_encoding="encode")
-    if not len(column):  # Arrow does not combine no chunks of a dictionary of times or decimals
-        return _encoded(pa.array([], column.type))
-    return pc.dictionary_encode(column, null_encoding="encode").combine_chunks()
+    found = pc.dictionary_encode(column, null_encoding="encode")
+    if not isinstance(found, pa.ChunkedArray):
+        return found.indices.to_numpy(zero_copy_only=False), found.dictionary.to_pylist()
+    if not found.num_chunks:
+        return np.zeros(0, np.int32), []
+    # All chunks have one dictionary. Arrow sees that only without NaN, and cannot combine those with NULL and NaN.
+    codes = np.concatenate([chunk.indices.to_numpy(zero_copy_only=False) for chunk in found.chunks])
+    return codes, found.chunk(0).dictionary.to_pylist()
 
 
 @dataclass
